@@ -168,11 +168,11 @@ const VERSION: &str = "Print the version of windlass, and those of what it repro
 const WHY: &str = "Explain why an object is not ready and how to fix it";
 
 /// Exit status of a command that found something to mend.
-const FOUND: u8 = 1;
+const EXIT_PROBLEMS_FOUND: u8 = 1;
 /// Exit status of a command that failed, or was used wrongly.
-const FAILED: u8 = 2;
+const EXIT_FAILED: u8 = 2;
 /// Exit status where the cluster cannot be reached.
-const UNREACHABLE: u8 = 3;
+const EXIT_CLUSTER_UNREACHABLE: u8 = 3;
 
 /// Parses the command line and runs what it says.
 pub(crate) fn run() -> ExitCode {
@@ -197,8 +197,8 @@ pub(crate) fn run() -> ExitCode {
                 eprintln!("windlass: {}", plain(&format!("{error:#}")));
             }
             match error.downcast_ref::<connection::Unreachable>() {
-                Some(_) => ExitCode::from(UNREACHABLE),
-                None => ExitCode::from(FAILED),
+                Some(_) => ExitCode::from(EXIT_CLUSTER_UNREACHABLE),
+                None => ExitCode::from(EXIT_FAILED),
             }
         }
     }
@@ -270,7 +270,7 @@ fn wrong_usage(error: &clap::Error, line: &[std::ffi::OsString]) -> ExitCode {
         {
             eprintln!("windlass: {text}");
         }
-        return ExitCode::from(FAILED);
+        return ExitCode::from(EXIT_FAILED);
     }
     let Some(text) = is_template.then(|| template::explain_usage(error)).flatten() else {
         error.exit();

@@ -42,7 +42,7 @@ pub(crate) struct Event {
 
 /// The object to which it happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct EventObject {
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) namespace: String,
@@ -51,7 +51,7 @@ pub(crate) struct Subject {
     pub(crate) resource_version: String,
 }
 
-impl Subject {
+impl EventObject {
     /// An object of a typed kind.
     pub(crate) fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
@@ -78,7 +78,7 @@ pub(crate) enum Origin {
 #[derive(Debug, Clone)]
 pub(crate) struct Announcement {
     pub(crate) origin: Origin,
-    pub(crate) about: Subject,
+    pub(crate) about: EventObject,
     pub(crate) event: Event,
     pub(crate) at: jiff::Timestamp,
     /// The reporting controller, such as `kustomize-controller`.
@@ -90,12 +90,12 @@ pub(crate) struct Announcement {
 impl Announcement {
     /// About how much memory it takes.
     fn bytes(&self) -> usize {
-        let Subject { api_version, kind, namespace, name, uid, resource_version } = &self.about;
+        let EventObject { api_version, kind, namespace, name, uid, resource_version } = &self.about;
         let about = [api_version, kind, namespace, name, uid, resource_version];
         let metadata = self.event.metadata.iter().flat_map(|(key, value)| [key, value]);
         let all = about.into_iter().chain([&self.event.reason, &self.event.message]);
         let length = all.chain(metadata).map(String::len).sum::<usize>();
-        length + self.event.metadata.len() * ENTRY + size_of::<Self>()
+        length + self.event.metadata.len() * METADATA_ENTRY_OVERHEAD_BYTES + size_of::<Self>()
     }
 }
 
@@ -117,13 +117,13 @@ pub(crate) trait Sink: Send + 'static {
 
 /// How many events wait at most in a queue: two for each of several thousand objects that one commit touches. With their
 /// longest messages that is some twenty MiB, usually a tenth of it; the queues share them.
-const WAITING: usize = 10_000;
+const MAX_QUEUED_EVENTS: usize = 10_000;
 
 /// How many bytes they have at most: others may post events of any length.
 const WAITING_BYTES: usize = 64 << 20;
 
 /// What an entry of the metadata takes besides its texts.
-const ENTRY: usize = 100;
+const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
 
 /// Longest time for telling of what waits when the process ends.
 const SETTLE_WITHIN: Duration = Duration::from_secs(2);
@@ -157,7 +157,7 @@ impl Events {
 
     /// From now on a sink is told, too.
     pub(crate) fn add<S: Sink>(&self, sink: S) {
-        let (way, waiting) = channel(WAITING);
+        let (way, waiting) = channel(MAX_QUEUED_EVENTS);
         let bytes = Arc::new(AtomicUsize::new(0));
         let worker = tokio::spawn(work(sink, waiting, bytes.clone()));
         let lane = Lane { name: S::NAME, takes_posted: S::TAKES_POSTED, way, bytes, worker };
@@ -175,11 +175,16 @@ impl Events {
         let annotations = object.annotations().iter();
         let meant = annotations.filter(|(key, _)| key.starts_with(OF_OBJECTS));
         event.metadata.extend(meant.map(|(key, value)| (key.clone(), value.clone())));
-        self.announce_about(Subject::of(object), controller, event);
+        self.announce_about(EventObject::of(object), controller, event);
     }
 
     /// The same, about an object that is known by what it is called.
-    pub(crate) fn announce_about(&self, about: Subject, controller: &'static str, event: Event) {
+    pub(crate) fn announce_about(
+        &self,
+        about: EventObject,
+        controller: &'static str,
+        event: Event,
+    ) {
         self.put(Announcement {
             origin: Origin::Own,
             about,
@@ -247,7 +252,7 @@ pub(crate) mod tests {
         )]);
         Announcement {
             origin: Origin::Own,
-            about: Subject {
+            about: EventObject {
                 api_version: "kustomize.toolkit.fluxcd.io/v1".to_owned(),
                 kind: "Kustomization".to_owned(),
                 namespace: "apps".to_owned(),
@@ -268,9 +273,9 @@ pub(crate) mod tests {
     }
 
     /// A sink that passes on what it is told, or never answers.
-    struct Told<const POSTED: bool>(UnboundedSender<Announcement>, bool);
+    struct RecordingSink<const POSTED: bool>(UnboundedSender<Announcement>, bool);
 
-    impl<const POSTED: bool> Sink for Told<POSTED> {
+    impl<const POSTED: bool> Sink for RecordingSink<POSTED> {
         const NAME: &'static str = if POSTED { "all" } else { "own" };
         const TAKES_POSTED: bool = POSTED;
 
@@ -282,9 +287,11 @@ pub(crate) mod tests {
         }
     }
 
-    fn sink<const POSTED: bool>(is_dead: bool) -> (Told<POSTED>, UnboundedReceiver<Announcement>) {
+    fn sink<const POSTED: bool>(
+        is_dead: bool,
+    ) -> (RecordingSink<POSTED>, UnboundedReceiver<Announcement>) {
         let (way, told) = unbounded_channel();
-        (Told(way, is_dead), told)
+        (RecordingSink(way, is_dead), told)
     }
 
     #[tokio::test]
@@ -295,13 +302,13 @@ pub(crate) mod tests {
         events.add(dead);
         let (own, mut told) = sink::<true>(false);
         events.add(own);
-        for at in 0..WAITING + 7 {
+        for at in 0..MAX_QUEUED_EVENTS + 7 {
             events.put(announcement(&at.to_string()));
             if at % 100 == 0 {
                 tokio::task::yield_now().await;
             }
         }
-        for at in 0..WAITING + 7 {
+        for at in 0..MAX_QUEUED_EVENTS + 7 {
             assert_eq!(told.recv().await.unwrap().event.message, at.to_string());
         }
         // One of them was taken out of its queue.

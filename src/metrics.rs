@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
-use reconcile::Node;
+use reconcile::ObjectKey;
 
 /// Which object a duration is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -24,8 +24,8 @@ struct ObjectLabels {
 }
 
 impl ObjectLabels {
-    fn of(node: &Node) -> Self {
-        let Node { kind, namespace, name, group: _ } = node.clone();
+    fn of(node: &ObjectKey) -> Self {
+        let ObjectKey { kind, namespace, name, group: _ } = node.clone();
         Self { kind, name, namespace }
     }
 }
@@ -303,17 +303,17 @@ impl Metrics {
     }
 
     /// Counts a build of an object's manifests.
-    pub(crate) fn built(&self, node: &Node) {
+    pub(crate) fn built(&self, node: &ObjectKey) {
         self.builds.get_or_create(&ObjectLabels::of(node)).inc();
     }
 
     /// Records how long a run took.
-    pub(crate) fn reconciled(&self, node: &Node, took: Duration) {
+    pub(crate) fn reconciled(&self, node: &ObjectKey, took: Duration) {
         self.reconcile_duration.get_or_create(&ObjectLabels::of(node)).observe(took.as_secs_f64());
     }
 
     /// Drops what was measured about an object that is gone.
-    pub(crate) fn forget(&self, node: &Node) {
+    pub(crate) fn forget(&self, node: &ObjectKey) {
         self.reconcile_duration.remove(&ObjectLabels::of(node));
         self.builds.remove(&ObjectLabels::of(node));
     }

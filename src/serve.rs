@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::connections::Limits;
+use self::connections::ConnectionLimits;
 use crate::metrics::Metrics;
 
 /// Whether the caches are filled and runs have begun.
@@ -85,7 +85,7 @@ impl Listener {
 
     /// Serves until `stop`.
     pub(crate) async fn serve(self, router: Router, stop: CancellationToken) {
-        connections::serve(self.name, self.socket, router, Limits::default(), stop).await;
+        connections::serve(self.name, self.socket, router, ConnectionLimits::default(), stop).await;
     }
 }
 

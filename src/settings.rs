@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
-use accepted::Accepted;
+use accepted::CompatibilityFlags;
 use gates::Gates;
 pub(crate) use leader::LeaderElection;
 use objects::LabelSelector;
@@ -258,7 +258,7 @@ pub(crate) struct Settings {
 
     /// What has no meaning here.
     #[command(flatten)]
-    accepted: Accepted,
+    accepted: CompatibilityFlags,
 }
 
 /// Whether CustomResourceDefinitions are guarded.
@@ -293,10 +293,10 @@ pub(crate) enum LogEncoding {
 }
 
 /// How many sources are fetched at once, unless a flag says so.
-const SOURCES: u16 = 2;
+const DEFAULT_CONCURRENT_SOURCES: u16 = 2;
 
 /// The same for what applies.
-const APPLIERS: u16 = 4;
+const DEFAULT_CONCURRENT_APPLIERS: u16 = 4;
 
 /// Why the number of workers for releases changes nothing.
 const NO_WORKERS: &str =
@@ -305,12 +305,12 @@ const NO_WORKERS: &str =
 impl Settings {
     /// How many sources are fetched at once.
     pub(crate) fn sources_at_once(&self) -> u16 {
-        self.concurrent_source.or(self.concurrent).unwrap_or(SOURCES)
+        self.concurrent_source.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_SOURCES)
     }
 
     /// How many Kustomizations are built and applied at once.
     pub(crate) fn kustomizations_at_once(&self) -> u16 {
-        self.concurrent_kustomize.or(self.concurrent).unwrap_or(APPLIERS)
+        self.concurrent_kustomize.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_APPLIERS)
     }
 
     /// Whether this process sends notifications and receives webhooks: who posts events elsewhere has it done there.

@@ -13,11 +13,11 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Sets a [`Stop`] when the time is over; nobody does once this is gone.
 #[derive(Debug)]
 pub(crate) struct TimeLimit {
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<TimeLimitState>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct TimeLimitState {
     clock: Mutex<Clock>,
     changed: Condvar,
 }
@@ -30,7 +30,7 @@ struct Clock {
     is_over: bool,
 }
 
-impl Shared {
+impl TimeLimitState {
     fn clock(&self) -> MutexGuard<'_, Clock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +68,7 @@ impl TimeLimit {
             return Self { shared: None };
         }
         let clock = Clock { left: limit, since: Some(Instant::now()), is_over: false };
-        let shared = Arc::new(Shared { clock: Mutex::new(clock), changed: Condvar::new() });
+        let shared = Arc::new(TimeLimitState { clock: Mutex::new(clock), changed: Condvar::new() });
         let watched = shared.clone();
         let watching = stop.clone();
         let thread = std::thread::Builder::new().name("time-limit".to_owned());

@@ -41,7 +41,7 @@ impl Names {
 }
 
 /// A kind that has [`Names`].
-pub(crate) trait Named {
+pub(crate) trait CustomResourceNames {
     /// How it is called.
     const CALLED: &'static Names;
 }
@@ -72,7 +72,7 @@ pub(crate) const URL: Column = Column::text("URL", ".spec.url");
 /// A root object as it is written: its type in front.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Written<'a, Spec, Status> {
+pub(crate) struct CustomResourceManifest<'a, Spec, Status> {
     pub(crate) api_version: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) metadata: &'a ObjectMeta,
@@ -145,13 +145,13 @@ macro_rules! custom_resource {
             }
         }
 
-        impl $crate::custom_resource::Named for $kind {
+        impl $crate::custom_resource::CustomResourceNames for $kind {
             const CALLED: &'static $crate::custom_resource::Names = &Self::NAMES;
         }
 
         impl serde::Serialize for $kind {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                $crate::custom_resource::Written {
+                $crate::custom_resource::CustomResourceManifest {
                     api_version: concat!($group, "/", $version),
                     kind: stringify!($kind),
                     metadata: &self.metadata,

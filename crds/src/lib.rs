@@ -41,7 +41,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use custom_resource::Named;
+use custom_resource::CustomResourceNames;
 
 pub use artifact::Artifact;
 pub use condition::Condition;
@@ -50,7 +50,7 @@ pub use duration::GoDuration;
 pub use health_check::CustomHealthCheck;
 pub use inventory::{ResourceInventory, ResourceRef};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-pub use object::{Applier, Reconciled, Source, SourceStatus, Status};
+pub use object::{Applier, ArtifactSource, ObjectStatus, ReconciledObject, SourceStatus};
 pub use overlay::{CommonMetadata, IgnoreRule, Image, Patch, Selector};
 pub use reference::{
     ConfigKind, DependencyReference, KubeConfigReference, LocalObjectReference,
@@ -59,40 +59,41 @@ pub use reference::{
 
 /// A kind: its CRD, and its type for those who have objects as JSON.
 #[derive(Clone, Copy)]
-struct Kind {
+struct KindDefinition {
     called: &'static Names,
     crd: fn() -> CustomResourceDefinition,
     rewrite: fn(Value) -> Result<Value, serde_json::Error>,
 }
 
-impl Kind {
-    const fn of<K: CustomResourceExt + DeserializeOwned + Named + Serialize>() -> Self {
+impl KindDefinition {
+    const fn of<K: CustomResourceExt + DeserializeOwned + CustomResourceNames + Serialize>() -> Self
+    {
         let rewrite = |object| serde_json::to_value(serde_json::from_value::<K>(object)?);
         Self { called: K::CALLED, crd: K::crd, rewrite }
     }
 }
 
 /// The list of kinds, in the order of the names of their CRDs.
-const KINDS: &[Kind] = &[
-    Kind::of::<notification::Alert>(),
-    Kind::of::<source::Bucket>(),
-    Kind::of::<source::ExternalArtifact>(),
-    Kind::of::<source::GitRepository>(),
-    Kind::of::<source::HelmChart>(),
-    Kind::of::<helmfile::operator::Helmfile>(),
-    Kind::of::<helmfile::Helmfile>(),
-    Kind::of::<helm::HelmRelease>(),
-    Kind::of::<source::HelmRepository>(),
-    Kind::of::<windlass::HTTPArchive>(),
-    Kind::of::<incidents::Incident>(),
-    Kind::of::<kustomize::Kustomization>(),
-    Kind::of::<lifecycle::LifecycleBinding>(),
-    Kind::of::<lifecycle::LifecycleEvent>(),
-    Kind::of::<lifecycle::Lifecycle>(),
-    Kind::of::<source::OCIRepository>(),
-    Kind::of::<notification::Provider>(),
-    Kind::of::<notification::Receiver>(),
-    Kind::of::<release::ReleaseAudit>(),
+const KINDS: &[KindDefinition] = &[
+    KindDefinition::of::<notification::Alert>(),
+    KindDefinition::of::<source::Bucket>(),
+    KindDefinition::of::<source::ExternalArtifact>(),
+    KindDefinition::of::<source::GitRepository>(),
+    KindDefinition::of::<source::HelmChart>(),
+    KindDefinition::of::<helmfile::operator::Helmfile>(),
+    KindDefinition::of::<helmfile::Helmfile>(),
+    KindDefinition::of::<helm::HelmRelease>(),
+    KindDefinition::of::<source::HelmRepository>(),
+    KindDefinition::of::<windlass::HTTPArchive>(),
+    KindDefinition::of::<incidents::Incident>(),
+    KindDefinition::of::<kustomize::Kustomization>(),
+    KindDefinition::of::<lifecycle::LifecycleBinding>(),
+    KindDefinition::of::<lifecycle::LifecycleEvent>(),
+    KindDefinition::of::<lifecycle::Lifecycle>(),
+    KindDefinition::of::<source::OCIRepository>(),
+    KindDefinition::of::<notification::Provider>(),
+    KindDefinition::of::<notification::Receiver>(),
+    KindDefinition::of::<release::ReleaseAudit>(),
 ];
 
 /// Returns every CRD with the name of the file that holds it, in the order of those names.
@@ -117,7 +118,7 @@ pub fn names() -> impl Iterator<Item = &'static Names> {
 /// # Errors
 /// Says what the type cannot read.
 pub fn rewritten(object: &Value) -> Option<Result<Value, serde_json::Error>> {
-    let is_its = |kind: &&Kind| {
+    let is_its = |kind: &&KindDefinition| {
         let spec = (kind.crd)().spec;
         let mut versions = spec.versions.iter().map(|it| format!("{}/{}", spec.group, it.name));
         object["kind"] == spec.names.kind.as_str()

@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// What a controller reports about an object.
-pub trait Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync + 'static {
+pub trait ObjectStatus:
+    Clone + Debug + Default + PartialEq + Serialize + Send + Sync + 'static
+{
     /// The conditions, in the order in which they stand there.
     fn conditions(&self) -> &[Condition];
 
@@ -38,7 +40,7 @@ pub trait Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync 
 }
 
 /// The status of a kind that yields artifacts.
-pub trait SourceStatus: Status {
+pub trait SourceStatus: ObjectStatus {
     /// The artifact that consumers should use now.
     fn artifact(&self) -> Option<&Artifact>;
 
@@ -50,9 +52,9 @@ pub trait SourceStatus: Status {
 }
 
 /// An object that a controller works on and reports about.
-pub trait Reconciled {
+pub trait ReconciledObject {
     /// What is reported.
-    type Status: Status;
+    type Status: ObjectStatus;
 
     /// Whether the object is suspended.
     fn is_suspended(&self) -> bool;
@@ -65,17 +67,17 @@ pub trait Reconciled {
 
     /// The conditions of the status, in the order in which they stand there.
     fn conditions(&self) -> &[Condition] {
-        self.status().map_or(&[], Status::conditions)
+        self.status().map_or(&[], ObjectStatus::conditions)
     }
 
     /// The generation that the status speaks of: -1 before the first run.
     fn observed_generation(&self) -> Option<i64> {
-        self.status().and_then(Status::observed_generation)
+        self.status().and_then(ObjectStatus::observed_generation)
     }
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     fn last_handled_reconcile_at(&self) -> Option<&str> {
-        self.status().and_then(Status::last_handled_reconcile_at)
+        self.status().and_then(ObjectStatus::last_handled_reconcile_at)
     }
 
     /// The condition of this type.
@@ -85,7 +87,7 @@ pub trait Reconciled {
 }
 
 /// A kind that yields artifacts.
-pub trait Source: Reconciled<Status: SourceStatus> {
+pub trait ArtifactSource: ReconciledObject<Status: SourceStatus> {
     /// The artifact that consumers should use now.
     fn artifact(&self) -> Option<&Artifact> {
         self.status().and_then(SourceStatus::artifact)
@@ -93,7 +95,7 @@ pub trait Source: Reconciled<Status: SourceStatus> {
 }
 
 /// A kind that applies objects.
-pub trait Applier: Reconciled {
+pub trait Applier: ReconciledObject {
     /// What has to be ready before.
     fn depends_on(&self) -> &[DependencyReference];
 
@@ -133,7 +135,7 @@ macro_rules! applier {
 /// A kind that can be suspended, and has a status.
 macro_rules! reported {
     ($kind:ident $status:ident) => {
-        impl $crate::Reconciled for $kind {
+        impl $crate::ReconciledObject for $kind {
             type Status = $status;
 
             fn is_suspended(&self) -> bool {
@@ -156,7 +158,7 @@ macro_rules! reconciled {
     ($kind:ident $status:ident $($inventory:ident)?) => {
         $crate::object::reported!($kind $status);
 
-        impl $crate::Status for $status {
+        impl $crate::ObjectStatus for $status {
             fn conditions(&self) -> &[$crate::Condition] {
                 &self.conditions
             }
@@ -189,7 +191,7 @@ macro_rules! reconciled {
 }
 
 /// What a kind without a status reports: nothing.
-impl Status for () {
+impl ObjectStatus for () {
     fn conditions(&self) -> &[Condition] {
         &[]
     }
@@ -212,7 +214,7 @@ impl Status for () {
 /// A kind that can be suspended, and has no status.
 macro_rules! without_status {
     ($kind:ident) => {
-        impl $crate::Reconciled for $kind {
+        impl $crate::ReconciledObject for $kind {
             type Status = ();
 
             fn is_suspended(&self) -> bool {
@@ -231,7 +233,7 @@ macro_rules! without_status {
 /// A kind that yields artifacts, and what of its status besides leads to one.
 macro_rules! source {
     ($kind:ident $status:ident [$($leads:ident)*]) => {
-        impl $crate::Source for $kind {}
+        impl $crate::ArtifactSource for $kind {}
 
         impl $crate::SourceStatus for $status {
             fn artifact(&self) -> Option<&$crate::Artifact> {

@@ -16,7 +16,7 @@ use crate::source::{
     OCIRepository,
 };
 use crate::windlass::HTTPArchive;
-use crate::{GoDuration, Reconciled, Source};
+use crate::{ArtifactSource, GoDuration, ReconciledObject};
 
 fn parse<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("the object parses")

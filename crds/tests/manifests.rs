@@ -71,7 +71,7 @@ fn lost(whole: &Value, part: &Value) -> Vec<String> {
 
 /// What is wrong with the objects of a file.
 fn faults(path: &str, text: &str) -> Vec<String> {
-    let documents = match goyaml::documents(text.as_bytes(), &goyaml::Limits::default()) {
+    let documents = match goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()) {
         Ok(documents) => documents,
         Err(error) => return vec![format!("{path}: {error}")],
     };

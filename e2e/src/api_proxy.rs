@@ -29,7 +29,7 @@ use exchange::Gate;
 
 /// What the API server, or the way to it, does wrong until [`ApiProxy::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub enum ApiFault {
     /// Nobody answers: connections are closed, and so are new ones.
     Gone,
     /// Every answer begins this much later.
@@ -144,7 +144,7 @@ impl ApiProxy {
     }
 
     /// Begins a fault, in place of the one before.
-    pub fn begin(&self, fault: Fault) {
+    pub fn begin(&self, fault: ApiFault) {
         self.gate.set_fault(Some(fault));
     }
 

@@ -21,7 +21,7 @@ pub struct Authority {
 
 /// A certificate and its private key, both PEM.
 #[derive(Clone)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The certificate alone, without the authority's.
     pub certificate: String,
     /// The private key (PKCS#8).
@@ -58,7 +58,7 @@ impl Authority {
     }
 
     /// Issues a serving certificate for host names and IP addresses.
-    pub fn issue_server(&self, names: &[&str]) -> Result<Issued> {
+    pub fn issue_server(&self, names: &[&str]) -> Result<IssuedCertificate> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names).context("not a host name")?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -67,7 +67,7 @@ impl Authority {
 
     /// Issues a client certificate: to Kubernetes the common name is the user, the organisations
     /// are its groups.
-    pub fn issue_user(&self, user: &str, groups: &[&str]) -> Result<Issued> {
+    pub fn issue_user(&self, user: &str, groups: &[&str]) -> Result<IssuedCertificate> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, user);
@@ -82,7 +82,7 @@ impl Authority {
 
     /// Issues a certificate for signing code, for an organisation in the state of Washington; trust policies of Notation
     /// want country and state, too.
-    pub fn issue_signer(&self, organisation: &str) -> Result<Issued> {
+    pub fn issue_signer(&self, organisation: &str) -> Result<IssuedCertificate> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CountryName, "US");
@@ -93,12 +93,12 @@ impl Authority {
         self.issue(params)
     }
 
-    fn issue(&self, mut params: CertificateParams) -> Result<Issued> {
+    fn issue(&self, mut params: CertificateParams) -> Result<IssuedCertificate> {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().context("cannot generate a key")?;
         let certificate = params.signed_by(&key, &self.issuer).context("cannot sign")?;
-        Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+        Ok(IssuedCertificate { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     fn from_pem(certificate: String, key: &str) -> Result<Self> {

@@ -212,18 +212,18 @@ impl Drop for ControlPlane {
 
 /// Where ports are looked for: below those that a kernel gives to outgoing connections, one of which could have the port of a
 /// program that is killed and started again.
-const PORTS: std::ops::Range<u16> = 15_000..32_000;
+const PORT_SEARCH_RANGE: std::ops::Range<u16> = 15_000..32_000;
 
 /// Ports that nobody listens on. They are all held before any is let go, so they differ; until a
 /// program binds its own, another may take it, which the start notices and repeats.
 pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut random = Random::new(Random::seed() ^ (u64::from(std::process::id()) << 32));
     let mut held = Vec::with_capacity(N);
-    for _ in 0..PORTS.len() {
+    for _ in 0..PORT_SEARCH_RANGE.len() {
         if held.len() == N {
             break;
         }
-        let port = PORTS.start + u16::try_from(random.below(PORTS.len()))?;
+        let port = PORT_SEARCH_RANGE.start + u16::try_from(random.below(PORT_SEARCH_RANGE.len()))?;
         held.extend(TcpListener::bind(("127.0.0.1", port)));
     }
     let mut ports = [0; N];

@@ -20,7 +20,7 @@ use tokio::sync::{oneshot, watch};
 use crate::authority::Authority;
 use crate::keeper::Keeper;
 
-pub use repository::Repository;
+pub use repository::StoryRepository;
 pub use ssh::SshServer;
 pub(crate) use tls::{LOOPBACK, acceptor};
 
@@ -43,7 +43,7 @@ pub enum Access {
 
 /// One request as the server saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct GitServerRequest {
     /// `GET` or `POST`.
     pub method: String,
     /// The path without the query, `/app.git/info/refs`.
@@ -65,7 +65,7 @@ pub struct GitServer {
     address: SocketAddr,
     folder: PathBuf,
     authority: Option<Authority>,
-    requests: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<GitServerRequest>>>,
     is_stalling: watch::Sender<bool>,
     waiting: Arc<Mutex<Vec<Weak<()>>>>,
     /// The thread ends when this is dropped.
@@ -118,8 +118,8 @@ impl GitServer {
     }
 
     /// Creates the empty repository `name`, which may contain `/`, with the branch `main`.
-    pub fn repository(&self, name: &str) -> Result<Repository> {
-        Repository::create(&self.root(), &self.folder.join("work"), name)
+    pub fn repository(&self, name: &str) -> Result<StoryRepository> {
+        StoryRepository::create(&self.root(), &self.folder.join("work"), name)
     }
 
     /// The folder of the served repositories, for [`SshServer::start`].
@@ -128,12 +128,12 @@ impl GitServer {
     }
 
     /// The URL to clone from.
-    pub fn url(&self, repository: &Repository) -> String {
+    pub fn url(&self, repository: &StoryRepository) -> String {
         format!("{}/{}.git", self.base_url(), repository.name())
     }
 
     /// The same repository behind a server that does not answer until [`GitServer::release`].
-    pub fn slow_url(&self, repository: &Repository) -> String {
+    pub fn slow_url(&self, repository: &StoryRepository) -> String {
         format!("{}/slow/{}.git", self.base_url(), repository.name())
     }
 
@@ -151,7 +151,7 @@ impl GitServer {
 
     /// All requests since the start or [`GitServer::forget_requests`], in order of arrival of
     /// their answers.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<GitServerRequest> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -41,13 +41,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 pub use again::again;
-pub use bed::Bed;
-pub use story::{Story, Target};
+pub use bed::Testbed;
+pub use story::{Story, StoryTarget};
 pub use windlass::{Windlass, create_crds};
 
 /// How much longer than a story says it waits, since others run beside it on a machine that may be slow: what comes at all
 /// comes no later for that.
-const PATIENCE: u32 = 4;
+const TIMEOUT_FACTOR: u32 = 4;
 
 /// Asks again and again until there is an answer.
 ///
@@ -57,7 +57,7 @@ pub async fn await_until<T>(
     timeout: Duration,
     mut ask: impl AsyncFnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let timeout = timeout * PATIENCE;
+    let timeout = timeout * TIMEOUT_FACTOR;
     let deadline = Instant::now() + timeout;
     loop {
         let why = match ask().await {

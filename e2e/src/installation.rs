@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 use testbed::progress::{self, dim, step};
 use testbed::{machine, released, root};
 
-pub use watch::{Seen, Selection, Watch};
+pub use watch::{Selection, Watch, WatchedObject};
 
 /// How long windlass may take to say that it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(60);

@@ -11,11 +11,11 @@ use testbed::{machine, progress};
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: E2eCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum E2eCommand {
     /// Run a real control plane on this machine
     Cluster {
         #[command(subcommand)]
@@ -54,16 +54,16 @@ enum Cluster {
     },
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: E2eCommand) -> anyhow::Result<()> {
     match command {
-        Command::Cluster { command: Cluster::Up { name } } => {
+        E2eCommand::Cluster { command: Cluster::Up { name } } => {
             machine::ensure()?;
             cluster_command::up(&name)
         }
-        Command::Cluster { command: Cluster::Down { name } } => cluster_command::down(&name),
-        Command::Cluster { command: Cluster::Status } => cluster_command::status(),
-        Command::Cluster { command: Cluster::Env { name } } => cluster_command::env(&name),
-        Command::Try { line } => {
+        E2eCommand::Cluster { command: Cluster::Down { name } } => cluster_command::down(&name),
+        E2eCommand::Cluster { command: Cluster::Status } => cluster_command::status(),
+        E2eCommand::Cluster { command: Cluster::Env { name } } => cluster_command::env(&name),
+        E2eCommand::Try { line } => {
             let runtime = tokio::runtime::Runtime::new()?;
             let serving = Serving::Programs(std::slice::from_ref(&line), &[]);
             Installation::start_with(&runtime, serving)?.await_ready()

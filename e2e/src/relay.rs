@@ -16,18 +16,18 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 /// Bytes that are passed on at once.
-const CHUNK: usize = 16 << 10;
+const RELAY_CHUNK_BYTES: usize = 16 << 10;
 
 /// A relay. Ends, with its connections, when dropped.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<RelayState>,
     stop: AbortHandle,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RelayState {
     /// Bytes of the server that may still pass; without a number all may.
     left: Mutex<Option<u64>>,
     /// Counts the orders about that.
@@ -43,7 +43,7 @@ struct Shared {
 
 /// What passed a relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct RelayTraffic {
     /// Connections that were made.
     pub connections: u64,
     /// Bytes to the server.
@@ -63,7 +63,7 @@ impl Relay {
     pub async fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a relay")?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RelayState {
             left: Mutex::new(None),
             orders: watch::Sender::new(0),
             is_holding: watch::Sender::new(false),
@@ -123,23 +123,23 @@ impl Relay {
     }
 
     /// What passed since the start or [`Relay::forget`].
-    pub fn passed(&self) -> Passed {
-        let Shared { connections, sent, received, .. } = &*self.shared;
+    pub fn passed(&self) -> RelayTraffic {
+        let RelayState { connections, sent, received, .. } = &*self.shared;
         let [connections, sent, received] =
             [connections, sent, received].map(|it| it.load(Ordering::Relaxed));
-        Passed { connections, sent, received }
+        RelayTraffic { connections, sent, received }
     }
 
     /// Begins counting anew.
     pub fn forget(&self) {
-        let Shared { connections, sent, received, .. } = &*self.shared;
+        let RelayState { connections, sent, received, .. } = &*self.shared;
         for count in [connections, sent, received] {
             count.store(0, Ordering::Relaxed);
         }
     }
 }
 
-impl Shared {
+impl RelayState {
     fn order(&self, left: Option<u64>) {
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
         self.is_holding.send_replace(false);
@@ -175,7 +175,7 @@ impl Shared {
 /// Longer than the head of any request that a story makes.
 const LONGEST_HEAD: usize = 64 << 10;
 
-const BUSY: &[u8] =
+const BUSY_RESPONSE: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// Reads a request, whose body is ignored, and says that it comes too soon.
@@ -184,10 +184,10 @@ async fn turn_away(mut client: TcpStream) -> Result<()> {
     while !head.ends_with(b"\r\n\r\n") && head.len() < LONGEST_HEAD {
         head.push(client.read_u8().await?);
     }
-    Ok(client.write_all(BUSY).await?)
+    Ok(client.write_all(BUSY_RESPONSE).await?)
 }
 
-async fn relay(mut client: TcpStream, server: SocketAddr, shared: &Shared) -> Result<()> {
+async fn relay(mut client: TcpStream, server: SocketAddr, shared: &RelayState) -> Result<()> {
     let order = Ordering::Relaxed;
     let one_less = |left: u64| left.checked_sub(1);
     if shared.turned_away.load(order) > 0 {
@@ -203,7 +203,7 @@ async fn relay(mut client: TcpStream, server: SocketAddr, shared: &Shared) -> Re
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
     let up = async {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; RELAY_CHUNK_BYTES];
         loop {
             let read = from_client.read(&mut chunk).await?;
             if read == 0 {
@@ -214,7 +214,7 @@ async fn relay(mut client: TcpStream, server: SocketAddr, shared: &Shared) -> Re
         }
     };
     let down = async {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = vec![0; RELAY_CHUNK_BYTES];
         loop {
             let read = from_server.read(&mut chunk).await?;
             if read == 0 {
@@ -253,12 +253,12 @@ mod tests {
         let mut begun = [0; 6];
         let read = client.read(&mut begun).await?;
         assert_eq!(&begun[..read], b"ans");
-        assert_eq!(relay.passed(), Passed { connections: 1, sent: 8, received: 3 });
+        assert_eq!(relay.passed(), RelayTraffic { connections: 1, sent: 8, received: 3 });
         relay.open();
         let read = client.read(&mut begun).await?;
         assert_eq!(&begun[..read], b"wer");
         relay.forget();
-        assert_eq!(relay.passed(), Passed::default());
+        assert_eq!(relay.passed(), RelayTraffic::default());
         drop(served);
         assert_eq!(client.read(&mut begun).await?, 0, "the end of the server is passed on");
 
@@ -267,7 +267,7 @@ mod tests {
         client.write_all(b"GET / HTTP/1.1\r\n\r\n").await?;
         let mut answer = Vec::new();
         client.read_to_end(&mut answer).await?;
-        assert_eq!((&*answer, relay.left_to_turn_away()), (BUSY, 0));
+        assert_eq!((&*answer, relay.left_to_turn_away()), (BUSY_RESPONSE, 0));
         Ok(())
     }
 }

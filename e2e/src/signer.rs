@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::git_server::Repository;
+use crate::git_server::StoryRepository;
 use crate::gnupg::{ADDRESS, GnuPg};
 
 /// Who signs.
@@ -104,7 +104,7 @@ impl Signer {
     ///
     /// # Errors
     /// Git fails.
-    pub fn sign(&self, repository: &Repository) -> Result<()> {
+    pub fn sign(&self, repository: &StoryRepository) -> Result<()> {
         for (name, value) in &self.settings {
             repository.git(&["config", name, value])?;
         }
@@ -116,7 +116,7 @@ impl Signer {
 ///
 /// # Errors
 /// Git fails.
-pub fn signing(repository: &Repository, is_on: bool) -> Result<()> {
+pub fn signing(repository: &StoryRepository, is_on: bool) -> Result<()> {
     for name in ["commit.gpgsign", "tag.gpgsign"] {
         repository.git(&["config", name, if is_on { "true" } else { "false" }])?;
     }

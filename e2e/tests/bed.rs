@@ -8,10 +8,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::api_proxy::{ApiProxy, Fault, Moment};
+use e2e::api_proxy::{ApiFault, ApiProxy, Moment};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::git_server::{Access, GitServer};
-use e2e::harness::{Story, Target, await_until};
+use e2e::harness::{Story, StoryTarget, await_until};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
@@ -59,7 +59,7 @@ data: {colour: blue}
 ",
         )
         .await?;
-    let web = Target::new("apps/v1", "Deployment", "web");
+    let web = StoryTarget::new("apps/v1", "Deployment", "web");
     story.await_condition(&web, "Available", "True", SOON).await?;
     let settings: ConfigMap = story.get("settings").await?;
     ensure!(settings.data.context("data")?["colour"] == "blue");
@@ -79,10 +79,10 @@ async fn an_unready_pod_runs_but_is_never_ready() -> Result<()> {
     let story = Story::begin("unready").await?;
     story.apply_value(pod("slow", Some("unready"))).await?;
     story.apply_value(pod("quick", None)).await?;
-    let slow = Target::of::<Pod>("slow");
+    let slow = StoryTarget::of::<Pod>("slow");
     story.await_condition(&slow, "Ready", "False", SOON).await?;
     // The other pod came later, so the bed had its chance to make this one ready.
-    story.await_condition(&Target::of::<Pod>("quick"), "Ready", "True", SOON).await?;
+    story.await_condition(&StoryTarget::of::<Pod>("quick"), "Ready", "True", SOON).await?;
     let object = story.read(&slow).await?.context("the pod is gone")?;
     ensure!(object.data["status"]["phase"] == "Running" && !is_ready(&object), "{object:?}");
     story.end().await
@@ -92,7 +92,7 @@ async fn an_unready_pod_runs_but_is_never_ready() -> Result<()> {
 async fn a_crash_looping_pod_says_so_and_counts_restarts() -> Result<()> {
     let story = Story::begin("crash").await?;
     story.apply_value(pod("bad", Some("crash-loop"))).await?;
-    let bad = Target::of::<Pod>("bad");
+    let bad = StoryTarget::of::<Pod>("bad");
     let object = story
         .await_object(&bad, SOON, |pod| {
             let container = &pod.data["status"]["containerStatuses"][0];
@@ -109,7 +109,7 @@ async fn a_failing_pod_fails_and_its_job_gives_up() -> Result<()> {
     let story = Story::begin("fail").await?;
     story.apply_value(pod("bad", Some("fail"))).await?;
     let is_failed = |pod: &DynamicObject| pod.data["status"]["phase"] == "Failed";
-    story.await_object(&Target::of::<Pod>("bad"), SOON, is_failed).await?;
+    story.await_object(&StoryTarget::of::<Pod>("bad"), SOON, is_failed).await?;
     story
         .apply(
             "
@@ -124,7 +124,7 @@ spec:
 ",
         )
         .await?;
-    let job = Target::new("batch/v1", "Job", "bad");
+    let job = StoryTarget::new("batch/v1", "Job", "bad");
     story.await_condition(&job, "Failed", "True", SOON).await?;
     story.end().await
 }
@@ -146,7 +146,7 @@ spec:
         )
         .await?;
     story
-        .await_condition(&Target::new("batch/v1", "Job", "work"), "Complete", "True", SOON)
+        .await_condition(&StoryTarget::new("batch/v1", "Job", "work"), "Complete", "True", SOON)
         .await?;
     let pods = Api::<Pod>::namespaced(story.client.clone(), &story.namespace);
     let pod = pods.list(&ListParams::default()).await?.items.pop().context("no pod")?;
@@ -159,7 +159,7 @@ spec:
 async fn a_story_that_waits_in_vain_tells_the_status_and_the_events() -> Result<()> {
     let story = Story::begin("vain").await?;
     story.apply_value(pod("bad", Some("crash-loop"))).await?;
-    let bad = Target::of::<Pod>("bad");
+    let bad = StoryTarget::of::<Pod>("bad");
     story.await_condition(&bad, "Ready", "False", SOON).await?;
     story
         .await_until("an event", SOON, async || {
@@ -389,7 +389,7 @@ async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
         };
         let at = at.context("the cut did not happen")?;
         ensure!(at.ends_with("/configmaps") && proxy.writes().len() == 2, "{:?}", proxy.writes());
-        let found = story.read(&Target::config_map(name)).await?;
+        let found = story.read(&StoryTarget::config_map(name)).await?;
         ensure!(found.is_some() == is_there, "cut {moment}: {found:?}");
         proxy.heal();
     }
@@ -423,7 +423,7 @@ async fn watches_pass_the_proxy_as_they_come_and_end_when_told() -> Result<()> {
     let end = tokio::time::timeout(SOON, events.next()).await?;
     ensure!(end.is_none(), "{end:?}");
     // The history before this is gone.
-    proxy.begin(Fault::Compacted(version.parse::<u64>()? + 1));
+    proxy.begin(ApiFault::Compacted(version.parse::<u64>()? + 1));
     let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await?);
     let event = tokio::time::timeout(SOON, events.next()).await?.context("an event")??;
     ensure!(matches!(&event, WatchEvent::Error(status) if status.code == 410), "{event:?}");

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::{Access, GitServer, Repository};
-use e2e::harness::flux::{SOON, condition, revision};
+use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::operator;
 use serde_json::json;
 
@@ -34,12 +34,12 @@ fn file(story: &Story, name: &str) -> String {
     format!("clusters/one/{}/{name}", story.namespace)
 }
 
-fn system() -> Target {
-    Target::kustomization("flux-system")
+fn system() -> StoryTarget {
+    StoryTarget::kustomization("flux-system")
 }
 
-fn secret() -> Target {
-    Target::new("v1", "Secret", "flux-system")
+fn secret() -> StoryTarget {
+    StoryTarget::new("v1", "Secret", "flux-system")
 }
 
 fn key_files(folder: &Path, server: &GitServer) -> Result<(String, String)> {
@@ -70,7 +70,7 @@ async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass
     };
     // Pods have no processes here: one with the token of the installation stands in for them.
     let started = async {
-        story.await_object(&deployment(&story.namespace), SOON, |_| true).await?;
+        story.await_object(&deployment(&story.namespace), DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         story.installed(&story.namespace).await
     };
     let ((), windlass) = tokio::try_join!(ended, started)?;
@@ -78,7 +78,7 @@ async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass
 }
 
 /// An empty repository over SSH: all of it is made, and made once.
-async fn over_ssh(story: &Story, server: &GitServer, repository: &Repository) -> Result<()> {
+async fn over_ssh(story: &Story, server: &GitServer, repository: &StoryRepository) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (key, known_hosts) = key_files(folder.path(), server)?;
     let ssh = server.ssh()?;
@@ -97,7 +97,7 @@ async fn over_ssh(story: &Story, server: &GitServer, repository: &Repository) ->
         .replace("metadata: {", &format!("metadata: {{namespace: {}, ", story.namespace));
     repository.git(&["checkout", "-q", "-f", "main"])?;
     let second = repository.commit(&[("clusters/one/map.yaml", &map)], "a map")?;
-    story.request(&Target::git_repository("flux-system")).await?;
+    story.request(&StoryTarget::git_repository("flux-system")).await?;
     story.await_applied("flux-system", &revision(&second)).await?;
     story.await_value("beside", "1").await?;
 
@@ -150,7 +150,7 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     let access = [&*ca, "--username=me", "--password=hunter2"];
     let text = bootstrap(story, &url, &access, false).await?;
     ensure!(text.contains("main is protected") && text.contains("nothing was installed"), "{text}");
-    let source = story.expect(&Target::git_repository("flux-system")).await?;
+    let source = story.expect(&StoryTarget::git_repository("flux-system")).await?;
     ensure!(source.data["spec"]["url"] != url.as_str(), "the source was changed");
     std::fs::remove_file(hook)?;
 
@@ -165,8 +165,8 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     let found = story.expect(&deployment(namespace)).await?;
     ensure!(found.metadata.annotations.is_some_and(|it| it["team"] == "a"), "the patch was lost");
     // What was applied from the other repository goes.
-    story.await_gone(&Target::config_map("beside"), SOON).await?;
-    let source = story.expect(&Target::git_repository("flux-system")).await?;
+    story.await_gone(&StoryTarget::config_map("beside"), DEFAULT_WAIT_TIMEOUT).await?;
+    let source = story.expect(&StoryTarget::git_repository("flux-system")).await?;
     ensure!(source.data["spec"]["url"] == url.as_str(), "{}", source.data["spec"]);
     Ok(())
 }
@@ -197,7 +197,7 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     let key = bootstrap(story, "ssh://git@127.0.0.1:1/a.git", &nobody, false).await?;
     ensure!(key.contains("ssh-keyscan") || key.contains("no host key"), "{key}");
 
-    let controller = Target::new("apps/v1", "Deployment", "kustomize-controller");
+    let controller = StoryTarget::new("apps/v1", "Deployment", "kustomize-controller");
     let labels = json!({"app.kubernetes.io/part-of": "flux"});
     let template = json!({"metadata": {"labels": {"app": "kc"}},
         "spec": {"containers": [{"name": "manager", "image": "kc:v1"}]}});

@@ -16,31 +16,31 @@ use e2e::authority::Authority;
 use e2e::servers::aws_identity::{AwsIdentity, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use objects::Redacted;
+use objects::RedactedValue;
 use sources::archive::{self, ExtractOptions, extract};
 use sources::bucket::{
-    Endpoint, Error, Fetched, Identity, Known, Ldap, Note, Previous, Remote, Server, bundle, fetch,
-    list,
+    BucketClientCache, BucketFetchResult, BucketIdentity, Endpoint, Error, Ldap, Note, Previous,
+    Remote, Server, bundle, fetch, list,
 };
 use sources::http::Tls;
-use tree::{Files, Memory, RelPath};
+use tree::{FileTree, MemoryTree, RelPath};
 use url::Url;
 
 const BUCKET: &str = "app";
 
-fn keys(access: &str, secret: &str) -> Identity {
-    let secret = Redacted::new(secret.to_owned());
-    Identity::Keys { access: access.to_owned(), secret, session: None }
+fn keys(access: &str, secret: &str) -> BucketIdentity {
+    let secret = RedactedValue::new(secret.to_owned());
+    BucketIdentity::Keys { access: access.to_owned(), secret, session: None }
 }
 
-fn remote(endpoint: &str, identity: Identity) -> Result<Remote> {
+fn remote(endpoint: &str, identity: BucketIdentity) -> Result<Remote> {
     let endpoint = Endpoint::parse(endpoint, true)?;
     Ok(Remote {
         server: Server { endpoint, region: None, identity, tls: Tls::default(), proxy: None },
         bucket: BUCKET.to_owned(),
         prefix: String::new(),
         timeout: Duration::from_secs(30),
-        limits: tree::Limits::default(),
+        limits: tree::TreeLimits::default(),
     })
 }
 
@@ -52,14 +52,14 @@ async fn server() -> Result<(S3Server, Remote)> {
 }
 
 /// What was packed, as whoever gets the artifact sees it.
-fn packed(fetched: &Fetched) -> Result<Memory> {
+fn packed(fetched: &BucketFetchResult) -> Result<MemoryTree> {
     let load = |_: &RelPath, body: &_| fetched.load(body);
     let archive = archive::write(Vec::new(), &fetched.contents, load)?;
     Ok(extract(&archive[..], &ExtractOptions::default())?)
 }
 
-fn strings(files: &Memory) -> Result<Vec<String>> {
-    let paths = files.walk().filter(|(_, entry)| matches!(entry, tree::Entry::File { .. }));
+fn strings(files: &MemoryTree) -> Result<Vec<String>> {
+    let paths = files.walk().filter(|(_, entry)| matches!(entry, tree::FileMetadata::File { .. }));
     let text = |(path, _): (&RelPath, _)| {
         let text = files.read(path)?;
         Ok(format!("{path}={}", String::from_utf8_lossy(&text)))
@@ -73,7 +73,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
     for (key, body) in [("a.yaml", "1"), ("deep/b.yaml", "2"), ("deep/ü c.yaml", "3")] {
         server.put(BUCKET, key, body).await?;
     }
-    let known = Known::default();
+    let known = BucketClientCache::default();
     let listed = list(&remote, None, &Note::default(), &known).await?;
     let revision = listed.revision();
     let first = fetch(&remote, listed, Previous::default(), &known).await?;
@@ -118,7 +118,7 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
         server.put(BUCKET, key, if key.ends_with('/') { "" } else { "x" }).await?;
     }
     server.put(BUCKET, ".sourceignore", "docs/\n").await?;
-    let known = Known::default();
+    let known = BucketClientCache::default();
     let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
     let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
     let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
@@ -146,7 +146,7 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
         async |n: usize| server.put(BUCKET, &format!("d{}/{n}.yaml", n % 7), format!("{n}")).await;
     let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
     puts.try_collect::<Vec<()>>().await?;
-    let known = Known::default();
+    let known = BucketClientCache::default();
     let listed = list(&remote, None, &Note::default(), &known).await?;
     ensure!(listed.len() == 1003, "{}", listed.len());
     ensure!(server.requests(BUCKET)?.len() == 2, "{:?}", server.requests(BUCKET)?);
@@ -160,7 +160,7 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
 }
 
 async fn failure(remote: &Remote) -> Result<Error> {
-    let listed = list(remote, None, &Note::default(), &Known::default()).await;
+    let listed = list(remote, None, &Note::default(), &BucketClientCache::default()).await;
     listed.err().context("it was listed")
 }
 
@@ -177,11 +177,11 @@ async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
     let error = failure(&as_user(keys(ACCESS, "hunter2"))?).await?;
     ensure!(matches!(error, Error::BadCredentials { .. }), "{error:?}");
     ensure!(!error.to_string().contains("hunter2"), "{error}");
-    let error = failure(&as_user(Identity::Anonymous)?).await?;
+    let error = failure(&as_user(BucketIdentity::Anonymous)?).await?;
     ensure!(matches!(error, Error::Denied { .. }), "{error:?}");
     ensure!(error.to_string().starts_with("access to bucket 'app' at "), "{error}");
 
-    let error = bundle::ask(&remote, "gone.zip", &Known::default()).await.err();
+    let error = bundle::ask(&remote, "gone.zip", &BucketClientCache::default()).await.err();
     let error = error.context("it is there")?;
     ensure!(error.to_string() == "object 'gone.zip' not found in bucket 'app'", "{error}");
     Ok(())
@@ -202,7 +202,7 @@ async fn a_server_with_an_authority_of_its_own_is_trusted_by_that() -> Result<()
     ensure!(before.is_empty(), "{before:?}");
 
     remote.server.tls.ca = Some(authority.certificate().as_bytes().to_vec());
-    let listed = list(&remote, None, &Note::default(), &Known::default()).await?;
+    let listed = list(&remote, None, &Note::default(), &BucketClientCache::default()).await?;
     ensure!(listed.len() == 1);
     Ok(())
 }
@@ -220,7 +220,7 @@ async fn a_bundle_is_the_artifact_and_costs_one_head_while_it_stays() -> Result<
     };
     server.put(BUCKET, "v/bundle.tar.gz", tar("1")?).await?;
     server.put(BUCKET, "other.yaml", "x").await?;
-    let known = Known::default();
+    let known = BucketClientCache::default();
     let revision = bundle::ask(&remote, "v/bundle.tar.gz", &known).await?;
     let fetched = bundle::fetch(&remote, "v/bundle.tar.gz", None, &known).await?;
     ensure!(fetched.revision == revision && fetched.count == 1);
@@ -252,13 +252,13 @@ async fn a_user_of_a_directory_is_given_keys_once_for_many_runs() -> Result<()> 
         let ldap = Ldap {
             endpoint: Url::parse(&identity.url())?,
             username: LDAP_USER.to_owned(),
-            password: Redacted::new(password.to_owned()),
+            password: RedactedValue::new(password.to_owned()),
             tls: Tls::default(),
         };
-        remote(&server.endpoint(), Identity::Ldap(ldap))
+        remote(&server.endpoint(), BucketIdentity::Ldap(ldap))
     };
     let right = user(LDAP_PASSWORD)?;
-    let known = Known::default();
+    let known = BucketClientCache::default();
     for _again in 0..3 {
         let listed = list(&right, None, &Note::default(), &known).await?;
         ensure!(listed.len() == 1, "{listed:?}");

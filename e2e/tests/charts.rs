@@ -14,10 +14,11 @@ use e2e::servers::registry::Registry;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use sources::charts::repository::Reach;
 use sources::charts::{
-    Answer, Credentials, Files, Index, Repository, Validators, dependency, values, with_metadata,
+    ChartRepository, Credentials, Index, IndexFetchResult, LoadedChartFiles, Validators,
+    dependency, values, with_metadata,
 };
 use tokio_util::sync::CancellationToken;
-use tree::{Memory, RelPath};
+use tree::{MemoryTree, RelPath};
 
 /// How long a server may take for one answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,12 +34,12 @@ const APP: [(&str, &str); 5] = [
     ("templates/a.yaml", TEMPLATE),
 ];
 
-fn repository(server: &ChartServer, credentials: Credentials) -> Result<Repository> {
-    Ok(Repository::new(&server.url(), credentials, false, TIMEOUT, &Reach::default())?)
+fn repository(server: &ChartServer, credentials: Credentials) -> Result<ChartRepository> {
+    Ok(ChartRepository::new(&server.url(), credentials, false, TIMEOUT, &Reach::default())?)
 }
 
-async fn index(repository: &Repository) -> Result<(Index, Validators)> {
-    let Answer::Index { mut file, validators, .. } = repository.index(None).await? else {
+async fn index(repository: &ChartRepository) -> Result<(Index, Validators)> {
+    let IndexFetchResult::Index { mut file, validators, .. } = repository.index(None).await? else {
         bail!("nothing was asked that could be unchanged")
     };
     let mut text = Vec::new();
@@ -61,13 +62,13 @@ async fn an_index_of_helm_is_read_and_its_charts_are_what_it_says() -> Result<()
     let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
     let repository = repository(&server, Credentials::from_secrets(Some(&secret), None)?)?;
     let (index, validators) = index(&repository).await?;
-    ensure!(matches!(repository.index(Some(&validators)).await?, Answer::Unchanged));
+    ensure!(matches!(repository.index(Some(&validators)).await?, IndexFetchResult::Unchanged));
     for (range, expected) in [("", "1.10.0"), ("~1.2", "1.2.0"), (">1-0", "2.0.0-rc.1")] {
         let found = index.choose("app", range)?;
         ensure!(found.version == expected, "{range}: {found:?}");
         let digest = found.digest.context("helm writes digests")?;
         let archive = repository.chart(found.url.context("no URL")?, Some(digest)).await?;
-        let files = Files::in_archive(&archive)?;
+        let files = LoadedChartFiles::in_archive(&archive)?;
         ensure!(files.chart().metadata.version == expected);
         let wrong = "0".repeat(64);
         ensure!(repository.chart(found.url.context("no URL")?, Some(&wrong)).await.is_err());
@@ -89,20 +90,20 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
         s3.put("charts", &format!("a/b/{file}"), &bytes).await?;
         s3.put("other", file, &bytes).await?;
     }
-    let with = |secret: &str, pass| -> Result<Repository> {
+    let with = |secret: &str, pass| -> Result<ChartRepository> {
         let endpoint = s3.endpoint();
         let secret = [("accesskey", ACCESS), ("secretkey", secret), ("endpoint", &endpoint)];
         let secret = secret.map(|(key, value)| (key.to_owned(), value.as_bytes().to_vec())).into();
         let credentials = Credentials::for_bucket(Some(&secret), None, true)?;
-        Ok(Repository::new("s3://charts/a/b", credentials, pass, TIMEOUT, &Reach::default())?)
+        Ok(ChartRepository::new("s3://charts/a/b", credentials, pass, TIMEOUT, &Reach::default())?)
     };
     let repository = with(SECRET, false)?;
     let (index, validators) = index(&repository).await?;
-    ensure!(matches!(repository.index(Some(&validators)).await?, Answer::Unchanged));
+    ensure!(matches!(repository.index(Some(&validators)).await?, IndexFetchResult::Unchanged));
     let found = index.choose("app", "1.x")?;
     let place = found.url.context("no URL")?;
     let archive = repository.chart(place, found.digest).await?;
-    ensure!(Files::in_archive(&archive)?.chart().metadata.version == "1.0.0");
+    ensure!(LoadedChartFiles::in_archive(&archive)?.chart().metadata.version == "1.0.0");
     ensure!(repository.chart(place, Some(&"0".repeat(64))).await.is_err());
     ensure!(repository.chart("s3://charts/a/b/app-1.0.0.tgz", None).await? == archive);
 
@@ -125,8 +126,8 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_that_is_packed_renders_as_the_folder_does() -> Result<()> {
     let server = ChartServer::start(None)?;
-    let tree = Memory::from_files(APP.map(|(path, text)| (format!("app/{path}"), text)))?;
-    let mut files = Files::in_tree(&tree, &RelPath::parse("app")?)?;
+    let tree = MemoryTree::from_files(APP.map(|(path, text)| (format!("app/{path}"), text)))?;
+    let mut files = LoadedChartFiles::in_tree(&tree, &RelPath::parse("app")?)?;
     let folder = tempfile::tempdir()?;
     for (path, text) in APP {
         let path = folder.path().join("app").join(path);
@@ -169,12 +170,12 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
         )
     };
     let fetched = |chart: String| async move {
-        let tree = Memory::from_files([("app/Chart.yaml", chart)])?;
+        let tree = MemoryTree::from_files([("app/Chart.yaml", chart)])?;
         let path = RelPath::parse("app")?;
-        let mut files = Files::in_tree(&tree, &path)?;
+        let mut files = LoadedChartFiles::in_tree(&tree, &path)?;
         let missing = files.missing();
         let wanted = missing.first().context("nothing is missing")?.clone();
-        let dependency::Place::Git(folder) = dependency::place(&wanted, &path)? else {
+        let dependency::DependencyLocation::Git(folder) = dependency::place(&wanted, &path)? else {
             bail!("it is in Git")
         };
         let context = sources::git::Context {

@@ -25,29 +25,33 @@ use serde_json::Value;
 
 /// What a command came to.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
 /// Runs `windlass` on the namespace of a story.
-pub(crate) fn windlass(story: &Story, arguments: &[&str]) -> Result<Said> {
+pub(crate) fn windlass(story: &Story, arguments: &[&str]) -> Result<CommandOutput> {
     anywhere(story, &[arguments, &["--namespace", &story.namespace]].concat())
 }
 
 /// Runs `windlass` on the control plane of a story.
-pub(crate) fn anywhere(story: &Story, arguments: &[&str]) -> Result<Said> {
+pub(crate) fn anywhere(story: &Story, arguments: &[&str]) -> Result<CommandOutput> {
     let output = Command::new(operator::binary()?)
         .args(arguments)
         .arg(format!("--kubeconfig={}", story.kubeconfig().display()))
         .output()
         .context("windlass cannot be started")?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
+    Ok(CommandOutput {
+        code: output.status.code(),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    })
 }
 
-impl Said {
+impl CommandOutput {
     /// Standard output of a command that ended with this status.
     pub(crate) fn ended(self, code: i32) -> Result<String> {
         ensure!(self.code == Some(code), "{self:?}");

@@ -9,25 +9,25 @@ mod tenants;
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{NEVER, condition};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::proxy::Proxy;
 use e2e::servers::aws_identity::AwsIdentity;
 use e2e::servers::registry::{Layer, Registry};
 use e2e::servers::s3::{ACCESS, SECRET};
 use serde_json::{Value, json};
-use sources::charts::Files;
+use sources::charts::LoadedChartFiles;
 use sources::oci::chart;
-use tree::{Memory, RelPath};
+use tree::{MemoryTree, RelPath};
 
 const API: &str = "source.toolkit.fluxcd.io/v1";
 
 /// The name that a registry of AWS has; the proxy of the environment leads to ours.
 const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com";
 
-async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryTarget> {
     let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
     story.apply_value(object).await?;
-    Ok(Target::new(API, kind, name))
+    Ok(StoryTarget::new(API, kind, name))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,7 +36,8 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
     registry.push_files("team/app", "latest", &[("a.yaml", "a: 1\n")], json!({})).await?;
     let files = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
     let mut packed = Vec::new();
-    Files::in_tree(&Memory::from_files(files)?, &RelPath::parse("app")?)?.write(&mut packed)?;
+    LoadedChartFiles::in_tree(&MemoryTree::from_files(files)?, &RelPath::parse("app")?)?
+        .write(&mut packed)?;
     let layer = Layer { media_type: chart::CHART, bytes: packed };
     registry.push("charts/app", "1.0.0", &[layer], json!({})).await?;
     let identity = AwsIdentity::start().await?;

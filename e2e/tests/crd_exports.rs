@@ -1,21 +1,25 @@
 //! The confirmed end of a definition: its objects are exported, and `windlass crd restore` creates them again.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::random::Random;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-fn crd(group: &str) -> Target {
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+fn crd(group: &str) -> StoryTarget {
+    StoryTarget::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    )
 }
 
-fn own(group: &str, name: &str) -> Target {
-    Target::new(&format!("{group}/v1"), "Widget", name)
+fn own(group: &str, name: &str) -> StoryTarget {
+    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
 }
 
 /// Confirms the end of a definition; its uid.
@@ -36,7 +40,7 @@ fn kept(object: &DynamicObject) -> Value {
 /// Lets objects go that wait for another controller.
 async fn let_go(story: &Story, group: &str, name: &str) -> Result<()> {
     let is_leaving = |it: &DynamicObject| it.metadata.deletion_timestamp.is_some();
-    story.await_object(&own(group, name), SOON, is_leaving).await?;
+    story.await_object(&own(group, name), DEFAULT_WAIT_TIMEOUT, is_leaving).await?;
     story.merge(&own(group, name), json!({"metadata": {"finalizers": null}})).await.map(drop)
 }
 
@@ -56,7 +60,7 @@ async fn secrets(story: &Story, uid: &str) -> Result<Vec<String>> {
 /// Deletes the Secrets of the exports of a definition.
 async fn forget(story: &Story, uid: &str) -> Result<()> {
     for name in secrets(story, uid).await? {
-        story.delete(&Target::new("v1", "Secret", &name).in_namespace("flux-system")).await?;
+        story.delete(&StoryTarget::new("v1", "Secret", &name).in_namespace("flux-system")).await?;
     }
     Ok(())
 }
@@ -69,12 +73,12 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     let name = format!("widgets.{group}");
     let _upstream = story.follow("app", &[("crd.yaml", widget_crd(&group))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "plain")).await?;
     // One that exists: the garbage collector deletes what has none as soon as it knows the kind, also before the export.
-    let owner = story.expect(&Target::new("v1", "Namespace", &story.namespace)).await?;
+    let owner = story.expect(&StoryTarget::new("v1", "Namespace", &story.namespace)).await?;
     story
         .apply_value(json!({"apiVersion": format!("{group}/v1"), "kind": "Widget",
             "metadata": {"name": "held", "labels": {"a": "b"}, "annotations": {"c": "d\ne"},
@@ -94,8 +98,8 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     story.delete(&app).await?;
     story.await_event("Kustomization", "app", "CRDExported").await?;
     let_go(&story, &group, "held").await?;
-    story.await_gone(&crd(&group), SOON).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
 
     let tried = story.windlass_says(&["crd", "restore", &name, "--dry-run"], true)?;
     ensure!(tried.contains("objects would be created: 2"), "{tried}");
@@ -137,7 +141,7 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     ensure!(refused.contains("is not the exported one: /spec/versions"), "{refused}");
     let flags = ["crd", "restore", &name, "--accept-definition"];
     story
-        .await_until("the API server to use the new schema", SOON, async || {
+        .await_until("the API server to use the new schema", DEFAULT_WAIT_TIMEOUT, async || {
             if let Ok(refused) = story.windlass_says(&flags, false) {
                 ensure!(refused.contains("unknown field \"spec.size\""), "{refused}");
                 return Ok(Some(()));
@@ -162,9 +166,9 @@ async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted()
     let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"retryInterval": "2s"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let mut random = Random::new(1);
     let names: Vec<String> = (0..22).map(|at| format!("large-{at}")).collect();
     for name in &names {
@@ -185,7 +189,7 @@ async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted()
     for name in &names[2..] {
         story.delete(&own(&group, name)).await?;
     }
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_applied("app", &revision).await?;
     let name = format!("widgets.{group}");
     let said = story.windlass_says(&["crd", "restore", &name], true)?;
@@ -207,15 +211,15 @@ async fn a_kustomization_removes_from_a_restored_definition_what_its_manifest_ha
             .replace("metadata: {", &format!("metadata: {{annotations: {{{note}: x}}, "))
     };
     let upstream = story.follow("app", &[("crd.yaml", noted("old"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "mine")).await?;
     let uid = confirm(&story, &group).await?;
     story.delete(&app).await?;
-    story.await_gone(&crd(&group), SOON).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.windlass_says(&["crd", "restore", &name], true)?;
     let notes = |it: &DynamicObject| it.metadata.annotations.clone().unwrap_or_default();
     ensure!(notes(&story.expect(&crd(&group)).await?).contains_key("old"));
@@ -224,11 +228,11 @@ async fn a_kustomization_removes_from_a_restored_definition_what_its_manifest_ha
     story.kustomization("app", "app", json!({})).await?;
     let is_new =
         |it: &DynamicObject| notes(it).contains_key("new") && !notes(it).contains_key("old");
-    story.await_object(&crd(&group), SOON, is_new).await?;
+    story.await_object(&crd(&group), DEFAULT_WAIT_TIMEOUT, is_new).await?;
     story.expect(&own(&group, "mine")).await?;
     story.delete(&own(&group, "mine")).await?;
     story.delete(&app).await?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     forget(&story, &uid).await?;
     story.end().await
 }
@@ -240,9 +244,9 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
     let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"retryInterval": "2s"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let mut random = Random::new(2);
     for name in ["a", "b"] {
         let text: String = (0..1_000_000).map(|_| letter(&mut random)).collect();
@@ -269,11 +273,11 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
     let probe = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "probe-1",
         "annotations": {"windlass.dev/crd-name": format!("widgets.{group}")}}});
     story
-        .await_until("the policy", SOON, async || {
+        .await_until("the policy", DEFAULT_WAIT_TIMEOUT, async || {
             if story.apply_value(probe.clone()).await.is_err() {
                 return Ok(Some(()));
             }
-            story.delete(&Target::new("v1", "Secret", "probe-1")).await.map(|()| None)
+            story.delete(&StoryTarget::new("v1", "Secret", "probe-1")).await.map(|()| None)
         })
         .await?;
     let uid = confirm(&story, &group).await?;
@@ -281,15 +285,15 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
     let text = story.await_failure(&app, "PruneFailed").await?;
     ensure!(text.contains("no second parts"), "{text}");
     story
-        .await_until("the first part to be deleted", SOON, async || {
+        .await_until("the first part to be deleted", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(secrets(&story, &uid).await?.is_empty().then_some(()))
         })
         .await?;
     story.expect(&own(&group, "a")).await?;
     for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
-        story.delete(&Target::new(admission, kind, &policy)).await?;
+        story.delete(&StoryTarget::new(admission, kind, &policy)).await?;
     }
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     forget(&story, &uid).await?;
     story.end().await
 }

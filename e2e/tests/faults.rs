@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::api_proxy::{ApiProxy, Fault};
+use e2e::api_proxy::{ApiFault, ApiProxy};
 use e2e::harness::flux::{Upstream, inventory};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::ResourceExt;
@@ -52,7 +52,7 @@ impl<'a> Stage<'a> {
         let windlass = Windlass::start_for(story, &[&proxy.flag()]).await?;
         let upstream = story.follow("app", &borrowed(&config_maps("1"))).await?;
         story.kustomization("app", "app", json!({})).await?;
-        story.await_ready(&Target::kustomization("app")).await?;
+        story.await_ready(&StoryTarget::kustomization("app")).await?;
         let uids = owned(story).await?;
         ensure!(uids.len() == COUNT, "{} objects", uids.len());
         Ok(Self { story, proxy, windlass, upstream, uids })
@@ -73,12 +73,14 @@ impl<'a> Stage<'a> {
     /// An edit and a deletion by hand are put right, which only a live watch can tell.
     async fn ensure_corrects_drift(&mut self, value: &str) -> Result<()> {
         let story = self.story;
-        story.merge(&Target::config_map("map-001"), json!({"data": {"value": "edited"}})).await?;
-        story.delete(&Target::config_map("map-002")).await?;
+        story
+            .merge(&StoryTarget::config_map("map-001"), json!({"data": {"value": "edited"}}))
+            .await?;
+        story.delete(&StoryTarget::config_map("map-002")).await?;
         let old = self.uids.get("map-002").cloned();
         story.await_value("map-001", value).await?;
         let is_back = async || {
-            let now = story.read(&Target::config_map("map-002")).await?;
+            let now = story.read(&StoryTarget::config_map("map-002")).await?;
             Ok(now.and_then(|it| it.uid()).filter(|uid| Some(uid) != old.as_ref()))
         };
         let new = story.await_until("map-002 to be created again", RECOVERY, is_back).await?;
@@ -109,15 +111,15 @@ async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() 
     let mut stage = Stage::set(&story).await?;
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
-    stage.proxy.begin(Fault::Gone);
+    stage.proxy.begin(ApiFault::Gone);
     tokio::time::sleep(OUTAGE).await;
     ensure!(stage.windlass.operator.is_running()?, "windlass ended");
     stage.proxy.heal();
     stage.ensure_well(&revision, "2").await?;
     // What is asked while nobody answers is done as well, and so is what drifts.
-    stage.proxy.begin(Fault::Gone);
+    stage.proxy.begin(ApiFault::Gone);
     let revision = stage.push("3").await?;
-    story.merge(&Target::config_map("map-003"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("map-003"), json!({"data": {"value": "edited"}})).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     stage.proxy.heal();
     stage.ensure_well(&revision, "3").await?;
@@ -129,7 +131,7 @@ async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() 
 async fn a_slow_api_server_is_waited_for() -> Result<()> {
     let story = Story::begin("slow").await?;
     let mut stage = Stage::set(&story).await?;
-    stage.proxy.begin(Fault::Slow(Duration::from_secs(1)));
+    stage.proxy.begin(ApiFault::Slow(Duration::from_secs(1)));
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
     // Forty objects, four at once, a second for each request.
@@ -143,14 +145,14 @@ async fn a_slow_api_server_is_waited_for() -> Result<()> {
 async fn refuse(name: &str, status: u16) -> Result<()> {
     let story = Story::begin(name).await?;
     let mut stage = Stage::set(&story).await?;
-    stage.proxy.begin(Fault::Refusing { status, percent: 40 });
+    stage.proxy.begin(ApiFault::Refusing { status, percent: 40 });
     let revision = stage.push("2").await?;
     tokio::time::sleep(OUTAGE).await;
     stage.proxy.heal();
     stage.ensure_well(&revision, "2").await?;
     let revision = stage.push("3").await?;
     stage.await_begun("3").await?;
-    stage.proxy.begin(Fault::Refusing { status, percent: 100 });
+    stage.proxy.begin(ApiFault::Refusing { status, percent: 100 });
     stage.proxy.end_watches();
     tokio::time::sleep(OUTAGE).await;
     stage.proxy.heal();
@@ -175,7 +177,7 @@ async fn watches_that_end_begin_again_and_miss_nothing() -> Result<()> {
     for round in 0..5 {
         stage.proxy.end_watches();
         let edit = json!({"data": {"value": format!("edited {round}")}});
-        story.merge(&Target::config_map("map-004"), edit).await?;
+        story.merge(&StoryTarget::config_map("map-004"), edit).await?;
         stage.proxy.drop_connections();
         story.await_value("map-004", "1").await?;
     }
@@ -190,14 +192,14 @@ async fn a_history_that_was_compacted_is_listed_anew() -> Result<()> {
     let story = Story::begin("compacted").await?;
     let mut stage = Stage::set(&story).await?;
     // Nobody hears of these: the watches end before, and cannot go on from where they were.
-    stage.proxy.begin(Fault::Gone);
-    story.merge(&Target::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
-    story.delete(&Target::config_map("map-006")).await?;
+    stage.proxy.begin(ApiFault::Gone);
+    story.merge(&StoryTarget::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
+    story.delete(&StoryTarget::config_map("map-006")).await?;
     stage.uids.remove("map-006");
     let revision = stage.push("2").await?;
     let newest = Api::<Namespace>::all(story.client.clone()).list(&ListParams::default()).await?;
     let newest = newest.metadata.resource_version.context("a list has a version")?;
-    stage.proxy.begin(Fault::Compacted(newest.parse()?));
+    stage.proxy.begin(ApiFault::Compacted(newest.parse()?));
     story.await_value("map-005", "2").await?;
     let back = story.await_value("map-006", "2").await?;
     stage.uids.insert("map-006".to_owned(), back.uid().context("a uid")?);
@@ -211,7 +213,7 @@ async fn an_account_that_is_not_accepted_for_a_while_loses_nothing() -> Result<(
     let mut stage = Stage::set(&story).await?;
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
-    stage.proxy.begin(Fault::Unauthorized);
+    stage.proxy.begin(ApiFault::Unauthorized);
     stage.proxy.end_watches();
     tokio::time::sleep(OUTAGE).await;
     stage.proxy.heal();
@@ -242,17 +244,17 @@ async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
     let mut windlass = Windlass::start_for(&story, &[&flag]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     // As a kubelet does it: the new token first, and the old one is valid for a while no more.
     let second = token(&story).await?;
     ensure!(first != second, "the API server issued the same token twice");
     std::fs::write(&file, &second)?;
-    proxy.begin(Fault::Revoked(first));
+    proxy.begin(ApiFault::Revoked(first));
     proxy.end_watches();
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     // A token is read again once a minute.
     story.await_applied_within("app", &revision, Duration::from_secs(100)).await?;
-    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("a", "2").await?;
     ensure!(windlass.operator.is_running()?, "windlass ended");
     story.end().await
@@ -266,10 +268,10 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
     let files = [("definition.yaml", widget_crd(&group)), ("widget.yaml", widget(&group, "one"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let kind = format!("{group}/v1");
-    let one = Target::new(&kind, "Widget", "one");
-    let crd = Target::new(
+    let one = StoryTarget::new(&kind, "Widget", "one");
+    let crd = StoryTarget::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
@@ -287,7 +289,7 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
         };
         let what = format!("CRD and object to be back, round {round}");
         story.await_until(&what, RECOVERY, are_new).await?;
-        story.await_ready(&Target::kustomization("app")).await?;
+        story.await_ready(&StoryTarget::kustomization("app")).await?;
         // The watch of a kind that was away is alive again.
         story.merge(&one, json!({"spec": {"size": 7}})).await?;
         let is_back = |object: &kube::api::DynamicObject| object.data["spec"]["size"] == 1;
@@ -304,11 +306,11 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
 async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> Result<()> {
     let story = Story::begin("overtaken").await?;
     let stage = Stage::set(&story).await?;
-    stage.proxy.begin(Fault::Slow(Duration::from_secs(3)));
+    stage.proxy.begin(ApiFault::Slow(Duration::from_secs(3)));
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
-    let old = story.expect(&Target::config_map("map-000")).await?.uid();
-    story.delete(&Target::config_map("map-000")).await?;
+    let old = story.expect(&StoryTarget::config_map("map-000")).await?.uid();
+    story.delete(&StoryTarget::config_map("map-000")).await?;
     tokio::time::sleep(Duration::from_secs(4)).await;
     stage.proxy.heal();
     story.await_applied_within("app", &revision, RECOVERY).await?;
@@ -340,7 +342,7 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
     }
     for name in &names {
         story.await_value(&format!("{name}-map"), "one").await?;
-        story.await_ready(&Target::kustomization(name)).await?;
+        story.await_ready(&StoryTarget::kustomization(name)).await?;
     }
     for name in &names {
         secret(name, "two").await?;
@@ -351,7 +353,9 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
     // Specs are seen as well: the watches of our own kinds wait for nobody.
     for name in &names {
         let from = json!({"substituteFrom": null, "substitute": {"name": format!("{name}-map"), "value": "three"}});
-        story.merge(&Target::kustomization(name), json!({"spec": {"postBuild": from}})).await?;
+        story
+            .merge(&StoryTarget::kustomization(name), json!({"spec": {"postBuild": from}}))
+            .await?;
     }
     for name in &names {
         story.await_value(&format!("{name}-map"), "three").await?;

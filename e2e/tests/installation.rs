@@ -8,18 +8,18 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{Access, GitServer};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{Charts, newest};
-use e2e::harness::{Story, Target, Windlass, tutorial};
+use e2e::harness::{Story, StoryTarget, Windlass, tutorial};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::json;
 
-fn crd() -> Target {
+fn crd() -> StoryTarget {
     let name = "kustomizations.kustomize.toolkit.fluxcd.io";
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+    StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
 }
 
 /// Volumes for the replicas: the bed makes none.
@@ -74,18 +74,18 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
 
     let text = story.windlass_says(&["uninstall", "--silent", "-n", "wrong"], false)?;
     ensure!(text.contains("`windlass uninstall -n gitops`"), "{text}");
-    let target = Target::kustomization("app");
+    let target = StoryTarget::kustomization("app");
     let text = story.windlass_says(&with(&["uninstall", "--dry-run"]), true)?;
     ensure_each(&text, "would be deleted")?;
     story.windlass_says(&with(&["uninstall", "--silent"]), true)?;
-    story.await_gone(&deployment("gitops"), SOON).await?;
+    story.await_gone(&deployment("gitops"), DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&crd()).await?;
     story.expect(&target).await?;
     let text = story.windlass_says(&with(&["check"]), false)?;
     ensure!(text.contains("windlass is not in namespace gitops"), "{text}");
 
     story.windlass_says(&with(&["uninstall", "--silent", "--delete-crds"]), true)?;
-    story.await_gone(&crd(), SOON).await?;
+    story.await_gone(&crd(), DEFAULT_WAIT_TIMEOUT).await?;
     // What it had applied is still there.
     story.await_value("map", "1").await?;
     definitions_go(&story).await?;
@@ -97,7 +97,7 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
 /// A definition with objects goes after them.
 async fn definitions_go(story: &Story) -> Result<()> {
     story
-        .await_until("all definitions to be gone", SOON, async || {
+        .await_until("all definitions to be gone", DEFAULT_WAIT_TIMEOUT, async || {
             let uninstall = ["uninstall", "--silent", "--delete-crds", "-n", "gitops"];
             let text = story.windlass_says(&uninstall, true)?;
             Ok(text.contains("nothing to delete").then_some(()))
@@ -112,12 +112,12 @@ async fn kinds_removed(story: &Story) -> Result<()> {
     let mut windlass = story.installed("gitops").await?;
     let _upstream = story.follow("kept", &[("map.yaml", config_map("kept", "1"))]).await?;
     story.kustomization("kept", "kept", json!({})).await?;
-    let found = story.await_ready(&Target::kustomization("kept")).await?;
+    let found = story.await_ready(&StoryTarget::kustomization("kept")).await?;
     ensure!(found.metadata.finalizers.is_some(), "nothing would be deleted in any case");
     story.delete(&crd()).await?;
-    story.await_gone(&crd(), SOON).await?;
+    story.await_gone(&crd(), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_value("kept", "1").await?;
-    windlass.operator.stop(SOON)?;
+    windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
     definitions_go(story).await
 }
 
@@ -133,20 +133,21 @@ async fn uninstalled_by_flux(story: &Story) -> Result<()> {
     let charts = Charts::of(story).await?;
     charts.publish("1.0.0", &[("templates/map.yaml", &config_map("left-by-release", "1"))]).await?;
     let release = charts.release("left", json!({})).await?;
-    for target in [&Target::kustomization("left"), &release] {
+    for target in [&StoryTarget::kustomization("left"), &release] {
         let object = story.await_ready(target).await?;
         ensure!(object.metadata.finalizers.is_some(), "nothing would be deleted in any case");
     }
     story.flux_in("gitops", &["uninstall", "--silent", "--keep-namespace"])?;
-    story.await_gone(&crd(), SOON).await?;
+    story.await_gone(&crd(), DEFAULT_WAIT_TIMEOUT).await?;
     let releases = "helmreleases.helm.toolkit.fluxcd.io";
-    let releases = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", releases);
-    story.await_gone(&releases, SOON).await?;
+    let releases =
+        StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", releases);
+    story.await_gone(&releases, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_value("left", "1").await?;
     story.await_value("left-by-release", "1").await?;
     let history = story.history("left")?;
     ensure!(history.len() == 1 && history[0].contains("deployed"), "{history:?}");
-    windlass.operator.stop(SOON)?;
+    windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
     definitions_go(story).await
 }
 
@@ -192,7 +193,7 @@ async fn getting_started(story: &Story) -> Result<()> {
                     told.contains("`missing` does not exist in the artifact; correct spec.path"),
                     "{told}"
                 );
-                let of = Target::helm_release("web").in_namespace("hello");
+                let of = StoryTarget::helm_release("web").in_namespace("hello");
                 let hold = story.expect(&of).await?;
                 let hold = condition(&hold, "windlass.dev/Hold")["message"].clone();
                 let hold = hold.as_str().unwrap_or_default();
@@ -203,15 +204,15 @@ async fn getting_started(story: &Story) -> Result<()> {
     }
     ensure!(told.contains("HelmRelease/hello/web is resumed"), "{told}");
     for (target, value) in [("applied", "1"), ("released", "2")] {
-        let map = story.expect(&Target::config_map(target).in_namespace("hello")).await?;
+        let map = story.expect(&StoryTarget::config_map(target).in_namespace("hello")).await?;
         ensure!(map.data["data"]["value"] == value, "{:?}", map.data);
     }
-    for target in [Target::kustomization("app"), Target::helm_release("web")] {
+    for target in [StoryTarget::kustomization("app"), StoryTarget::helm_release("web")] {
         story.await_ready(&target.in_namespace("hello")).await?;
     }
     let mut windlass = windlass.context("the page does not install windlass")?;
     story.typed("kubectl delete namespace hello --timeout=60s", folder.path())?;
-    windlass.operator.stop(SOON)?;
+    windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
     story.typed("windlass uninstall --silent", folder.path()).map(drop)
 }
 
@@ -279,17 +280,17 @@ async fn charted(story: &Story) -> Result<()> {
         "spec": {"interval": "10m", "chart": chart},
     });
     story.apply_value(object).await?;
-    let target = Target::helm_release("windlass");
+    let target = StoryTarget::helm_release("windlass");
     story.await_ready(&target).await?;
     upstream.push(&borrowed(&chart_files("0.1.1")?)).await?;
     let is_new = |object: &DynamicObject| {
         newest(object)["chartVersion"] == "0.1.1" && condition(object, "Ready")["status"] == "True"
     };
-    story.await_object(&target, 3 * SOON, is_new).await?;
-    let status = windlass.operator.stop(SOON)?;
+    story.await_object(&target, 3 * DEFAULT_WAIT_TIMEOUT, is_new).await?;
+    let status = windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
     ensure!(status.success(), "it ended with {status}");
     story.helm_says(&["uninstall", "windlass"])?;
-    story.await_gone(&deployment(namespace), SOON).await?;
+    story.await_gone(&deployment(namespace), DEFAULT_WAIT_TIMEOUT).await?;
     // With them the objects of everybody would go.
     story.expect(&crd()).await?;
     story.expect(&target).await?;
@@ -301,11 +302,11 @@ async fn works(story: &Story) -> Result<()> {
     let mut windlass = story.installed("gitops").await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let revision = upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
     story.await_applied("app", &revision).await?;
     story.await_value("map", "1").await?;
-    let status = windlass.operator.stop(SOON)?;
+    let status = windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
     ensure!(status.success(), "it ended with {status}");
     Ok(())
 }

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass, await_until};
+use e2e::harness::{Story, StoryTarget, Windlass, await_until};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -20,7 +20,7 @@ const ABSENCE: Duration = Duration::from_secs(5);
 async fn remove(story: &Story, name: &str) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(story.client.clone());
     api.delete(name, &DeleteParams::default()).await?;
-    await_until(&format!("{name} to be gone"), SOON, async || {
+    await_until(&format!("{name} to be gone"), DEFAULT_WAIT_TIMEOUT, async || {
         Ok(api.get_opt(name).await?.is_none().then_some(()))
     })
     .await
@@ -31,7 +31,7 @@ async fn restore(story: &Story, name: &str) -> Result<()> {
     let mut crds = crds::all().into_iter().map(|(_, crd)| crd);
     let crd = crds.find(|it| it.name_any() == name).context("no such CRD")?;
     api.patch(name, &PatchParams::apply("story").force(), &Patch::Apply(&crd)).await?;
-    await_until(&format!("{name} to be served"), SOON, async || {
+    await_until(&format!("{name} to be served"), DEFAULT_WAIT_TIMEOUT, async || {
         let conditions = api.get(name).await?.status.and_then(|it| it.conditions);
         let mut conditions = conditions.into_iter().flatten();
         Ok(conditions.any(|it| it.type_ == "Established" && it.status == "True").then_some(()))
@@ -48,7 +48,7 @@ async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_appl
     // What it applied is to outlive the Kustomization.
     let spec = json!({"deletionPolicy": "Orphan"});
     story.kustomization("app", "app", spec.clone()).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let uid = story.await_value("a", "1").await?.uid();
 
     remove(&story, "gitrepositories.source.toolkit.fluxcd.io").await?;
@@ -56,7 +56,7 @@ async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_appl
     ensure!(windlass.operator.is_running()?, "windlass ended");
     restore(&story, "gitrepositories.source.toolkit.fluxcd.io").await?;
     let url = upstream.server.url(&upstream.repository);
-    await_until("the source to be taken", SOON, async || {
+    await_until("the source to be taken", DEFAULT_WAIT_TIMEOUT, async || {
         story.git_repository("app", &url, json!({})).await.map(Some)
     })
     .await?;
@@ -67,12 +67,12 @@ async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_appl
     tokio::time::sleep(ABSENCE).await;
     ensure!(windlass.operator.is_running()?, "windlass ended");
     restore(&story, "kustomizations.kustomize.toolkit.fluxcd.io").await?;
-    await_until("the Kustomization to be taken", SOON, async || {
+    await_until("the Kustomization to be taken", DEFAULT_WAIT_TIMEOUT, async || {
         story.kustomization("app", "app", spec.clone()).await.map(Some)
     })
     .await?;
     story.await_applied("app", &revision).await?;
-    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     let object = story.await_value("a", "2").await?;
     ensure!(object.uid() == uid, "the object was replaced");
     story.end().await

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::harness::audit::Write;
-use e2e::harness::flux::{SOON, Upstream, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, Upstream, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use serde_json::json;
 
@@ -45,7 +45,7 @@ async fn lease(story: &Story) -> Result<LeaseSpec> {
 
 async fn await_leader(story: &Story, identity: &str) -> Result<LeaseSpec> {
     story
-        .await_until(&format!("{identity} to lead"), SOON, async || {
+        .await_until(&format!("{identity} to lead"), DEFAULT_WAIT_TIMEOUT, async || {
             let lease = lease(story).await?;
             Ok((lease.holder_identity.as_deref() == Some(identity)).then_some(lease))
         })
@@ -56,7 +56,7 @@ async fn await_leader(story: &Story, identity: &str) -> Result<LeaseSpec> {
 async fn await_write(story: &Story, identity: &str) -> Result<()> {
     let before = written_by(story, identity)?;
     let is_more = async || Ok((written_by(story, identity)? > before).then_some(()));
-    story.await_until(&format!("a write of {identity}"), SOON, is_more).await
+    story.await_until(&format!("a write of {identity}"), DEFAULT_WAIT_TIMEOUT, is_more).await
 }
 
 fn written_by(story: &Story, identity: &str) -> Result<usize> {
@@ -91,7 +91,7 @@ async fn hand_over(story: &Story, a: &mut Windlass, b: &mut Windlass) -> Result<
     await_leader(story, "pod-b").await?;
     await_write(story, "pod-b").await?;
     a.operator.thaw()?;
-    let status = a.operator.await_end(SOON)?;
+    let status = a.operator.await_end(DEFAULT_WAIT_TIMEOUT)?;
     ensure!(!status.success(), "it ended with {status}");
     let log = a.operator.log()?;
     ensure!(log.contains("could not be renewed for 10s"), "{}", a.operator.tail(10));
@@ -139,7 +139,7 @@ async fn a_standby_is_well_and_neither_writes_nor_serves_artifacts() -> Result<(
     let b = start(&story, "pod-b", LONG).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     for (windlass, status, gauge) in
         [(&a, 200, "windlass_leader 1"), (&b, 503, "windlass_leader 0")]
     {
@@ -164,12 +164,12 @@ async fn a_leader_that_comes_back_goes_on_at_once_and_one_that_goes_leaves_the_l
     let before = await_leader(&story, "pod-a").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let b = start(&story, "pod-b", LONG).await?;
     a.operator.kill()?;
     let sha = upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     a.resume().await?;
-    story.request(&Target::git_repository("app")).await?;
+    story.request(&StoryTarget::git_repository("app")).await?;
     story.await_applied("app", &revision(&sha)).await?;
     let after = lease(&story).await?;
     ensure!(after.acquire_time == before.acquire_time, "{before:?} and {after:?}");
@@ -194,7 +194,7 @@ async fn of_two_with_the_same_identity_the_older_one_ends() -> Result<()> {
     let mut first = start(&story, "pod-a", LONG).await?;
     await_leader(&story, "pod-a").await?;
     let mut second = start(&story, "pod-a", LONG).await?;
-    let status = first.operator.await_end(SOON)?;
+    let status = first.operator.await_end(DEFAULT_WAIT_TIMEOUT)?;
     ensure!(!status.success(), "it ended with {status}");
     let log = first.operator.log()?;
     ensure!(log.contains("--leader-election-identity"), "{}", first.operator.tail(10));
@@ -208,7 +208,9 @@ async fn await_excluded(story: &Story, windlass: &Windlass, by: &str) -> Result<
         let (status, text) = windlass.readiness().await?;
         Ok((status == 503 && text.contains(by)).then_some(()))
     };
-    story.await_until(&format!("windlass to be excluded: {by}"), SOON, is_excluded).await?;
+    story
+        .await_until(&format!("windlass to be excluded: {by}"), DEFAULT_WAIT_TIMEOUT, is_excluded)
+        .await?;
     let metrics = windlass.metrics().await?;
     ensure!(metrics.contains("windlass_excluded 1"), "{metrics}");
     ensure!(metrics.contains("windlass_leader 0"), "{metrics}");
@@ -217,7 +219,7 @@ async fn await_excluded(story: &Story, windlass: &Windlass, by: &str) -> Result<
 
 /// Nothing was written while it was excluded; it works once it is not.
 async fn await_work(story: &Story, windlass: &Windlass, before: usize) -> Result<()> {
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     ensure!(story.writes()?.len() > before, "{:?}", story.writes()?);
     ensure!(windlass.metrics().await?.contains("windlass_excluded 0"));
     ensure!(windlass.readiness().await?.0 == 200);
@@ -230,18 +232,22 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
     let mut a = start(&story, "pod-a", SHORT).await?;
     await_leader(&story, "pod-a").await?;
     for controller in ["source", "kustomize", "helm", "notification"] {
-        let theirs = Target::of::<Lease>(&format!("{controller}-controller-leader-election"));
+        let theirs = StoryTarget::of::<Lease>(&format!("{controller}-controller-leader-election"));
         let is_held = async || {
             let lease = story.read(&theirs).await?;
             let holder = lease.map(|lease| lease.data["spec"]["holderIdentity"].clone());
             Ok((holder == Some(json!("pod-a"))).then_some(()))
         };
         story
-            .await_until(&format!("pod-a to hold the Lease of {controller}"), SOON, is_held)
+            .await_until(
+                &format!("pod-a to hold the Lease of {controller}"),
+                DEFAULT_WAIT_TIMEOUT,
+                is_held,
+            )
             .await?;
     }
     a.operator.kill()?;
-    let theirs = Target::of::<Lease>("kustomize-controller-leader-election");
+    let theirs = StoryTarget::of::<Lease>("kustomize-controller-leader-election");
     let held = |by: &str| json!({"spec": {"holderIdentity": by, "leaseDurationSeconds": 600}});
     story.merge(&theirs, held("kustomize-controller-7d9f")).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
@@ -262,7 +268,7 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
 
     // A leader that loses one of them stops.
     story.merge(&theirs, held("kustomize-controller-7d9f")).await?;
-    let status = a.operator.await_end(SOON)?;
+    let status = a.operator.await_end(DEFAULT_WAIT_TIMEOUT)?;
     ensure!(!status.success(), "it ended with {status}");
     let log = a.operator.log()?;
     ensure!(log.contains("was acquired by 'kustomize-controller-7d9f'"), "{}", a.operator.tail(10));
@@ -299,7 +305,7 @@ async fn beside_a_deployment_of_flux_nothing_is_written_until_it_is_scaled_to_ze
     let by = format!("Deployment {}/source-controller has 1 replica(s)", story.namespace);
     await_excluded(&story, &windlass, &by).await?;
     ensure!(story.writes()?.len() == before, "{:?}", story.writes()?);
-    let target = Target::new("apps/v1", "Deployment", "source-controller");
+    let target = StoryTarget::new("apps/v1", "Deployment", "source-controller");
     story.merge(&target, json!({"spec": {"replicas": 0}})).await?;
     await_work(&story, &windlass, before).await?;
     story.end().await

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{Charts, newest};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -20,16 +20,16 @@ const TEMPLATE: (&str, &str) = (
     "{apiVersion: v1, kind: ConfigMap, metadata: {name: of-release}, data: {a: b}}\n",
 );
 
-fn controller(name: &str) -> Target {
-    Target::new("apps/v1", "Deployment", name)
+fn controller(name: &str) -> StoryTarget {
+    StoryTarget::new("apps/v1", "Deployment", name)
 }
 
-fn service() -> Target {
-    Target::new("v1", "Service", "source-controller")
+fn service() -> StoryTarget {
+    StoryTarget::new("v1", "Service", "source-controller")
 }
 
-fn record() -> Target {
-    Target::new("v1", "ConfigMap", "windlass-migration")
+fn record() -> StoryTarget {
+    StoryTarget::new("v1", "ConfigMap", "windlass-migration")
 }
 
 /// Flux's Deployments and the Service of its artifacts.
@@ -67,17 +67,17 @@ async fn await_flux(story: &Story, replicas: [i64; 3]) -> Result<()> {
             let ready = object.data["status"]["readyReplicas"].as_i64().unwrap_or(0);
             object.data["spec"]["replicas"] == wanted && ready == wanted
         };
-        story.await_object(&controller(name), SOON, has).await?;
+        story.await_object(&controller(name), DEFAULT_WAIT_TIMEOUT, has).await?;
     }
     Ok(())
 }
 
 /// A Kustomization that applies Flux, as `flux bootstrap` makes it.
-async fn bootstrap(story: &Story) -> Result<Target> {
+async fn bootstrap(story: &Story) -> Result<StoryTarget> {
     story
         .kustomization("flux-system", "app", json!({"suspend": true, "path": "./clusters/one"}))
         .await?;
-    let target = Target::kustomization("flux-system");
+    let target = StoryTarget::kustomization("flux-system");
     let entries: Vec<Value> = CONTROLLERS
         .iter()
         .map(|name| json!({"id": format!("{}_{name}_apps_Deployment", story.namespace), "v": "v1"}))
@@ -88,7 +88,7 @@ async fn bootstrap(story: &Story) -> Result<Target> {
 }
 
 /// What belongs to an object and must not change.
-async fn identity(story: &Story, target: &Target) -> Result<(Option<String>, Option<String>)> {
+async fn identity(story: &Story, target: &StoryTarget) -> Result<(Option<String>, Option<String>)> {
     let object = story.expect(target).await?;
     Ok((object.metadata.uid, object.metadata.resource_version))
 }
@@ -114,8 +114,11 @@ async fn obstacles(story: &Story) -> Result<()> {
         format!("Kustomization/{}/sealed uses spec.decryption.serviceAccountName", story.namespace);
     ensure!(text.contains(&obstacle), "{text}");
     ensure!(text.contains("nothing was changed"), "{text}");
-    story.delete(&Target::kustomization("sealed")).await?;
-    story.await_gone(&Target::kustomization("sealed"), SOON).await.or_else(|_| anyhow::Ok(()))?;
+    story.delete(&StoryTarget::kustomization("sealed")).await?;
+    story
+        .await_gone(&StoryTarget::kustomization("sealed"), DEFAULT_WAIT_TIMEOUT)
+        .await
+        .or_else(|_| anyhow::Ok(()))?;
     let text = migrate(story, "from-flux", &["--dry-run"], true)?;
     ensure!(text.contains("helm-controller would be scaled to zero"), "{text}");
     await_flux(story, [2, 1, 1]).await?;
@@ -125,7 +128,7 @@ async fn obstacles(story: &Story) -> Result<()> {
 }
 
 /// A migration that fails is undone.
-async fn undone(story: &Story, system: &Target) -> Result<()> {
+async fn undone(story: &Story, system: &StoryTarget) -> Result<()> {
     // Replicas with volumes never become ready here: all of it is undone.
     let failing = &["--profile=high-availability", "--timeout=8s"];
     let text = migrate(story, "from-flux", failing, false)?;
@@ -168,12 +171,12 @@ async fn converted(story: &Story) -> Result<()> {
             "destination": {"server": "https://kubernetes.default.svc", "namespace": "guestbook"},
         },
     });
-    let crd = Target::new(
+    let crd = StoryTarget::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("applications.{group}"),
     );
-    story.await_condition(&crd, "Established", "True", SOON).await?;
+    story.await_condition(&crd, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply_value(application.clone()).await?;
     let of_cluster = story.windlass_says(&["migrate", "from-argocd"], true)?;
     ensure!(of_cluster.contains("path: ./guestbook\n"), "{of_cluster}");
@@ -194,18 +197,18 @@ async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     let mut before = Windlass::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[TEMPLATE]).await?;
     let release = charts.release("web", json!({})).await?;
     story.await_revision(&release, 1).await?;
-    before.operator.stop(SOON)?;
+    before.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
 
     let text = migrate(&story, "from-flux", &[], false)?;
     ensure!(text.contains(&format!("no controller of Flux is in namespace {namespace}")), "{text}");
     flux(&story).await?;
     let system = bootstrap(&story).await?;
-    let managed = [Target::config_map("map"), Target::config_map("of-release")];
+    let managed = [StoryTarget::config_map("map"), StoryTarget::config_map("of-release")];
     let mut known = Vec::new();
     for target in &managed {
         known.push(identity(&story, target).await?);

@@ -1,7 +1,7 @@
 //! windlass takes a cluster over from the real controllers of Flux, and gives it back: nothing that is managed is written, and
 //! commits are applied after each.
 //!
-//! Pods are of kwok here, so a [`Node`] runs the processes that Deployments ask for, as a kubelet would. A test binary of its
+//! Pods are of kwok here, so a [`NodeSimulator`] runs the processes that Deployments ask for, as a kubelet would. A test binary of its
 //! own, because CRDs and ClusterRoles are of the whole cluster. Elsewhere: what is in the way, what is undone
 //! (`migration.rs`).
 
@@ -11,11 +11,11 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts, newest};
-use e2e::harness::{Story, Target, Windlass, create_crds};
+use e2e::harness::{Story, StoryTarget, Windlass, create_crds};
 use e2e::operator::{self, Operator};
 use serde_json::json;
 use testbed::oracle::Oracle;
@@ -36,14 +36,14 @@ const POLL: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(240);
 
 /// Runs a process for each Deployment that wants replicas.
-struct Node<'s> {
+struct NodeSimulator<'s> {
     story: &'s Story,
     flux: BTreeMap<&'static str, Operator>,
     windlass: Option<Windlass>,
     artifacts: String,
 }
 
-impl<'s> Node<'s> {
+impl<'s> NodeSimulator<'s> {
     fn new(story: &'s Story) -> Result<Self> {
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         Ok(Self { story, flux: BTreeMap::new(), windlass: None, artifacts: free })
@@ -52,7 +52,7 @@ impl<'s> Node<'s> {
     /// Starts what is wanted and does not run, and stops what runs and is not wanted.
     async fn sync(&mut self) -> Result<()> {
         for (name, oracle) in CONTROLLERS {
-            let is_wanted = self.wants(&Target::new("apps/v1", "Deployment", name)).await?;
+            let is_wanted = self.wants(&StoryTarget::new("apps/v1", "Deployment", name)).await?;
             match (is_wanted, self.flux.remove(name)) {
                 (true, None) => {
                     let controller = self.controller(name, oracle).await?;
@@ -61,7 +61,7 @@ impl<'s> Node<'s> {
                 (true, Some(running)) => {
                     self.flux.insert(name, running);
                 }
-                (false, Some(mut running)) => drop(running.stop(SOON)?),
+                (false, Some(mut running)) => drop(running.stop(DEFAULT_WAIT_TIMEOUT)?),
                 (false, None) => {}
             }
         }
@@ -71,13 +71,13 @@ impl<'s> Node<'s> {
                 self.windlass = Some(self.story.installed(&self.story.namespace).await?);
             }
             (true, running) => self.windlass = running,
-            (false, Some(mut running)) => drop(running.operator.stop(SOON)?),
+            (false, Some(mut running)) => drop(running.operator.stop(DEFAULT_WAIT_TIMEOUT)?),
             (false, None) => {}
         }
         Ok(())
     }
 
-    async fn wants(&self, target: &Target) -> Result<bool> {
+    async fn wants(&self, target: &StoryTarget) -> Result<bool> {
         let found = self.story.read(target).await?;
         Ok(found.is_some_and(|it| it.data["spec"]["replicas"].as_i64().unwrap_or(1) > 0))
     }
@@ -144,10 +144,12 @@ impl<'s> Node<'s> {
 
 /// What the first objects say that are not ready.
 async fn pending(story: &Story) -> Result<String> {
-    let all = (0..KUSTOMIZATIONS).map(|number| Target::kustomization(&map(number)));
-    let all = all.chain((0..RELEASES).map(|number| Target::helm_release(&web(number))));
+    let all = (0..KUSTOMIZATIONS).map(|number| StoryTarget::kustomization(&map(number)));
+    let all = all.chain((0..RELEASES).map(|number| StoryTarget::helm_release(&web(number))));
     let mut said = Vec::new();
-    for target in all.chain([Target::git_repository("app"), Target::kustomization("flux-system")]) {
+    for target in
+        all.chain([StoryTarget::git_repository("app"), StoryTarget::kustomization("flux-system")])
+    {
         let ready = condition(&story.expect(&target).await?, "Ready").clone();
         if ready["status"] != "True" {
             said.push(format!("{target}: {}", ready["message"]));
@@ -201,11 +203,11 @@ async fn stand(story: &Story) -> Result<Vec<(String, Option<String>, Option<Stri
     let of_releases = (0..RELEASES).map(|number| format!("{}-config", web(number)));
     let mut all = Vec::new();
     for name in maps.chain(of_releases) {
-        let meta = story.expect(&Target::config_map(&name)).await?.metadata;
+        let meta = story.expect(&StoryTarget::config_map(&name)).await?.metadata;
         all.push((name, meta.uid, meta.resource_version));
     }
     for number in 0..RELEASES {
-        let release = story.expect(&Target::helm_release(&web(number))).await?;
+        let release = story.expect(&StoryTarget::helm_release(&web(number))).await?;
         all.push((web(number), Some(newest(&release)["version"].to_string()), None));
     }
     Ok(all)
@@ -214,8 +216,8 @@ async fn stand(story: &Story) -> Result<Vec<(String, Option<String>, Option<Stri
 /// Whether all Kustomizations and releases are ready and have a value.
 async fn have(story: &Story, value: &str, chart: &str) -> Result<bool> {
     for number in 0..KUSTOMIZATIONS {
-        let found = story.read(&Target::config_map(&map(number))).await?;
-        let owner = story.expect(&Target::kustomization(&map(number))).await?;
+        let found = story.read(&StoryTarget::config_map(&map(number))).await?;
+        let owner = story.expect(&StoryTarget::kustomization(&map(number))).await?;
         let is_ready = condition(&owner, "Ready")["status"] == "True";
         if !is_ready || found.is_none_or(|it| it.data["data"]["value"] != value) {
             return Ok(false);
@@ -223,8 +225,8 @@ async fn have(story: &Story, value: &str, chart: &str) -> Result<bool> {
     }
     for number in 0..RELEASES {
         let name = format!("{}-config", web(number));
-        let found = story.read(&Target::config_map(&name)).await?;
-        let owner = story.expect(&Target::helm_release(&web(number))).await?;
+        let found = story.read(&StoryTarget::config_map(&name)).await?;
+        let owner = story.expect(&StoryTarget::helm_release(&web(number))).await?;
         let is_ready = condition(&owner, "Ready")["status"] == "True";
         if !is_ready || found.is_none_or(|it| it.data["data"]["chart"] != chart) {
             return Ok(false);
@@ -241,7 +243,7 @@ async fn have(story: &Story, value: &str, chart: &str) -> Result<bool> {
 async fn the_real_flux_hands_over_and_takes_back_without_a_write() -> Result<()> {
     let story = Story::begin("migration-real").await?;
     create_crds(&story.bed.client().await?).await?;
-    let mut node = Node::new(&story)?;
+    let mut node = NodeSimulator::new(&story)?;
     let files = |value: &str| -> Vec<(String, String)> {
         let maps = (0..KUSTOMIZATIONS)
             .map(|number| (format!("k{number}/map.yaml"), config_map(&map(number), value)));

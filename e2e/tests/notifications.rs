@@ -14,9 +14,9 @@ mod tokens;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{SOON, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use serde_json::{Value, json};
 
 use service::Service;
@@ -58,7 +58,7 @@ async fn a_service_is_told_of_a_failure_and_of_its_end() -> Result<()> {
     alert(&story, sources, metadata).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let first = service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
     ensure!(first["severity"] == "info" && first["component"] == "kustomize-controller", "{first}");
 
@@ -76,7 +76,7 @@ async fn a_service_is_told_of_a_failure_and_of_its_end() -> Result<()> {
         let all = service.sent("Kustomization", "ReconciliationSucceeded");
         Ok(all.into_iter().find(|it| it["metadata"]["revision"] == healed))
     };
-    story.await_until("the end of the failure to be told", SOON, is_told).await?;
+    story.await_until("the end of the failure to be told", DEFAULT_WAIT_TIMEOUT, is_told).await?;
     ensure!(service.sent("GitRepository", "NewArtifact").is_empty(), "no Alert selects these");
     story.end().await
 }
@@ -95,7 +95,7 @@ async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Re
     provider(&story, &service.url, json!({"secretRef": {"name": "service"}})).await?;
     alert(&story, json!([{"kind": "GitRepository", "name": "app"}]), json!({})).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    story.await_ready(&Target::git_repository("app")).await?;
+    story.await_ready(&StoryTarget::git_repository("app")).await?;
     story.await_event("Provider", "service", "DeliveryFailed").await?;
     let told = story.events("Provider", "service").await?.join("\n");
     ensure!(told.contains("retrying in") && !told.contains(token), "{told}");
@@ -107,7 +107,7 @@ async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Re
     let artifact = service.awaits(&story, "GitRepository", "NewArtifact").await?;
     ensure!(artifact["component"] == "source-controller", "{artifact}");
     let is_sent = async || Ok((waiting(&windlass)? == 0).then_some(()));
-    story.await_until("nothing to wait", SOON, is_sent).await?;
+    story.await_until("nothing to wait", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     let sent = service.sent("GitRepository", "NewArtifact");
     ensure!(sent.len() == 1, "it was sent {} times", sent.len());
     let log = windlass.operator.log()?;
@@ -172,7 +172,7 @@ async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<
         post(&story.namespace, &format!("a newer image {count}")).await?;
         Ok(service.sent("ImagePolicy", "Succeeded").pop())
     };
-    story.await_until("an event of the same namespace", SOON, is_sent).await?;
+    story.await_until("an event of the same namespace", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     post("elsewhere", "a secret image").await?;
     story.await_event("Alert", "alert", "cross-namespace references have been blocked").await?;
     let sent = service.sent("ImagePolicy", "Succeeded");
@@ -187,14 +187,14 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
     let windlass = Windlass::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     story
         .apply_value(json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver",
             "metadata": {"name": "hook"},
             "spec": {"type": "gitlab", "events": ["Push Hook"], "secretRef": {"name": "token"},
                 "resources": [{"kind": "GitRepository", "name": "app"}]}}))
         .await?;
-    let hook = Target::new("notification.toolkit.fluxcd.io/v1", "Receiver", "hook");
+    let hook = StoryTarget::new("notification.toolkit.fluxcd.io/v1", "Receiver", "hook");
     let why = story.await_failure(&hook, "TokenNotFound").await?;
     ensure!(why.contains("token"), "{why}");
     story
@@ -209,11 +209,11 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
         let request = request.header("X-Gitlab-Token", token).header("X-Gitlab-Event", event);
         anyhow::Ok(request.send().await?.status().as_u16())
     };
-    let before = story.expect(&Target::git_repository("app")).await?.metadata.annotations;
+    let before = story.expect(&StoryTarget::git_repository("app")).await?.metadata.annotations;
     ensure!(send(&url, "forged", "Push Hook").await? == 400);
     ensure!(send(&url, "secret-token", "Note Hook").await? == 400);
     ensure!(send(&format!("{url}0"), "secret-token", "Push Hook").await? == 404);
-    let after = story.expect(&Target::git_repository("app")).await?.metadata.annotations;
+    let after = story.expect(&StoryTarget::git_repository("app")).await?.metadata.annotations;
     ensure!(before == after, "a forged request had the repository reconciled");
     let large = reqwest::Client::new().post(&url).body(vec![b' '; (3 << 20) + 1]);
     // The answer may come, and the connection end, before all of it is sent.
@@ -229,7 +229,7 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
     story.merge(&hook, json!({"spec": {"suspend": true}})).await?;
     let is_closed =
         async || Ok((send(&url, "secret-token", "Push Hook").await? == 503).then_some(()));
-    story.await_until("the suspension to count", SOON, is_closed).await?;
+    story.await_until("the suspension to count", DEFAULT_WAIT_TIMEOUT, is_closed).await?;
     story.end().await
 }
 
@@ -273,7 +273,7 @@ async fn the_stock_flux_creates_and_shows_alerts_providers_and_receivers() -> Re
     let url = format!("--url={}", windlass.webhooks());
     let trigger = |token: &str| story.flux(&["trigger", "receiver", "hook", token, &url]);
     ensure!(trigger("--token=another").is_err(), "another token makes another path");
-    let app = Target::git_repository("app");
+    let app = StoryTarget::git_repository("app");
     let requested = async || {
         let annotations = story.expect(&app).await?.metadata.annotations.unwrap_or_default();
         anyhow::Ok(annotations.get("reconcile.fluxcd.io/requestedAt").cloned())

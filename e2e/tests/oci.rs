@@ -15,11 +15,12 @@ use futures::future::try_join_all;
 use serde_json::json;
 use sources::http::{self, Tls};
 use sources::oci::{
-    Error, Keyring, Known, Limits, Reference, Remote, Repository, Selection, Session, chart,
+    Error, Keyring, OciRepositoryName, Reference, RegistryCache, RegistryLimits, Remote, Selection,
+    Session, chart,
 };
 
 fn remote(registry: &Registry, repository: &str, password: Option<&str>) -> Result<Remote> {
-    let repository = Repository::parse(&registry.url(repository))?;
+    let repository = OciRepositoryName::parse(&registry.url(repository))?;
     let mut keyring = Keyring::default();
     if let Some(password) = password {
         let config = registry.docker_config(password).into_bytes();
@@ -33,7 +34,7 @@ fn remote(registry: &Registry, repository: &str, password: Option<&str>) -> Resu
         proxy: None,
         insecure: false,
         timeout: Duration::from_secs(60),
-        limits: Limits::default(),
+        limits: RegistryLimits::default(),
     })
 }
 
@@ -50,7 +51,7 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
         )
         .await?;
     let remote = remote(&registry, "team/app", None)?;
-    let known = Known::default();
+    let known = RegistryCache::default();
     let client = Session::new(&remote, &known)?;
     let tag = Reference::tag("v1")?;
     let digest = client.resolve(&tag).await?;
@@ -79,7 +80,7 @@ async fn a_layer_is_pulled_by_its_tag_and_a_run_that_finds_nothing_new_makes_one
 async fn the_password_of_a_docker_config_is_sent_over_tls_of_ones_own_authority() -> Result<()> {
     let registry = Registry::start_tls().await?;
     registry.push_files("app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
-    let known = Known::default();
+    let known = RegistryCache::default();
     let resolve =
         async |remote: &Remote| Session::new(remote, &known)?.resolve(&Reference::tag("v1")?).await;
     let right = remote(&registry, "app", Some(PASSWORD))?;
@@ -110,7 +111,7 @@ async fn the_highest_version_is_found_among_tags_and_charts_are_told_by_their_la
     for tag in ["1.0.0", "1.2.0", "latest", "2.0.0-rc.1"] {
         registry.push_files("app", tag, &[("a.yaml", tag)], json!({})).await?;
     }
-    let known = Known::default();
+    let known = RegistryCache::default();
     let tags = remote(&registry, "app", Some(PASSWORD))?;
     let tags = Session::new(&tags, &known)?.tags().await?;
     let found = Selection::parse("1.x", None, false)?.choose(&tags)?;
@@ -139,9 +140,9 @@ const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com/team/ap
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by the test below, with an environment of its own"]
 async fn as_the_environment_says() -> Result<()> {
-    let known = Known::default();
+    let known = RegistryCache::default();
     let limit = Duration::from_secs(30);
-    let repository = Repository::parse(OF_AWS)?;
+    let repository = OciRepositoryName::parse(OF_AWS)?;
     let many = (0..8).map(|_| known.login_to_aws(&repository, limit));
     let auth = try_join_all(many).await?.swap_remove(0);
     let proxy = [("address", "TEST_PROXY"), ("username", "TEST_USER"), ("password", "TEST_USER")];
@@ -155,7 +156,7 @@ async fn as_the_environment_says() -> Result<()> {
         proxy: Some(http::Proxy::from_secret(&proxy.collect::<Result<_>>()?)?),
         insecure: true,
         timeout: limit,
-        limits: Limits::default(),
+        limits: RegistryLimits::default(),
     };
     Session::new(&remote, &known)?.resolve(&Reference::tag("v1")?).await?;
     Ok(())

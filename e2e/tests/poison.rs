@@ -10,9 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use serde_json::{Map, Value, json};
 
 /// How many poisonous objects there are.
@@ -156,21 +156,21 @@ const ANNOTATIONS: [&str; 15] = [
 ];
 
 /// A kind, and a spec of it that works or lacks nothing but a server that answers.
-struct Kind {
+struct TestedKind {
     api_version: String,
     kind: String,
     schema: Value,
     base: Value,
 }
 
-impl Kind {
-    fn target(&self, at: usize) -> Target {
-        Target::new(&self.api_version, &self.kind, &format!("poison-{at}"))
+impl TestedKind {
+    fn target(&self, at: usize) -> StoryTarget {
+        StoryTarget::new(&self.api_version, &self.kind, &format!("poison-{at}"))
     }
 }
 
 /// Every kind; one without a base is an error, so that a new one is thought of.
-fn kinds(url: &str) -> Result<Vec<Kind>> {
+fn kinds(url: &str) -> Result<Vec<TestedKind>> {
     let crds = crds::all();
     // No run reads what windlass only writes, and to hold what is healthy is what lifecycles are for.
     let is_record = |plural: &str| {
@@ -182,7 +182,7 @@ fn kinds(url: &str) -> Result<Vec<Kind>> {
         let version = value["spec"]["versions"][0]["name"].as_str().context("no version")?;
         let schema = value.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec");
         let kind = crd.spec.names.kind.clone();
-        Ok(Kind {
+        Ok(TestedKind {
             api_version: format!("{}/{version}", crd.spec.group),
             schema: schema.cloned().context("no schema")?,
             base: match crd.spec.group.as_str() {
@@ -266,14 +266,14 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     let mut windlass = Windlass::start_for(&story, &["--concurrent-kustomize=2"]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"targetNamespace": story.namespace})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let before = windlass.operator.id();
 
     let url = upstream.server.url(&upstream.repository);
     let kinds = kinds(&url)?;
     let mut accepted: BTreeMap<&str, usize> = BTreeMap::new();
     for at in 0..COUNT {
-        let Kind { api_version, kind, schema, base } = &kinds[at % kinds.len()];
+        let TestedKind { api_version, kind, schema, base } = &kinds[at % kinds.len()];
         let (mut spec, _) = poisoned(base, schema, &mut chance)?;
         // Its own namespace is where the healthy ones live, so what it applies goes elsewhere, and its Secrets are its own.
         if base["targetNamespace"].is_string() {
@@ -291,7 +291,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
         }
     }
     eprintln!("the API server took {accepted:?} of {COUNT}");
-    for Kind { kind, .. } in &kinds {
+    for TestedKind { kind, .. } in &kinds {
         let enough = accepted.get(&**kind).is_some_and(|n| *n >= FEWEST);
         ensure!(enough, "too few of {kind} were taken: {accepted:?}");
     }
@@ -303,7 +303,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
         story.await_applied_within("app", &revision, Duration::from_secs(15)).await?;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    story.merge(&Target::config_map("map"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("map"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("map", "4").await?;
 
     ensure!(windlass.operator.is_running()?, "windlass ended");
@@ -320,9 +320,9 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
         story.delete(&kinds[at % kinds.len()].target(at)).await.ok();
     }
     for at in 0..COUNT {
-        story.await_gone(&kinds[at % kinds.len()].target(at), SOON).await?;
+        story.await_gone(&kinds[at % kinds.len()].target(at), DEFAULT_WAIT_TIMEOUT).await?;
     }
-    story.expect(&Target::config_map("map")).await?;
+    story.expect(&StoryTarget::config_map("map")).await?;
     story.end().await
 }
 
@@ -343,7 +343,7 @@ async fn remotes_that_never_answer_hold_up_nobody() -> Result<()> {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    let app = Target::git_repository("app");
+    let app = StoryTarget::git_repository("app");
     story.await_condition(&app, "Ready", "True", Duration::from_secs(10)).await?;
     held.abort();
     story.end().await

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -450,7 +450,7 @@ struct Case {
     field: Field,
     /// Path of the field, as failures report it.
     path: &'static str,
-    target: Target,
+    target: StoryTarget,
     name: String,
     object: Value,
     has_namespace: bool,
@@ -473,7 +473,7 @@ fn cases(tag: &str) -> Result<Vec<Case>> {
         }
         spec.as_object_mut().context("a spec")?.retain(|_, value| !value.is_null());
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": format!("row-{name}")}, "spec": spec});
-        let target = Target::new(api_version, kind, &format!("row-{name}"));
+        let target = StoryTarget::new(api_version, kind, &format!("row-{name}"));
         let found = references(schema);
         let item = format!("{path}[]");
         let has_namespace = found.get(*path) == Some(&true) || found.get(&item) == Some(&true);
@@ -521,7 +521,9 @@ impl Case {
         what: &str,
         holds: impl Fn(&str) -> bool,
     ) -> Result<String> {
-        let found = story.await_object(&self.target, SOON, |object| holds(&said(object))).await;
+        let found = story
+            .await_object(&self.target, DEFAULT_WAIT_TIMEOUT, |object| holds(&said(object)))
+            .await;
         match found {
             Ok(found) => Ok(said(&found)),
             Err(_) => {
@@ -549,7 +551,7 @@ fn said(object: &DynamicObject) -> String {
 
 async fn delete(story: &Story, object: &Value) -> Result<()> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let target = Target::new(
+    let target = StoryTarget::new(
         &word(&object["apiVersion"]),
         &word(&object["kind"]),
         &word(&object["metadata"]["name"]),
@@ -592,7 +594,7 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     for case in cases.iter_mut().filter(|case| case.path.starts_with("chart.spec.")) {
         // The HelmChart of a HelmRelease says what becomes of its source and its signature.
         let name = format!("{}-row-{}", story.namespace, case.name);
-        case.target = Target::new("source.toolkit.fluxcd.io/v1", "HelmChart", &name);
+        case.target = StoryTarget::new("source.toolkit.fluxcd.io/v1", "HelmChart", &name);
     }
     for case in &cases {
         if let Some(referent) = case.referent() {
@@ -701,7 +703,7 @@ fn readers() -> [(&'static str, &'static str, Value); 8] {
 
 /// Sources of every kind whose status says that they have another tenant's artifact, and who reads from them.
 async fn forged(story: &Story, other: &Story) -> Result<()> {
-    let victim = other.await_ready(&Target::git_repository("app")).await?;
+    let victim = other.await_ready(&StoryTarget::git_repository("app")).await?;
     let artifact = victim.data["status"]["artifact"].clone();
     let text = |field: &str| artifact[field].as_str().unwrap_or_default().to_owned();
     let digest = text("digest");
@@ -722,7 +724,7 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
         story.apply_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "forged"}, "spec": spec})).await?;
         story
             .merge_status(
-                &Target::new(api_version, kind, "forged"),
+                &StoryTarget::new(api_version, kind, "forged"),
                 json!({"status": {"artifact": artifact}}),
             )
             .await?;
@@ -737,24 +739,27 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
         spec.as_object_mut().context("a spec")?.retain(|_, value| !value.is_null());
         let name = format!("reads-{}", source.to_lowercase());
         story.apply_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})).await?;
-        made.push((*source, Target::new(api_version, kind, &name)));
+        made.push((*source, StoryTarget::new(api_version, kind, &name)));
     }
     let refused = "which is not an artifact of this object";
     for (source, target) in &made {
-        let found = story.await_object(target, SOON, |object| said(object).contains(refused)).await;
+        let found = story
+            .await_object(target, DEFAULT_WAIT_TIMEOUT, |object| said(object).contains(refused))
+            .await;
         let found = found.with_context(|| format!("{target} read what {source} has forged"))?;
         ensure!(!said(&found).contains(&digest), "{}", said(&found));
     }
     // A place of its own and a digest that was guessed tell nothing either.
     let guess = format!("sha256:{}", "0".repeat(64));
     let guessed = json!({"status": {"artifact": {"path": own("GitRepository"), "digest": guess}}});
-    story.merge_status(&Target::git_repository("forged"), guessed).await?;
+    story.merge_status(&StoryTarget::git_repository("forged"), guessed).await?;
     for (_, target) in made.iter().filter(|(source, _)| *source == "GitRepository") {
-        let found =
-            story.await_object(target, SOON, |object| !said(object).contains(refused)).await?;
+        let found = story
+            .await_object(target, DEFAULT_WAIT_TIMEOUT, |object| !said(object).contains(refused))
+            .await?;
         ensure!(!said(&found).contains(&digest), "{}", said(&found));
     }
-    ensure!(story.read(&Target::config_map("of-deploy")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("of-deploy")).await?.is_none());
     Ok(())
 }
 

@@ -13,10 +13,10 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
 use crds::lifecycle::LifecyclePhase;
-use e2e::harness::flux::{NEVER, SOON, condition, inventory, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 
 /// Fetches the artifact that a Ready GitRepository names, and checks its digest.
 async fn ensure_fetchable(story: &Story, name: &str) -> Result<()> {
-    let object = story.await_ready(&Target::git_repository(name)).await?;
+    let object = story.await_ready(&StoryTarget::git_repository(name)).await?;
     let artifact = &object.data["status"]["artifact"];
     let url = artifact["url"].as_str().context("no artifact")?;
     let answer = reqwest::get(url).await?.error_for_status()?;
@@ -38,7 +38,7 @@ async fn ensure_fetchable(story: &Story, name: &str) -> Result<()> {
 
 async fn await_fetchable(story: &Story, name: &str) -> Result<()> {
     story
-        .await_until("the artifact to be served", SOON, async || {
+        .await_until("the artifact to be served", DEFAULT_WAIT_TIMEOUT, async || {
             ensure_fetchable(story, name).await.map(Some)
         })
         .await
@@ -69,10 +69,10 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
     let upstream = story.follow("app", &borrowed(&config_maps(COUNT, "1"))).await?;
     story.kustomization("app", "app", json!({})).await?;
     let is_begun = async || Ok((!owned(&story).await?.is_empty()).then_some(()));
-    story.await_until("the first object", SOON, is_begun).await?;
+    story.await_until("the first object", DEFAULT_WAIT_TIMEOUT, is_begun).await?;
     windlass.operator.kill()?;
 
-    let app = story.expect(&Target::kustomization("app")).await?;
+    let app = story.expect(&StoryTarget::kustomization("app")).await?;
     for name in owned(&story).await? {
         let id = format!("{}_{name}__ConfigMap", story.namespace);
         ensure!(inventory(&app).contains(&&*id), "{name} is in the cluster and in no inventory");
@@ -80,7 +80,7 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
     // What it applied so far may leave the repository meanwhile, and must not be left behind.
     let sha = upstream.repository.delete(&["000.yaml", "001.yaml"], "two less")?;
     windlass.resume().await?;
-    story.request(&Target::git_repository("app")).await?;
+    story.request(&StoryTarget::git_repository("app")).await?;
     let app = story.await_applied("app", &revision(&sha)).await?;
     ensure!(inventory(&app).len() == COUNT - 2, "{} objects", inventory(&app).len());
     ensure!(owned(&story).await?.len() == COUNT - 2, "{:?}", owned(&story).await?);
@@ -122,7 +122,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     let mut windlass = Windlass::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let before = story.await_ready(&Target::kustomization("app")).await?;
+    let before = story.await_ready(&StoryTarget::kustomization("app")).await?;
     let map = story.await_value("a", "1").await?;
 
     let status = windlass.operator.stop(Duration::from_secs(5))?;
@@ -130,10 +130,12 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     windlass.resume().await?;
     ensure_fetchable(&story, "app").await?;
     // The request is handled by comparing everything, so after it nothing more is to come.
-    let token = story.request(&Target::kustomization("app")).await?;
+    let token = story.request(&StoryTarget::kustomization("app")).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    let after = story.await_object(&Target::kustomization("app"), SOON, is_handled).await?;
+    let after = story
+        .await_object(&StoryTarget::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
+        .await?;
     for field in ["inventory", "conditions", "history", "lastAppliedRevision"] {
         let [old, new] = [&before, &after].map(|object| &object.data["status"][field]);
         ensure!(old == new, "{field} was {old} and is {new}");
@@ -143,7 +145,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
 
     // What happened while nobody watched is put right after the start.
     windlass.operator.stop(Duration::from_secs(5))?;
-    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     let sha = upstream.repository.commit(&[("b.yaml", &config_map("b", "1"))], "second")?;
     windlass.resume().await?;
     story.await_value("a", "1").await?;
@@ -163,10 +165,12 @@ async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
     let since = healthy(&story.await_waiting("app", &first).await?);
     windlass.operator.kill()?;
     windlass.resume().await?;
-    let token = story.request(&Target::kustomization("app")).await?;
+    let token = story.request(&StoryTarget::kustomization("app")).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    let object = story.await_object(&Target::kustomization("app"), SOON, is_handled).await?;
+    let object = story
+        .await_object(&StoryTarget::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
+        .await?;
     ensure!(healthy(&object) == since, "waiting since {} and not {since}", healthy(&object));
     let mended = upstream.push(&[("web.yaml", deployment("web", Pods::Ready))]).await?;
     story.await_applied("app", &mended).await?;
@@ -189,7 +193,9 @@ async fn asked_to_stop_in_the_middle_it_ends_soon_and_well() -> Result<()> {
         )
         .await?;
     let has_finalizer = |object: &DynamicObject| !object.finalizers().is_empty();
-    story.await_object(&Target::git_repository("stalled"), SOON, has_finalizer).await?;
+    story
+        .await_object(&StoryTarget::git_repository("stalled"), DEFAULT_WAIT_TIMEOUT, has_finalizer)
+        .await?;
     let status = windlass.operator.stop(Duration::from_secs(5))?;
     ensure!(status.success(), "it ended with {status}");
     story.end().await
@@ -201,19 +207,19 @@ async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Resul
     let mut windlass = Windlass::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     windlass.operator.kill()?;
     std::fs::remove_dir_all(windlass.storage())?;
     windlass.resume().await?;
     await_fetchable(&story, "app").await?;
     // Whoever found the bytes missing has learned that they are back.
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let token = story.request(&app).await?;
     let is_well = |object: &DynamicObject| {
         object.data["status"]["lastHandledReconcileAt"] == token
             && condition(object, "Ready")["status"] == "True"
     };
-    story.await_object(&app, SOON, is_well).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_well).await?;
     let last = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     story.await_applied("app", &last).await?;
     story.await_value("a", "2").await?;
@@ -259,7 +265,7 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
     let _windlass = Windlass::start_for(&story, &[&format!("--events-addr={url}")]).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
     let find = |kind: &str, reason: &str| {
         let all = bodies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,10 +274,11 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
             .cloned()
     };
     let is_stored = async || Ok(find("GitRepository", "NewArtifact"));
-    let stored = story.await_until("the event of the artifact", SOON, is_stored).await?;
+    let stored =
+        story.await_until("the event of the artifact", DEFAULT_WAIT_TIMEOUT, is_stored).await?;
     ensure!(stored["reportingController"] == "source-controller", "{stored}");
     let is_done = async || Ok(find("Kustomization", "ReconciliationSucceeded"));
-    let done = story.await_until("the event of the run", SOON, is_done).await?;
+    let done = story.await_until("the event of the run", DEFAULT_WAIT_TIMEOUT, is_done).await?;
     let about = &done["involvedObject"];
     let metadata = &done["metadata"];
     let object = story.expect(&app).await?;

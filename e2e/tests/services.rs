@@ -14,9 +14,9 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::authority::Authority;
-use e2e::harness::flux::{SOON, Upstream};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, Upstream};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::servers::alertmanager::Alertmanager;
 use e2e::servers::nats::{Nats, PASSWORD, USER};
 use e2e::tls_front::TlsFront;
@@ -54,9 +54,9 @@ async fn provider(story: &Story, spec: Value, keys: &[(&str, &str)]) -> Result<(
 async fn reconciled(story: &Story) -> Result<Upstream<'_>> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     // Without an artifact the first event would be that it is missing.
-    story.await_ready(&Target::git_repository("app")).await?;
+    story.await_ready(&StoryTarget::git_repository("app")).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     Ok(upstream)
 }
 
@@ -90,7 +90,7 @@ async fn nats_has_the_event_on_its_subject_and_a_wrong_password_is_reported() ->
 
     provider(&story, spec, &[("username", USER), ("password", PASSWORD)]).await?;
     upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
-    let received = tokio::time::timeout(SOON, messages.recv()).await;
+    let received = tokio::time::timeout(DEFAULT_WAIT_TIMEOUT, messages.recv()).await;
     let received = received.context("NATS was sent nothing")?.context("NATS is gone")?;
     let event: Value = serde_json::from_slice(&received)?;
     check(&event, &story)?;
@@ -107,7 +107,7 @@ async fn alertmanager_has_an_alert_of_a_failure() -> Result<()> {
     let _upstream = story.follow("app", &[("map.yaml", "kind: [".to_owned())]).await?;
     story.kustomization("app", "app", json!({})).await?;
     let alert = story
-        .await_until("an alert of the failure", SOON, async || {
+        .await_until("an alert of the failure", DEFAULT_WAIT_TIMEOUT, async || {
             let alerts = server.alerts().await?;
             Ok(alerts.into_iter().find(|alert| alert["labels"]["reason"] == "BuildFailed"))
         })
@@ -121,31 +121,33 @@ async fn alertmanager_has_an_alert_of_a_failure() -> Result<()> {
 
 /// A request that a double was sent.
 #[derive(Clone)]
-struct Asked {
+struct FakeServiceRequest {
     method: Method,
     uri: Uri,
     headers: HeaderMap,
     body: Vec<u8>,
 }
 
-impl Asked {
+impl FakeServiceRequest {
     fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default()
     }
 }
 
 /// What a double answers.
-type Judged = (StatusCode, &'static str);
+type FakeServiceResponse = (StatusCode, &'static str);
 
 /// A service that keeps requests, and answers as a function of them says: with a status and a body.
 #[derive(Clone)]
 struct Double {
-    asked: Arc<Mutex<Vec<Asked>>>,
-    judge: fn(&Asked) -> Judged,
+    asked: Arc<Mutex<Vec<FakeServiceRequest>>>,
+    judge: fn(&FakeServiceRequest) -> FakeServiceResponse,
 }
 
 impl Double {
-    async fn start(judge: fn(&Asked) -> Judged) -> Result<(SocketAddr, Self)> {
+    async fn start(
+        judge: fn(&FakeServiceRequest) -> FakeServiceResponse,
+    ) -> Result<(SocketAddr, Self)> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let double = Self { asked: Arc::default(), judge };
@@ -155,9 +157,9 @@ impl Double {
     }
 
     /// Requests that were accepted, or those that were not.
-    fn judged(&self, is_accepted: bool) -> Vec<Asked> {
+    fn judged(&self, is_accepted: bool) -> Vec<FakeServiceRequest> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_so = |asked: &&Asked| (self.judge)(asked).0.is_success() == is_accepted;
+        let is_so = |asked: &&FakeServiceRequest| (self.judge)(asked).0.is_success() == is_accepted;
         asked.iter().filter(is_so).cloned().collect()
     }
 
@@ -170,7 +172,7 @@ impl Double {
     /// What was asked, for a person.
     fn said(&self) -> String {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = |it: &Asked| {
+        let line = |it: &FakeServiceRequest| {
             let body = String::from_utf8_lossy(&it.body);
             format!("{} {} {:?} {body}", it.method, it.uri, it.headers)
         };
@@ -180,7 +182,9 @@ impl Double {
     /// Waits for a body that was accepted.
     async fn await_body(&self, story: &Story) -> Result<Vec<u8>> {
         story
-            .await_until("a message", SOON, async || Ok(self.accepted(&Method::POST).pop()))
+            .await_until("a message", DEFAULT_WAIT_TIMEOUT, async || {
+                Ok(self.accepted(&Method::POST).pop())
+            })
             .await
             .with_context(|| self.said())
     }
@@ -192,15 +196,15 @@ async fn take(
     uri: Uri,
     headers: HeaderMap,
     body: axum::body::Bytes,
-) -> Judged {
-    let asked = Asked { method, uri, headers, body: body.to_vec() };
+) -> FakeServiceResponse {
+    let asked = FakeServiceRequest { method, uri, headers, body: body.to_vec() };
     let answer = (double.judge)(&asked);
     double.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
     answer
 }
 
 /// "Send event" of the REST interface of Event Hubs: `POST /{hub}/messages` with a shared access signature of the hub.
-fn judge_event_hub(asked: &Asked) -> Judged {
+fn judge_event_hub(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let header = |name: &str| asked.header(name);
     if asked.method != Method::POST || asked.uri.path() != "/events/messages" {
         return (StatusCode::NOT_FOUND, "");
@@ -253,7 +257,7 @@ async fn an_event_hub_takes_a_message_that_its_key_signed() -> Result<()> {
 }
 
 /// "projects.topics.publish" of Pub/Sub, as its emulator takes it: without a login.
-fn judge_pubsub(asked: &Asked) -> Judged {
+fn judge_pubsub(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     if asked.method != Method::POST || path != "/v1/projects/shop/topics/events:publish" {
         return (StatusCode::NOT_FOUND, "");

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::git_server::{Access, GitServer};
-use e2e::harness::flux::{NEVER, SOON, condition, inventory};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target, Windlass, await_until};
+use e2e::harness::{Story, StoryTarget, Windlass, await_until};
 use e2e::servers::charts::ChartServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -46,18 +46,21 @@ async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Re
     let spec = json!({"serviceAccountName": "tenant", "retryInterval": NEVER});
     story.kustomization("app", "app", spec).await?;
 
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     let user = format!("system:serviceaccount:{}:tenant", story.namespace);
     ensure!(text.contains(&user) && text.contains("forbidden"), "{text}");
-    ensure!(story.read(&Target::config_map("map")).await?.is_none(), "it was applied all the same");
+    ensure!(
+        story.read(&StoryTarget::config_map("map")).await?.is_none(),
+        "it was applied all the same"
+    );
 
     // The change of its rights wakes it, long before it would be tried again.
     allow_config_maps(&story, "tenant").await?;
     story.await_ready(&app).await?;
     story.await_value("map", "1").await?;
     // Drift is seen by windlass's own watch and put back in the tenant's name.
-    story.merge(&Target::config_map("map"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("map"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("map", "1").await?;
 
     // What the tenant may not write keeps the whole stage from being written.
@@ -73,7 +76,7 @@ async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Re
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     ensure!(text.contains("not-mine") && text.contains("forbidden"), "{revision}: {text}");
     story.await_value("map", "1").await?;
-    ensure!(story.read(&Target::new("v1", "Secret", "not-mine")).await?.is_none());
+    ensure!(story.read(&StoryTarget::new("v1", "Secret", "not-mine")).await?.is_none());
     story.end().await
 }
 
@@ -89,7 +92,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
         "a base",
     )?;
     let overlay = format!("resources: [\"{}\"]\n", far.url(&repository));
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     // It creates the CustomResourceDefinitions.
     let windlass = Windlass::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("kustomization.yaml", overlay)]).await?;
@@ -114,7 +117,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
             let refused = |object: &DynamicObject| {
                 condition(object, "Ready")["message"].to_string().contains("--no-remote-bases")
             };
-            story.await_object(&app, SOON, refused).await?;
+            story.await_object(&app, DEFAULT_WAIT_TIMEOUT, refused).await?;
         }
     }
     story.end().await
@@ -142,14 +145,14 @@ async fn a_chart_repository_that_a_file_may_not_name_fails_its_releases_alone() 
         "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true, "retryInterval": "2s",
             "sourceRef": {"kind": "GitRepository", "name": "shop"}}});
     story.apply_value(object).await?;
-    let target = Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let target = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     let states = |object: &DynamicObject| -> Vec<String> {
         let rows = object.data["status"]["releases"].as_array().into_iter().flatten();
         rows.filter_map(|row| Some(format!("{} {}", row["name"].as_str()?, row["state"].as_str()?)))
             .collect()
     };
     let is_alone = |object: &DynamicObject| states(object) == ["a Ready", "b Failed", "c Waiting"];
-    let object = story.await_object(&target, SOON, is_alone).await?;
+    let object = story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_alone).await?;
     let ready = condition(&object, "Ready");
     let message = ready["message"].to_string();
     ensure!(ready["status"] == "False" && message.contains("--no-remote-bases"), "{ready}");
@@ -159,7 +162,7 @@ async fn a_chart_repository_that_a_file_may_not_name_fails_its_releases_alone() 
         "metadata": {"name": "closed"}, "spec": {"interval": NEVER, "url": closed.url()}});
     story.apply_value(repository).await?;
     let is_well = |object: &DynamicObject| states(object) == ["a Ready", "b Ready", "c Ready"];
-    story.await_object(&target, SOON, is_well).await?;
+    story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_well).await?;
     story.end().await
 }
 
@@ -174,10 +177,10 @@ async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
     let _upstream = story.follow("app", &[("map.yaml", file)]).await?;
     let spec = json!({"targetNamespace": other.namespace});
     story.kustomization("app", "app", spec).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     ensure!(text.contains("forbidden"), "{text}");
-    ensure!(other.read(&Target::config_map("intruder")).await?.is_none());
+    ensure!(other.read(&StoryTarget::config_map("intruder")).await?.is_none());
 
     // Nor may it read there: the health of somebody else's object is not told.
     let check = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt",
@@ -197,18 +200,20 @@ async fn under_lockdown_nobody_acts_as_windlass_and_no_reference_leaves_the_name
     let _windlass = Windlass::start_for(&story, &flags).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("bare", "app", json!({})).await?;
-    let text = story.await_failure(&Target::kustomization("bare"), "ReconciliationFailed").await?;
+    let text =
+        story.await_failure(&StoryTarget::kustomization("bare"), "ReconciliationFailed").await?;
     ensure!(text.contains(&format!("system:serviceaccount:{}:default", story.namespace)), "{text}");
 
     let elsewhere = json!({"kind": "GitRepository", "name": "app", "namespace": "flux-system"});
     story.kustomization("foreign", "app", json!({"sourceRef": elsewhere})).await?;
-    let text = story.await_failure(&Target::kustomization("foreign"), "AccessDenied").await?;
+    let text = story.await_failure(&StoryTarget::kustomization("foreign"), "AccessDenied").await?;
     ensure!(text.contains("cross-namespace references have been blocked"), "{text}");
 
     // A name that is none cannot become part of another user's name.
     let spec = json!({"serviceAccountName": "a:b"});
     story.kustomization("odd", "app", spec).await?;
-    let text = story.await_failure(&Target::kustomization("odd"), "ReconciliationFailed").await?;
+    let text =
+        story.await_failure(&StoryTarget::kustomization("odd"), "ReconciliationFailed").await?;
     ensure!(text.contains("is not the name of a ServiceAccount"), "{text}");
     story.end().await
 }
@@ -222,13 +227,13 @@ async fn when_the_account_is_gone_a_deleted_kustomization_leaves_its_objects_and
     allow_config_maps(&story, "tenant").await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"serviceAccountName": "tenant"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    story.delete(&Target::new("v1", "ServiceAccount", "tenant")).await?;
+    story.delete(&StoryTarget::new("v1", "ServiceAccount", "tenant")).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_event("Kustomization", "app", "unable to prune objects").await?;
-    story.expect(&Target::config_map("map")).await?;
+    story.expect(&StoryTarget::config_map("map")).await?;
     story.end().await
 }
 
@@ -257,7 +262,7 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
     Api::<Namespace>::all(remote.clone()).create(&PostParams::default(), &namespace).await?;
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), THERE);
     let holds = async |value: &str| {
-        await_until("the ConfigMap in the remote cluster", SOON, async || {
+        await_until("the ConfigMap in the remote cluster", DEFAULT_WAIT_TIMEOUT, async || {
             let map = maps.get_opt("map").await?;
             let found = map.and_then(|m| m.data?.get("value").cloned());
             Ok((found.as_deref() == Some(value)).then_some(()))
@@ -267,7 +272,7 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
 
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", by_kubeconfig("remote", THERE)).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     ensure!(text.contains("not found"), "{text}");
 
@@ -277,7 +282,10 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
     holds("1").await?;
     ensure!(inventory(&ready).len() == 1);
     ensure!(
-        story.read(&Target::config_map("map").in_namespace(THERE)).await.is_ok_and(|m| m.is_none())
+        story
+            .read(&StoryTarget::config_map("map").in_namespace(THERE))
+            .await
+            .is_ok_and(|m| m.is_none())
     );
 
     // Drift over there is seen at once, although every interval is ten minutes.
@@ -299,7 +307,7 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
     story.await_applied("app", &revision).await?;
 
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(maps.get_opt("map").await?.is_none(), "it is still in the remote cluster");
     story.end().await
 }
@@ -346,7 +354,7 @@ async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_holds_up_nobody() -> Re
         kubeconfig_secret(&story, name, &kubeconfig(&user)).await?;
         story.kustomization(name, "app", by_kubeconfig(name, "x")).await?;
         let text =
-            story.await_failure(&Target::kustomization(name), "ReconciliationFailed").await?;
+            story.await_failure(&StoryTarget::kustomization(name), "ReconciliationFailed").await?;
         ensure!(text.contains(what) && text.contains("not allowed"), "{name}: {text}");
     }
     ensure!(!mark.exists(), "a program of a kubeconfig was run");
@@ -359,7 +367,7 @@ async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_holds_up_nobody() -> Re
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     story.kustomization("alive", "app", json!({})).await?;
-    let alive = Target::kustomization("alive");
+    let alive = StoryTarget::kustomization("alive");
     story.await_condition(&alive, "Ready", "True", Duration::from_secs(5)).await?;
     story.end().await
 }

@@ -14,7 +14,7 @@ mod unzip;
 mod writer;
 
 pub use contents::{Contents, write};
-pub use digest::{Digesting, Sealed};
+pub use digest::{ArchiveDigest, Digesting};
 pub use extract::{ExtractError, ExtractOptions, Symlinks, extract, extract_to_dir};
 pub use unzip::unzip;
 pub use writer::Writer;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tree::Memory;
+use tree::MemoryTree;
 use url::Url;
 
 use crate::{
@@ -31,7 +31,7 @@ pub struct Remote {
 
 /// How much a fetch may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct FetchLimits {
     /// Bytes as they are sent.
     pub bytes: u64,
     /// From the first byte asked to the last byte received.
@@ -114,9 +114,9 @@ pub fn load(
     store: &Store,
     remote: &Remote,
     options: &ExtractOptions,
-    limits: &Limits,
+    limits: &FetchLimits,
     runtime: &tokio::runtime::Handle,
-) -> Result<Arc<Memory>, Error> {
+) -> Result<Arc<MemoryTree>, Error> {
     store.share(&remote.digest, options, || {
         let file = runtime.block_on(fetch(remote, limits))?;
         let failed = |source| Error::Extract { url: remote.url.clone(), source };
@@ -128,7 +128,7 @@ pub fn load(
 ///
 /// # Errors
 /// It cannot be fetched within the limits, or is not what it should be.
-pub async fn fetch(remote: &Remote, limits: &Limits) -> Result<File, Error> {
+pub async fn fetch(remote: &Remote, limits: &FetchLimits) -> Result<File, Error> {
     let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
     let fetching = fetch_all(remote, limits.bytes);
     tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?

@@ -9,5 +9,5 @@ mod remotes;
 pub(crate) mod web;
 mod worktree;
 
-pub use remotes::{Limits, Remotes};
+pub use remotes::{RemoteBaseLimits, Remotes};
 pub use web::without_credentials;

@@ -1,7 +1,7 @@
 //! Buckets: the objects of an object store become a tree of files.
 //!
 //! Here: what is asked and fetched ([`Remote`]), which objects there are and what they are called in an artifact
-//! ([`Listed`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
+//! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
 //! In the folder: the protocols (`s3`, [`google`], [`azure`]; `exchange` and `login` for both of the latter), who is waited for
 //! with credentials (`waiting`), what went wrong ([`Error`]).
 //! Elsewhere: keeping the artifact and what it was made of ([`crate::store`]).
@@ -28,15 +28,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use objects::Redacted;
-use tree::Limits;
+use objects::RedactedValue;
+use tree::TreeLimits;
 use url::Url;
 
 pub use endpoint::Endpoint;
 pub use error::Error;
-pub use fetch::{Body, Fetched, Previous, fetch, object};
-pub use index::{Listed, Object, list};
-pub use known::Known;
+pub use fetch::{Body, BucketFetchResult, Previous, fetch, object};
+pub use index::{BucketListing, Object, list};
+pub use known::BucketClientCache;
 pub use note::Note;
 
 use crate::http::{Budgets, Proxy, Tls};
@@ -53,7 +53,7 @@ pub struct Remote {
     /// How long listing may take, and then fetching.
     pub timeout: Duration,
     /// How much the objects may be together, and each.
-    pub limits: Limits,
+    pub limits: TreeLimits,
 }
 
 /// A server that has buckets.
@@ -64,7 +64,7 @@ pub struct Server {
     /// The region that requests of S3 are signed for; without it that of the endpoint, else `us-east-1`.
     pub region: Option<String>,
     /// As whom it is asked, and by which protocol.
-    pub identity: Identity,
+    pub identity: BucketIdentity,
     /// Whom connections trust.
     pub tls: Tls,
     /// What connections go through.
@@ -73,21 +73,21 @@ pub struct Server {
 
 /// As whom a server is asked. Each protocol has identities of its own; those without its name are of S3.
 #[derive(Debug, Clone)]
-pub enum Identity {
+pub enum BucketIdentity {
     /// Anonymous: requests are not signed.
     Anonymous,
     /// By the protocol of Google Cloud Storage.
-    Google(google::Identity),
+    Google(google::GoogleIdentity),
     /// By the protocol of Azure's blobs.
-    Azure(azure::Identity),
+    Azure(azure::AzureIdentity),
     /// With keys.
     Keys {
         /// The access key.
         access: String,
         /// The secret key.
-        secret: Redacted<String>,
+        secret: RedactedValue<String>,
         /// The token of a session that the keys are for.
-        session: Option<Redacted<String>>,
+        session: Option<RedactedValue<String>>,
     },
     /// As the environment says, in the order of AWS's own programs: variables, profile, web identity (IRSA), EKS Pod
     /// Identity or ECS, instance metadata.
@@ -107,7 +107,7 @@ pub struct Ldap {
     /// The user.
     pub username: String,
     /// Its password.
-    pub password: Redacted<String>,
+    pub password: RedactedValue<String>,
     /// Whom connections to the service trust.
     pub tls: Tls,
 }
@@ -132,7 +132,7 @@ pub(crate) struct Page {
 }
 
 /// An object on its way.
-pub(crate) struct Got {
+pub(crate) struct ObjectDownload {
     /// Its entity tag, as that of an [`Object`].
     pub(crate) etag: String,
     /// Its bytes.
@@ -142,16 +142,16 @@ pub(crate) struct Got {
 impl Client {
     fn new(server: &Server, budgets: &Arc<Budgets>) -> Result<Self, Error> {
         Ok(match &server.identity {
-            Identity::Google(identity) => {
+            BucketIdentity::Google(identity) => {
                 Self::Google(google::Client::new(server, identity, budgets)?)
             }
-            Identity::Azure(identity) => {
+            BucketIdentity::Azure(identity) => {
                 Self::Azure(azure::Client::new(server, identity, budgets)?)
             }
-            Identity::Anonymous
-            | Identity::Keys { .. }
-            | Identity::Environment { .. }
-            | Identity::Ldap(_) => Self::S3(s3::Client::new(server, budgets)?),
+            BucketIdentity::Anonymous
+            | BucketIdentity::Keys { .. }
+            | BucketIdentity::Environment { .. }
+            | BucketIdentity::Ldap(_) => Self::S3(s3::Client::new(server, budgets)?),
         })
     }
 
@@ -187,7 +187,7 @@ impl Client {
         remote: &Remote,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<Got>, Error> {
+    ) -> Result<Option<ObjectDownload>, Error> {
         match self {
             Self::S3(client) => client.get(remote, key, unless).await,
             Self::Google(client) => client.get(remote, key, unless).await,
@@ -196,7 +196,11 @@ impl Client {
     }
 
     /// An object that was listed, as it is now.
-    async fn listed(&self, remote: &Remote, object: &Object) -> Result<Option<Got>, Error> {
+    async fn listed(
+        &self,
+        remote: &Remote,
+        object: &Object,
+    ) -> Result<Option<ObjectDownload>, Error> {
         match self {
             Self::S3(_) | Self::Azure(_) => self.get(remote, &object.key, None).await,
             Self::Google(client) => client.listed(remote, object).await,
@@ -217,8 +221,8 @@ pub(crate) async fn open(
     remote: &Remote,
     key: &str,
     unless: Option<&str>,
-    known: &Known,
-) -> Result<Option<Got>, Error> {
+    known: &BucketClientCache,
+) -> Result<Option<ObjectDownload>, Error> {
     remote.client(known)?.get(remote, key, unless).await
 }
 
@@ -226,7 +230,12 @@ pub(crate) async fn open(
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn store(remote: &Remote, key: &str, body: &[u8], known: &Known) -> Result<(), Error> {
+pub async fn store(
+    remote: &Remote,
+    key: &str,
+    body: &[u8],
+    known: &BucketClientCache,
+) -> Result<(), Error> {
     let client = remote.client(known)?;
     let Client::S3(s3) = &*client else {
         let endpoint = remote.server.endpoint.to_string();
@@ -238,7 +247,7 @@ pub async fn store(remote: &Remote, key: &str, body: &[u8], known: &Known) -> Re
 }
 
 impl Remote {
-    fn client(&self, known: &Known) -> Result<Arc<Client>, Error> {
+    fn client(&self, known: &BucketClientCache) -> Result<Arc<Client>, Error> {
         known.client(&self.server)
     }
 
@@ -274,24 +283,25 @@ mod tests {
     pub(super) fn remote(bucket: &str) -> Remote {
         let endpoint = Endpoint::parse("127.0.0.1:1", true).unwrap();
         let tls = Tls::default();
-        let identity = Identity::Anonymous;
+        let identity = BucketIdentity::Anonymous;
         Remote {
             server: Server { endpoint, region: None, identity, tls, proxy: None },
             bucket: bucket.to_owned(),
             prefix: String::new(),
             timeout: Duration::from_secs(10),
-            limits: Limits::default(),
+            limits: TreeLimits::default(),
         }
     }
 
     #[tokio::test]
     async fn a_server_that_is_not_there_is_told_by_its_address() {
-        let error =
-            list(&remote("b"), None, &Note::default(), &Known::default()).await.unwrap_err();
+        let error = list(&remote("b"), None, &Note::default(), &BucketClientCache::default())
+            .await
+            .unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         assert!(error.to_string().starts_with("cannot connect to 127.0.0.1:1: "), "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
-        let error = object(&remote("b"), "key", &Known::default()).await.unwrap_err();
+        let error = object(&remote("b"), "key", &BucketClientCache::default()).await.unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     }
 }

@@ -14,12 +14,12 @@ pub mod index;
 pub mod repository;
 pub mod values;
 
-pub use cache::{Indexes, Known};
+pub use cache::{Indexes, RepositoryIndexCache};
 pub use credentials::{BucketServer, Credentials};
-pub use dependency::Place;
-pub use files::{Files, with_metadata};
+pub use dependency::DependencyLocation;
+pub use files::{LoadedChartFiles, with_metadata};
 pub use index::Index;
-pub use repository::{Answer, Repository, Validators};
+pub use repository::{ChartRepository, IndexFetchResult, Validators};
 
 /// Largest index that is read, in bytes. Parity(flux).
 pub const MAX_INDEX: u64 = 50 << 20;

@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kustomize::{Error, Files, Place, Repository, path_text};
+use kustomize::{BuildFiles, Error, RepositoryAddress, ResolvedPath, path_text};
 use tempfile::TempDir;
 
 use crate::bases::{program, web};
@@ -25,19 +25,19 @@ pub struct Disk {
     clones: Mutex<Vec<TempDir>>,
 }
 
-impl Files for Disk {
-    fn resolve(&self, path: &str) -> Result<Place, Error> {
+impl BuildFiles for Disk {
+    fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         let absolute = std::path::absolute(path)
             .map_err(|error| Error::new(format!("{path}: {}", reason(&error))))?;
         let real = fs::canonicalize(&absolute)
             .map_err(|error| Error::new(first_missing(&absolute, &error)))?;
         let text = text(&real)?;
         if real.is_dir() {
-            return Ok(Place::Dir(text.to_owned()));
+            return Ok(ResolvedPath::Dir(text.to_owned()));
         }
         let (dir, name) = text.rsplit_once('/').unwrap_or(("", text));
         let dir = if dir.is_empty() { "/" } else { dir };
-        Ok(Place::File { dir: dir.to_owned(), name: name.to_owned() })
+        Ok(ResolvedPath::File { dir: dir.to_owned(), name: name.to_owned() })
     }
 
     fn is_missing(&self, path: &str) -> bool {
@@ -59,11 +59,11 @@ impl Files for Disk {
         let client = http::client(&Tls::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
         let budgets = Budgets::default();
-        let limits = web::Limits::default();
+        let limits = web::WebFileLimits::default();
         runtime.block_on(web::get((&client, &budgets), &Egress::Anywhere, url, limits))
     }
 
-    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+    fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
         let clone = program::checkout(repository)?;
         let path = fs::canonicalize(clone.path())
             .map_err(|error| Error::new(format!("{}: {}", clone.path().display(), reason(&error))));
@@ -74,19 +74,19 @@ impl Files for Disk {
 }
 
 /// The longest file that is read. Differs(kustomize): it has no limit.
-const LONGEST: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// The bytes of a file, also of one that says nothing of its length or has no end.
 fn read(path: &str) -> io::Result<Vec<u8>> {
     let file = fs::File::open(path)?;
     let length = file.metadata()?.len();
-    let too_long = || io::Error::other(format!("it is larger than {LONGEST} bytes"));
-    if length > LONGEST {
+    let too_long = || io::Error::other(format!("it is larger than {MAX_FILE_BYTES} bytes"));
+    if length > MAX_FILE_BYTES {
         return Err(too_long());
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST { Err(too_long()) } else { Ok(bytes) }
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES { Err(too_long()) } else { Ok(bytes) }
 }
 
 fn text(path: &Path) -> Result<&str, Error> {
@@ -127,7 +127,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use kustomize::{Budget, Files as _, Options, Place, build};
+    use kustomize::{BuildBudget, BuildFiles as _, Options, ResolvedPath, build};
 
     use super::Disk;
 
@@ -139,8 +139,8 @@ mod tests {
         fs::create_dir(at("real")).unwrap();
         fs::write(at("real/file"), "text").unwrap();
         symlink("real", at("link")).unwrap();
-        assert_eq!(Disk::default().resolve(&at("link")), Ok(Place::Dir(at("real"))));
-        let file = Place::File { dir: at("real"), name: "file".to_owned() };
+        assert_eq!(Disk::default().resolve(&at("link")), Ok(ResolvedPath::Dir(at("real"))));
+        let file = ResolvedPath::File { dir: at("real"), name: "file".to_owned() };
         assert_eq!(Disk::default().resolve(&at("link/file")), Ok(file));
         assert_eq!(Disk::default().read(&at("link/file")).unwrap()[..], b"text"[..]);
         let missing = Disk::default().resolve(&at("none/below")).unwrap_err().to_string();
@@ -162,9 +162,14 @@ mod tests {
         symlink("../secret.yaml", app.join("s.yaml")).unwrap();
         fs::write(app.join("kustomization.yaml"), "resources: [s.yaml]").unwrap();
         let app = app.to_str().unwrap();
-        let error =
-            build(&Disk::default(), app, &Options::default(), &Budget::default(), &mut Vec::new())
-                .unwrap_err();
+        let error = build(
+            &Disk::default(),
+            app,
+            &Options::default(),
+            &BuildBudget::default(),
+            &mut Vec::new(),
+        )
+        .unwrap_err();
         let wanted = format!("security; file '{app}/s.yaml' is not in or below '{app}'");
         assert!(error.to_string().contains(&wanted), "{error}");
     }

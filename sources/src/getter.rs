@@ -2,7 +2,7 @@
 //! archive on a web server, an object of S3.
 //!
 //! No program is run, and everything has a limit. Elsewhere: what addresses say (engine `helmfile`), which servers may be
-//! asked ([`Egress`](crate::http::Egress), of [`git::Known`]), the same for a person's command (the program).
+//! asked ([`Egress`](crate::http::Egress), of [`git::BucketClientCache`]), the same for a person's command (the program).
 
 use std::fmt;
 use std::io::Cursor;
@@ -10,18 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
-use tree::{Builder, Files as _, Memory, RelPath};
+use tree::{Builder, FileTree as _, MemoryTree, RelPath};
 
 use crate::archive::{ExtractOptions, extract, unzip};
 use crate::bases::{web, without_credentials};
-use crate::bucket::{self, Endpoint, Identity, Server};
+use crate::bucket::{self, BucketIdentity, Endpoint, Server};
 use crate::chain;
-use crate::git::{self, Content, Credentials, Kind, Reference, RemoteUrl, Revision, Scheme};
+use crate::git::{
+    self, Content, Credentials, Reference, RemoteUrl, Revision, Scheme, TreeEntryKind,
+};
 use crate::http::Tls;
 
 /// What is wanted.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum GetterRequest {
     /// A folder of a repository.
     Git {
         /// The repository.
@@ -57,7 +59,7 @@ pub enum Wanted {
 }
 
 /// Without users, passwords and parameters, which may be secret.
-impl fmt::Debug for Wanted {
+impl fmt::Debug for GetterRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Git { .. } => "Git",
@@ -70,14 +72,14 @@ impl fmt::Debug for Wanted {
 
 /// How much of it is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct GetterLimits {
     /// From the first byte asked to the last byte received.
     pub time: Duration,
     /// Bytes received, and bytes of the tree.
     pub bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for GetterLimits {
     /// A minute, 64 MiB.
     fn default() -> Self {
         Self { time: Duration::from_secs(60), bytes: 64 << 20 }
@@ -86,22 +88,22 @@ impl Default for Limits {
 
 /// What came.
 #[derive(Debug, Clone)]
-pub struct Got {
+pub struct GetterResult {
     /// `main@sha1:…` of a repository, `sha256:…` of the bytes of anything else.
     pub revision: String,
     /// The files.
-    pub files: Memory,
+    pub files: MemoryTree,
 }
 
 /// Fetches. Blocks; not from within a future.
 #[derive(Debug, Clone)]
 pub struct Getter {
-    /// How servers are asked; which of them is said by [`git::Known::within`].
+    /// How servers are asked; which of them is said by [`git::BucketClientCache::within`].
     pub git: git::Context,
     /// What was learned about object stores.
-    pub buckets: Arc<bucket::Known>,
+    pub buckets: Arc<bucket::BucketClientCache>,
     /// How much is taken at a time.
-    pub limits: Limits,
+    pub limits: GetterLimits,
 }
 
 impl Getter {
@@ -111,17 +113,23 @@ impl Getter {
     ///
     /// # Errors
     /// Why it cannot be had, for a person; no credentials are shown.
-    pub fn get(&self, wanted: &Wanted, known: Option<&str>) -> Result<Option<Got>, String> {
+    pub fn get(
+        &self,
+        wanted: &GetterRequest,
+        known: Option<&str>,
+    ) -> Result<Option<GetterResult>, String> {
         match wanted {
-            Wanted::Git { url, folder, reference } => self.folder(url, folder, reference, known),
-            Wanted::File { url, name } => {
+            GetterRequest::Git { url, folder, reference } => {
+                self.folder(url, folder, reference, known)
+            }
+            GetterRequest::File { url, name } => {
                 of_bytes(&self.file(url)?, known, |data| one_file(name, data, self.limits))
             }
-            Wanted::Archive { url, folder } => {
+            GetterRequest::Archive { url, folder } => {
                 let unpacked = |data: &[u8]| below(&unpack(data, self.limits.bytes)?, folder);
                 of_bytes(&self.file(url)?, known, unpacked)
             }
-            Wanted::Object { region, bucket, key } => {
+            GetterRequest::Object { region, bucket, key } => {
                 let data = self.object(region, bucket, key)?;
                 let name = key.rsplit('/').next().unwrap_or_default();
                 of_bytes(&data, known, |data| match is_archive(name) {
@@ -138,7 +146,7 @@ impl Getter {
         folder: &str,
         reference: &str,
         known: Option<&str>,
-    ) -> Result<Option<Got>, String> {
+    ) -> Result<Option<GetterResult>, String> {
         let remote = self.remote(url)?;
         let ask = |reference: &Reference| {
             if let Some(known) = known {
@@ -151,10 +159,11 @@ impl Getter {
         };
         let found = git::named(&remote, reference, ask).map_err(|error| chain(&error))?;
         let Some(found) = found else { return Ok(None) };
-        let limits = tree::Limits { total_bytes: self.limits.bytes, ..tree::Limits::default() };
+        let limits =
+            tree::TreeLimits { total_bytes: self.limits.bytes, ..tree::TreeLimits::default() };
         let mut files = Builder::new(limits);
         for item in found.items() {
-            let Kind::File { is_executable } = item.kind else { continue };
+            let TreeEntryKind::File { is_executable } = item.kind else { continue };
             let Some(path) = inside(&item.path, folder) else { continue };
             let data = found.read(item).map_err(|error| chain(&error))?;
             files.file(&path, data, is_executable).map_err(|error| error.to_string())?;
@@ -163,7 +172,7 @@ impl Getter {
         if files.is_empty() {
             return Err(without_files("repository", folder));
         }
-        Ok(Some(Got { revision: found.revision.to_string(), files }))
+        Ok(Some(GetterResult { revision: found.revision.to_string(), files }))
     }
 
     fn remote(&self, url: &str) -> Result<git::Remote, String> {
@@ -180,8 +189,8 @@ impl Getter {
                         a private repository"
                 .to_owned());
         }
-        let Limits { time, bytes } = self.limits;
-        let limits = git::Limits { received: bytes, total: bytes, ..git::Limits::default() };
+        let GetterLimits { time, bytes } = self.limits;
+        let limits = git::GitLimits { received: bytes, total: bytes, ..git::GitLimits::default() };
         let credentials = Credentials::default();
         let proxy = None;
         Ok(git::Remote { url: parsed, credentials, proxy, timeout: time, limits })
@@ -195,7 +204,7 @@ impl Getter {
         let egress = known.egress();
         let budgets = known.budgets();
         let client = known.client(&Tls::default(), None).map_err(|error| error.to_string())?;
-        let limits = web::Limits { time: self.limits.time, bytes: self.limits.bytes };
+        let limits = web::WebFileLimits { time: self.limits.time, bytes: self.limits.bytes };
         self.git.runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -209,7 +218,8 @@ impl Getter {
 
     fn object(&self, region: &str, bucket: &str, key: &str) -> Result<Vec<u8>, String> {
         let server = s3(region)?;
-        let limits = tree::Limits { file_bytes: self.limits.bytes, ..tree::Limits::default() };
+        let limits =
+            tree::TreeLimits { file_bytes: self.limits.bytes, ..tree::TreeLimits::default() };
         let prefix = String::new();
         let bucket = bucket.to_owned();
         let timeout = self.limits.time;
@@ -235,7 +245,7 @@ fn s3(region: &str) -> Result<Server, String> {
     Ok(Server {
         endpoint: endpoint.map_err(|error| error.to_string())?,
         region: Some(region),
-        identity: Identity::Anonymous,
+        identity: BucketIdentity::Anonymous,
         tls: Tls::default(),
         proxy: None,
     })
@@ -244,13 +254,13 @@ fn s3(region: &str) -> Result<Server, String> {
 fn of_bytes(
     data: &[u8],
     known: Option<&str>,
-    read: impl FnOnce(&[u8]) -> Result<Memory, String>,
-) -> Result<Option<Got>, String> {
+    read: impl FnOnce(&[u8]) -> Result<MemoryTree, String>,
+) -> Result<Option<GetterResult>, String> {
     let revision = format!("sha256:{}", hex::encode(Sha256::digest(data)));
     if known == Some(revision.as_str()) {
         return Ok(None);
     }
-    Ok(Some(Got { revision, files: read(data)? }))
+    Ok(Some(GetterResult { revision, files: read(data)? }))
 }
 
 /// Whether a name is that of an archive.
@@ -262,9 +272,9 @@ pub fn is_archive(name: &str) -> bool {
 ///
 /// # Errors
 /// It is none, or exceeds a limit.
-pub fn unpack(data: &[u8], most: u64) -> Result<Memory, String> {
-    let default = tree::Limits::default();
-    let limits = tree::Limits { total_bytes: default.total_bytes.min(most), ..default };
+pub fn unpack(data: &[u8], most: u64) -> Result<MemoryTree, String> {
+    let default = tree::TreeLimits::default();
+    let limits = tree::TreeLimits { total_bytes: default.total_bytes.min(most), ..default };
     let options = ExtractOptions { limits, ..ExtractOptions::default() };
     if data.starts_with(&[0x1f, 0x8b]) {
         return extract(data, &options).map_err(|error| error.to_string());
@@ -275,9 +285,9 @@ pub fn unpack(data: &[u8], most: u64) -> Result<Memory, String> {
     unzip(Cursor::new(data), &options).map_err(|error| error.to_string())
 }
 
-fn one_file(name: &str, data: &[u8], limits: Limits) -> Result<Memory, String> {
+fn one_file(name: &str, data: &[u8], limits: GetterLimits) -> Result<MemoryTree, String> {
     let path = RelPath::parse(name).map_err(|error| error.to_string())?;
-    let limits = tree::Limits { total_bytes: limits.bytes, ..tree::Limits::default() };
+    let limits = tree::TreeLimits { total_bytes: limits.bytes, ..tree::TreeLimits::default() };
     let mut files = Builder::new(limits);
     files.file(&path, data, false).map_err(|error| error.to_string())?;
     Ok(files.build())
@@ -299,10 +309,10 @@ fn without_files(of: &str, folder: &str) -> String {
 }
 
 /// A folder of a tree as a tree.
-fn below(tree: &Memory, folder: &str) -> Result<Memory, String> {
-    let mut files = Builder::new(tree::Limits::default());
+fn below(tree: &MemoryTree, folder: &str) -> Result<MemoryTree, String> {
+    let mut files = Builder::new(tree::TreeLimits::default());
     for (path, entry) in tree.walk() {
-        let tree::Entry::File { executable, .. } = entry else { continue };
+        let tree::FileMetadata::File { executable, .. } = entry else { continue };
         let Some(inside) = inside(path.as_str(), folder) else { continue };
         let data = tree.read(path).map_err(|error| error.to_string())?;
         files.file(&inside, data, executable).map_err(|error| error.to_string())?;
@@ -321,13 +331,13 @@ mod tests {
 
     #[test]
     fn a_folder_of_a_tree_is_a_tree() {
-        let tree = Memory::from_files([("a/b/c.yaml", "1"), ("a/d.yaml", "2"), ("e", "3")]);
+        let tree = MemoryTree::from_files([("a/b/c.yaml", "1"), ("a/d.yaml", "2"), ("e", "3")]);
         let found = below(&tree.unwrap(), "a").unwrap();
         let paths: Vec<&str> = found.walk().map(|(path, _)| path.as_str()).collect();
         assert_eq!(paths, ["b", "b/c.yaml", "d.yaml"]);
         assert!(below(&found, "none").unwrap_err().contains("no directory `none`"));
         assert!(below(&found, "../a").is_err());
-        assert_eq!(below(&Memory::default(), "").unwrap_err(), "the archive has no files");
+        assert_eq!(below(&MemoryTree::default(), "").unwrap_err(), "the archive has no files");
         assert!(unpack(b"text", 100).unwrap_err().contains("neither"));
     }
 
@@ -344,7 +354,7 @@ mod tests {
     #[test]
     fn objects_of_s3_are_read_anonymously() {
         for region in ["", "eu-west-1"] {
-            assert!(matches!(s3(region).unwrap().identity, Identity::Anonymous), "{region}");
+            assert!(matches!(s3(region).unwrap().identity, BucketIdentity::Anonymous), "{region}");
         }
     }
 }

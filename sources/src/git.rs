@@ -42,23 +42,23 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-pub use checkout::{Checkout, Content, Item, checkout};
+pub use checkout::{Checkout, CheckoutItem, Content, checkout};
 pub use credentials::{Auth, Credentials};
 pub use error::Error;
-pub use known::Known;
+pub use known::GitServerCache;
 pub use named::named;
 pub use reference::{Reference, Tip};
 pub use remote::{RemoteUrl, Scheme};
 pub use revision::Revision;
 pub use signed::{Signable, SignableTag};
-pub use snapshot::{Commit, Entry, Fetched, Kind, Listing};
+pub use snapshot::{Commit, GitSnapshot, Listing, TreeEntry, TreeEntryKind};
 pub use sparse::Sparse;
 
 pub(crate) use remote::percent_decoded;
 
 use conversation::{Conversation, History};
 use lookup::{Sought, look_up, remember};
-use reference::Wanted;
+use reference::RemoteReferenceQuery;
 use signed::Tag;
 use wire::Wire;
 
@@ -76,12 +76,12 @@ pub struct Remote {
     /// What one [`tip`] or [`fetch`] may take, from connecting to the last byte; a day at most.
     pub timeout: Duration,
     /// How much is taken.
-    pub limits: Limits,
+    pub limits: GitLimits,
 }
 
 /// How much is taken from a remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct GitLimits {
     /// Bytes received in one operation, after decompression by HTTP.
     pub received: u64,
     /// Files and folders in the tree.
@@ -92,7 +92,7 @@ pub struct Limits {
     pub total: u64,
 }
 
-impl Default for Limits {
+impl Default for GitLimits {
     fn default() -> Self {
         Self { received: 1 << 30, entries: 200_000, file: 128 << 20, total: 1 << 30 }
     }
@@ -108,7 +108,7 @@ pub struct Context {
     /// A folder in which a scratch repository may be made; it is created where it is missing.
     pub scratch: PathBuf,
     /// What earlier operations learned about servers; the same one for all operations.
-    pub known: Arc<Known>,
+    pub known: Arc<GitServerCache>,
 }
 
 /// What the remote has now, in one small exchange: for a name only matching references are sent, for a range of
@@ -124,10 +124,14 @@ pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<
     let wire = Wire::new(remote, context);
     let look = |sought| lookup::look(remote, &sought, reference, context, &wire);
     let found = match reference.wanted()? {
-        Wanted::Commit(id) => return Ok(Tip { sha: id.to_string(), refname: String::new() }),
-        Wanted::CommitOn(id, refname) => return Ok(Tip { sha: id.to_string(), refname }),
-        Wanted::Named(name) => look(Sought::Name(&name))?,
-        Wanted::Highest(range) => look(Sought::Highest(&range))?,
+        RemoteReferenceQuery::Commit(id) => {
+            return Ok(Tip { sha: id.to_string(), refname: String::new() });
+        }
+        RemoteReferenceQuery::CommitOn(id, refname) => {
+            return Ok(Tip { sha: id.to_string(), refname });
+        }
+        RemoteReferenceQuery::Named(name) => look(Sought::Name(&name))?,
+        RemoteReferenceQuery::Highest(range) => look(Sought::Highest(&range))?,
     };
     Ok(Tip { sha: found.id.to_string(), refname: found.name })
 }
@@ -139,7 +143,11 @@ pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<
 ///
 /// # Errors
 /// [`Error::is_retryable`] tells whether a later attempt may succeed by itself.
-pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Result<Fetched, Error> {
+pub fn fetch(
+    remote: &Remote,
+    reference: &Reference,
+    context: &Context,
+) -> Result<GitSnapshot, Error> {
     let wanted = reference.wanted()?;
     let wire = Wire::new(remote, context);
     let scratch = scratch_repository(context)?;
@@ -157,9 +165,9 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
         Ok::<_, Error>(found.id)
     };
     let id = match wanted {
-        Wanted::Named(name) => take(&mut conversation, Sought::Name(&name))?,
-        Wanted::Highest(range) => take(&mut conversation, Sought::Highest(&range))?,
-        Wanted::CommitOn(id, name) => {
+        RemoteReferenceQuery::Named(name) => take(&mut conversation, Sought::Name(&name))?,
+        RemoteReferenceQuery::Highest(range) => take(&mut conversation, Sought::Highest(&range))?,
+        RemoteReferenceQuery::CommitOn(id, name) => {
             let branch = Reference::Branch(name.trim_start_matches("refs/heads/").to_owned());
             let found = look_up(&mut conversation, &Sought::Name(&name), &branch, &wire)?;
             let tip = lookup::newest(found, remote, context, &wire)?.id;
@@ -173,7 +181,7 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
             }
             id
         }
-        Wanted::Commit(id) => {
+        RemoteReferenceQuery::Commit(id) => {
             match receive(&mut conversation, &[id], History::None, &scratch, remote) {
                 Err(Error::Refused { .. }) => {
                     receive_everything(remote, known, &wire, &scratch)?;
@@ -191,7 +199,7 @@ pub fn fetch(remote: &Remote, reference: &Reference, context: &Context) -> Resul
     }
     let tag = Tag::of(&refname, tag, id, &objects, &wire)?;
     let revision = Revision::new(reference, &Tip { sha: id.to_string(), refname });
-    Fetched::load(revision, (id, tag), objects, scratch, remote.limits, &wire)
+    GitSnapshot::load(revision, (id, tag), objects, scratch, remote.limits, &wire)
 }
 
 fn scratch_repository(context: &Context) -> Result<TempDir, Error> {
@@ -216,7 +224,7 @@ fn receive(
 /// Fetches all branches and tags, over a new connection: the old one ended with the server's refusal.
 fn receive_everything(
     remote: &Remote,
-    known: &Known,
+    known: &GitServerCache,
     wire: &Wire,
     scratch: &TempDir,
 ) -> Result<(), Error> {

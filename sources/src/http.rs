@@ -2,7 +2,7 @@
 //!
 //! Here: building a [`reqwest::Client`], and turning what went wrong with it into a cause that a person can read.
 //! In the folder: the proxy ([`Proxy`]), which servers may be asked ([`Egress`]), how much is asked of one ([`Budgets`]), what is
-//! fetched once for many ([`Cached`]). Elsewhere: credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
+//! fetched once for many ([`SingleFlightCache`]). Elsewhere: credentials in headers, redirects, limits on bytes and on time: each source knows its own protocol.
 
 pub mod budget;
 mod cached;
@@ -13,14 +13,14 @@ mod proxy;
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::redirect::Policy;
 use url::Url;
 
 pub use budget::{Budgets, Busy};
-pub use cached::{Cached, Logins};
+pub use cached::{Logins, SingleFlightCache};
 pub use clients::Clients;
-pub use egress::{Egress, Refused, Rules, refusal};
+pub use egress::{Egress, EgressDeniedError, Rules, refusal};
 pub use proxy::Proxy;
 pub(crate) use proxy::is_refusal_of_proxy;
 
@@ -53,7 +53,7 @@ pub struct ClientIdentity {
     /// The certificate, followed by its intermediates.
     pub certificate: Vec<u8>,
     /// The private key of the certificate.
-    pub key: Redacted<Vec<u8>>,
+    pub key: RedactedValue<Vec<u8>>,
 }
 
 /// Why no client could be built: something in the Secret is not what it should be.
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_identity_that_cannot_be_read_is_refused_and_not_shown() {
-        let key = Redacted::new(b"-----BEGIN hunter2-----".to_vec());
+        let key = RedactedValue::new(b"-----BEGIN hunter2-----".to_vec());
         let identity = Some(ClientIdentity { certificate: b"x".to_vec(), key });
         let tls = Tls { ca: None, identity };
         let error = client(&tls, None).unwrap_err();

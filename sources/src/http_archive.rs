@@ -21,14 +21,14 @@ pub use request::ask;
 
 /// How much a download may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct DownloadLimits {
     /// Bytes of the file as it is served.
     pub bytes: u64,
     /// From the first byte asked to the last byte received, redirects included.
     pub time: Duration,
 }
 
-impl Default for Limits {
+impl Default for DownloadLimits {
     /// 128 MiB, 60 seconds.
     fn default() -> Self {
         Self { bytes: 128 << 20, time: Duration::from_secs(60) }
@@ -48,7 +48,7 @@ pub struct Remote {
     /// What the bytes have to be: `sha256:` and 64 hexadecimal digits.
     pub digest: Option<String>,
     /// How much it may take.
-    pub limits: Limits,
+    pub limits: DownloadLimits,
 }
 
 /// By what a server tells whether something has changed.
@@ -69,7 +69,7 @@ impl Validators {
 
 /// What a server has.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ArchiveFetchResult {
     /// The same as when it gave the validators.
     Unchanged,
     /// A file.
@@ -224,7 +224,7 @@ impl Remote {
             tls: Tls::default(),
             proxy: None,
             digest: None,
-            limits: Limits::default(),
+            limits: DownloadLimits::default(),
         })
     }
 

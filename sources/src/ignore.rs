@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use tree::RelPath;
 
-use pattern::{Pattern, Verdict};
+use pattern::{IgnoreVerdict, Pattern};
 
 /// The name of the files that hold patterns for their own folder.
 pub const IGNORE_FILE: &str = ".sourceignore";
@@ -145,11 +145,11 @@ impl Matcher {
             None
         };
         let verdict = root(&self.spec).or_else(in_files).or_else(|| root(&self.defaults));
-        verdict == Some(Verdict::Exclude)
+        verdict == Some(IgnoreVerdict::Exclude)
     }
 }
 
-fn last_verdict(patterns: &[Pattern], path: &[&str], is_dir: bool) -> Option<Verdict> {
+fn last_verdict(patterns: &[Pattern], path: &[&str], is_dir: bool) -> Option<IgnoreVerdict> {
     patterns.iter().rev().find_map(|pattern| pattern.judge(path, is_dir))
 }
 

@@ -31,7 +31,7 @@ use crate::http::budget::SendError;
 use crate::http::{Budgets, Busy, Clients, Tls, root_cause};
 
 /// How long one data key may take, with the login that it needs.
-const LIMIT: Duration = Duration::from_secs(10);
+const DATA_KEY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest answer: a data key has 32 bytes, and what encrypts it a few hundred.
 const LARGEST_ANSWER: usize = 64 << 10;
@@ -114,7 +114,7 @@ impl<'c> Session<'c> {
         Self {
             credentials,
             without_identity,
-            limit: LIMIT,
+            limit: DATA_KEY_TIMEOUT,
             wire,
             aws: BTreeMap::new(),
             google: None,
@@ -212,7 +212,7 @@ struct Wire {
 }
 
 /// An answer.
-struct Answer {
+struct KmsResponse {
     host: String,
     status: u16,
     headers: HeaderMap,
@@ -221,7 +221,7 @@ struct Answer {
 
 impl Wire {
     /// Sends a request, and reads the answer.
-    async fn send(&self, request: Request) -> Result<Answer, Why> {
+    async fn send(&self, request: Request) -> Result<KmsResponse, Why> {
         let url = request.url();
         let host = url[Position::BeforeHost..Position::AfterPort].to_owned();
         let unreachable = |why: String| Why::Unreachable { host: host.clone(), why };
@@ -246,11 +246,11 @@ impl Wire {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Answer { host, status, headers, body })
+        Ok(KmsResponse { host, status, headers, body })
     }
 }
 
-impl Answer {
+impl KmsResponse {
     /// A data key, which is a text in an answer of a form.
     fn data_key<T: for<'de> Deserialize<'de>>(
         &self,

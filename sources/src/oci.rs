@@ -29,7 +29,7 @@ use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
 use sha2::{Digest as _, Sha256};
@@ -43,14 +43,14 @@ use known::Access;
 pub use certificates::tls_from_secret;
 pub use error::Error;
 pub use keyring::Keyring;
-pub use known::Known;
+pub use known::RegistryCache;
 pub use manifest::{Descriptor, Manifest};
-pub use name::{Digest, Reference, Repository};
+pub use name::{Digest, OciRepositoryName, Reference};
 pub use version::Selection;
 
 /// What limits every conversation with a registry, whatever it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RegistryLimits {
     /// Bytes of a manifest, which the specification asks registries to accept up to 4 MiB of.
     pub manifest: u64,
     /// Bytes of a layer.
@@ -63,7 +63,7 @@ pub struct Limits {
     pub tags: usize,
 }
 
-impl Default for Limits {
+impl Default for RegistryLimits {
     /// 4 MiB, 1 GiB, 500 pages of 4 MiB with 200 000 tags.
     fn default() -> Self {
         Self { manifest: 4 << 20, layer: 1 << 30, pages: 500, page: 4 << 20, tags: 200_000 }
@@ -81,27 +81,27 @@ pub enum Auth {
         /// User.
         username: String,
         /// Password or token.
-        password: Redacted<String>,
+        password: RedactedValue<String>,
     },
-    /// A user and a password that a cloud gave ([`Known::login_to_aws`]). Where they are refused before their time, others
+    /// A user and a password that a cloud gave ([`RegistryCache::login_to_aws`]). Where they are refused before their time, others
     /// are asked for: once in a [`Session`].
     Login {
         /// User.
         username: String,
         /// Password.
-        password: Redacted<String>,
+        password: RedactedValue<String>,
     },
     /// A refresh token, as `docker login` leaves it (`identitytoken`).
-    Identity(Redacted<String>),
+    Identity(RedactedValue<String>),
     /// A token for the registry itself (`registrytoken`).
-    Bearer(Redacted<String>),
+    Bearer(RedactedValue<String>),
 }
 
 /// A repository of a registry, and how it is reached.
 #[derive(Debug, Clone)]
 pub struct Remote {
     /// Where it is.
-    pub repository: Repository,
+    pub repository: OciRepositoryName,
     /// As whom it is asked.
     pub auth: Auth,
     /// Whom we trust beside the system's authorities, and what we show.
@@ -113,7 +113,7 @@ pub struct Remote {
     /// How long each question may take, with all its requests.
     pub timeout: Duration,
     /// Bounds.
-    pub limits: Limits,
+    pub limits: RegistryLimits,
 }
 
 /// A layer that was fetched and is what its digest says.
@@ -129,15 +129,15 @@ pub struct Layer {
 #[derive(Debug)]
 pub struct Session<'a> {
     remote: &'a Remote,
-    known: &'a Known,
+    known: &'a RegistryCache,
     access: Arc<Access>,
     /// What took the place of a login that was refused.
-    renewed: OnceCell<Renewed>,
+    renewed: OnceCell<RenewedLogin>,
     http: reqwest::Client,
 }
 
 #[derive(Debug)]
-struct Renewed {
+struct RenewedLogin {
     auth: Auth,
     access: Arc<Access>,
 }
@@ -147,7 +147,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// [`Error::BadSecret`]: what the Secrets say about the connection cannot be used.
-    pub fn new(remote: &'a Remote, known: &'a Known) -> Result<Self, Error> {
+    pub fn new(remote: &'a Remote, known: &'a RegistryCache) -> Result<Self, Error> {
         let http = known.client(remote)?;
         let access = known.access(remote);
         let renewed = OnceCell::new();
@@ -172,7 +172,7 @@ impl<'a> Session<'a> {
             let auth = self.known.login_instead(self.remote).await?;
             let access = self.known.access(&Remote { auth: auth.clone(), ..self.remote.clone() });
             access.set_plain(Some(is_plain));
-            Ok::<_, Error>(Renewed { auth, access })
+            Ok::<_, Error>(RenewedLogin { auth, access })
         };
         let renewed = self.renewed.get_or_try_init(renew).await?;
         Ok(renewed.auth != self.remote.auth)
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
     /// All tags, in the registry's order.
     ///
     /// # Errors
-    /// The registry does not say, or has more than [`Limits`] allow.
+    /// The registry does not say, or has more than [`RegistryLimits`] allow.
     pub async fn tags(&self) -> Result<Vec<String>, Error> {
         self.within(tags::list(self)).await
     }
@@ -226,8 +226,8 @@ impl<'a> Session<'a> {
                 let (media_type, bytes) = self.manifest_bytes(&path).await?;
                 self.check("manifest", &digest, Digest::of(&bytes))?;
                 match manifest::parse(&media_type, &bytes, &self.place(&path))? {
-                    manifest::Parsed::Image(manifest) => return Ok(manifest),
-                    manifest::Parsed::Index(next) => digest = next,
+                    manifest::ParsedManifest::Image(manifest) => return Ok(manifest),
+                    manifest::ParsedManifest::Index(next) => digest = next,
                 }
             }
             let found = "an index inside an index".to_owned();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use reconcile::{Kind, Reason, Rest, Verdict};
+use reconcile::{PlanVerdict, Reason, ReconciledKind, Rest};
 use serde_json::Value;
 
 /// Marks the decision of a source's run.
@@ -13,9 +13,9 @@ pub struct Fetching;
 /// What shapes an artifact besides the revision of its source, by the field of the spec. A change of any of it makes a
 /// new artifact.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Shape(BTreeMap<&'static str, Value>);
+pub struct ArtifactInputs(BTreeMap<&'static str, Value>);
 
-impl Shape {
+impl ArtifactInputs {
     /// With the value of one more field. A field that is absent, false, an empty text or an empty list says nothing.
     #[must_use]
     pub fn with(mut self, field: &'static str, value: impl Into<Value>) -> Self {
@@ -45,34 +45,34 @@ pub fn says_nothing(value: &Value) -> bool {
 
 /// What the artifact of a source should be like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Desired {
+pub struct ArtifactDesiredState {
     /// What the archive is made with.
-    pub shape: Shape,
+    pub shape: ArtifactInputs,
 }
 
 /// What the remote has, and what is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
+pub struct ArtifactObservedState {
     /// Revision that the remote has now.
     pub remote: String,
     /// The artifact that is kept, if its bytes are there and are what its digest says.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptArtifact>,
     /// What is said when both agree: the reason and the message of `Ready`.
     pub settled: (Reason, String),
 }
 
 /// An artifact whose bytes can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptArtifact {
     /// Revision that it was made from.
     pub revision: String,
     /// What it was made with.
-    pub shape: Shape,
+    pub shape: ArtifactInputs,
 }
 
 /// What a run may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum SourceStep {
     /// Fetch the remote as it is now, pack it and keep it.
     Fetch {
         /// The revision that made it necessary.
@@ -80,18 +80,23 @@ pub enum Step {
     },
 }
 
-impl Kind for Fetching {
-    type Desired = Desired;
-    type Observed = Observed;
-    type Step = Step;
+impl ReconciledKind for Fetching {
+    type DesiredState = ArtifactDesiredState;
+    type ObservedState = ArtifactObservedState;
+    type PlanStep = SourceStep;
 
-    fn plan(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+    fn plan(
+        desired: &ArtifactDesiredState,
+        observed: &ArtifactObservedState,
+    ) -> PlanVerdict<SourceStep> {
         match &observed.kept {
             Some(kept) if kept.revision == observed.remote && kept.shape == desired.shape => {
                 let (reason, text) = observed.settled.clone();
-                Verdict::Rest(Rest::Settled(reason, text))
+                PlanVerdict::Rest(Rest::Settled(reason, text))
             }
-            Some(_) | None => Verdict::Act(vec![Step::Fetch { revision: observed.remote.clone() }]),
+            Some(_) | None => {
+                PlanVerdict::Act(vec![SourceStep::Fetch { revision: observed.remote.clone() }])
+            }
         }
     }
 }
@@ -102,15 +107,18 @@ mod tests {
     use reconcile::reason::SUCCEEDED;
     use serde_json::json;
 
-    fn acts(remote: &str, kept: Option<(&str, &Shape)>, shape: &Shape) -> bool {
-        let kept = kept
-            .map(|(revision, shape)| Kept { revision: revision.to_owned(), shape: shape.clone() });
+    fn acts(remote: &str, kept: Option<(&str, &ArtifactInputs)>, shape: &ArtifactInputs) -> bool {
+        let kept = kept.map(|(revision, shape)| KeptArtifact {
+            revision: revision.to_owned(),
+            shape: shape.clone(),
+        });
         let settled = (SUCCEEDED, "stored".to_owned());
-        let observed = Observed { remote: remote.to_owned(), kept, settled: settled.clone() };
-        let desired = Desired { shape: shape.clone() };
+        let observed =
+            ArtifactObservedState { remote: remote.to_owned(), kept, settled: settled.clone() };
+        let desired = ArtifactDesiredState { shape: shape.clone() };
         match Fetching::plan(&desired, &observed) {
-            Verdict::Act(_) => true,
-            Verdict::Rest(rest) => {
+            PlanVerdict::Act(_) => true,
+            PlanVerdict::Rest(rest) => {
                 assert_eq!(rest, Rest::Settled(settled.0, settled.1));
                 false
             }
@@ -119,18 +127,18 @@ mod tests {
 
     #[test]
     fn only_a_new_revision_another_shape_or_lost_bytes_are_fetched() {
-        let plain = Shape::default();
+        let plain = ArtifactInputs::default();
         let one = "main@sha1:1";
         assert!(acts(one, None, &plain));
         assert!(!acts(one, Some((one, &plain)), &plain));
         assert!(acts("main@sha1:2", Some((one, &plain)), &plain));
         let include = |digest: &str| json!([{"name": "lib", "digest": digest}]);
         let shapes = [
-            Shape::default().with("ignore", "*.md"),
-            Shape::default().with("recurseSubmodules", true),
-            Shape::default().with("sparseCheckout", vec!["app"]),
-            Shape::default().with("include", include("sha256:1")),
-            Shape::default().with("include", include("sha256:2")),
+            ArtifactInputs::default().with("ignore", "*.md"),
+            ArtifactInputs::default().with("recurseSubmodules", true),
+            ArtifactInputs::default().with("sparseCheckout", vec!["app"]),
+            ArtifactInputs::default().with("include", include("sha256:1")),
+            ArtifactInputs::default().with("include", include("sha256:2")),
         ];
         for (number, shape) in shapes.iter().enumerate() {
             for other in shapes[..number].iter().chain([&plain]) {
@@ -142,7 +150,8 @@ mod tests {
 
     #[test]
     fn what_says_nothing_is_as_if_it_were_absent() {
-        let shape = Shape::default().with("a", None::<String>).with("b", false).with("c", "");
-        assert_eq!(shape.with("d", Vec::<String>::new()), Shape::default());
+        let shape =
+            ArtifactInputs::default().with("a", None::<String>).with("b", false).with("c", "");
+        assert_eq!(shape.with("d", Vec::<String>::new()), ArtifactInputs::default());
     }
 }

@@ -30,7 +30,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tree::Memory;
+use tree::MemoryTree;
 
 use crate::archive::{Digesting, ExtractError, ExtractOptions, extract};
 use cache::Cache;
@@ -75,7 +75,7 @@ impl Default for Options {
 
 /// An artifact as a status shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct ArtifactMetadata {
     /// `<kind>/<namespace>/<name>/<file>`.
     pub path: String,
     /// Where it is served.
@@ -227,7 +227,7 @@ impl Store {
         revision: &str,
         now: Timestamp,
         fill: impl FnOnce(&mut dyn Write) -> Result<(), E>,
-    ) -> Result<Stored, Error>
+    ) -> Result<ArtifactMetadata, Error>
     where
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
@@ -256,7 +256,7 @@ impl Store {
         sync_dir(&dir)?;
         let url = self.url(&path);
         let revision = revision.to_owned();
-        Ok(Stored {
+        Ok(ArtifactMetadata {
             path,
             url,
             revision,
@@ -358,7 +358,7 @@ impl Store {
         path: &str,
         digest: &str,
         options: &ExtractOptions,
-    ) -> Result<Arc<Memory>, Error> {
+    ) -> Result<Arc<MemoryTree>, Error> {
         self.share(digest, options, || {
             let mut file = self.open_file(path)?;
             let found = self.hash(path, &mut file)?;
@@ -378,8 +378,8 @@ impl Store {
         &self,
         digest: &str,
         options: &ExtractOptions,
-        load: impl FnOnce() -> Result<Memory, E>,
-    ) -> Result<Arc<Memory>, E> {
+        load: impl FnOnce() -> Result<MemoryTree, E>,
+    ) -> Result<Arc<MemoryTree>, E> {
         check_digest(digest)?;
         self.cache.get_or_load((digest.to_owned(), *options), load)
     }

@@ -3,7 +3,7 @@
 //! Elsewhere: where tokens come from (`bucket::google`, `bucket::azure`), logins of buckets and of keys that decrypt.
 
 use object_store::azure::AzureCredential;
-use objects::Redacted;
+use objects::RedactedValue;
 
 use crate::bucket::login::{self, NoLogin};
 use crate::bucket::waiting::Waiting;
@@ -16,15 +16,16 @@ use crate::http::Egress;
 /// # Errors
 /// Says why there is none, without the key, and whether another attempt may help.
 pub async fn google(
-    key: Option<Redacted<String>>,
+    key: Option<RedactedValue<String>>,
     egress: &Egress,
-) -> Result<Redacted<String>, (String, bool)> {
-    let identity = key.map_or(google::Identity::Environment, google::Identity::ServiceAccount);
+) -> Result<RedactedValue<String>, (String, bool)> {
+    let identity =
+        key.map_or(google::GoogleIdentity::Environment, google::GoogleIdentity::ServiceAccount);
     let provider = google::provider(&identity, egress, &Waiting::default()).map_err(missing)?;
     let provider = provider.ok_or_else(|| ("no credentials".to_owned(), false))?;
     let token =
         provider.expose().get_credential().await.map_err(|error| (login::why(&error), true))?;
-    Ok(Redacted::new(token.bearer.clone()))
+    Ok(RedactedValue::new(token.bearer.clone()))
 }
 
 /// A token of Azure for a service, the URL of all of its resources, as the environment says (workload identity, a managed
@@ -35,14 +36,14 @@ pub async fn google(
 pub async fn azure(
     audience: &'static str,
     egress: &Egress,
-) -> Result<Redacted<String>, (String, bool)> {
-    let identity = azure::Identity::Environment { client: None };
+) -> Result<RedactedValue<String>, (String, bool)> {
+    let identity = azure::AzureIdentity::Environment { client: None };
     let provider = azure::provider(&identity, Some(audience), egress, &Waiting::default());
     let provider = provider.map_err(missing)?;
     let token =
         provider.expose().get_credential().await.map_err(|error| (login::why(&error), true))?;
     match &*token {
-        AzureCredential::BearerToken(token) => Ok(Redacted::new(token.clone())),
+        AzureCredential::BearerToken(token) => Ok(RedactedValue::new(token.clone())),
         _ => Err(("the environment has no identity that gets tokens".to_owned(), false)),
     }
 }

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use sources::archive::{
     Contents, Digesting, Error, ExtractOptions, Writer, extract, extract_to_dir, write,
 };
-use tree::{Entry, Files, RelPath};
+use tree::{FileMetadata, FileTree, RelPath};
 
 fn path(text: &str) -> RelPath {
     RelPath::parse(text).expect("a path inside the tree")
@@ -74,7 +74,7 @@ fn folders_without_files_are_kept() {
         let archive = tar.into_inner().and_then(|gzip| gzip.finish()).expect("gzip");
         let tree = extract(&*archive, &ExtractOptions::default()).expect("an archive");
         let found: Vec<_> = tree.walk().map(|(path, entry)| (path.as_str(), entry)).collect();
-        let wanted: Vec<_> = folders.iter().map(|(path, _)| (*path, Entry::Dir)).collect();
+        let wanted: Vec<_> = folders.iter().map(|(path, _)| (*path, FileMetadata::Dir)).collect();
         assert_eq!(found, wanted);
 
         let place = tempfile::tempdir().expect("a folder");
@@ -183,7 +183,7 @@ proptest! {
         let tree = extract(bytes.as_slice(), &ExtractOptions::default()).expect("our own archive");
         for (place, executable, body) in &kept {
             let len = body.len() as u64;
-            prop_assert_eq!(tree.entry(place), Some(Entry::File { len, executable: *executable }));
+            prop_assert_eq!(tree.entry(place), Some(FileMetadata::File { len, executable: *executable }));
             prop_assert_eq!(&*tree.read(place).expect("a file"), body.as_slice());
         }
         prop_assert_eq!(forwards.files().count(), kept.len());

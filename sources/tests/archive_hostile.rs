@@ -8,12 +8,12 @@ use std::io::Write;
 use flate2::{Compression, write::GzEncoder};
 use proptest::prelude::*;
 use sources::archive::{ExtractError, ExtractOptions, Symlinks, extract};
-use tree::{Files, Limits, Memory, RelPath};
+use tree::{FileTree, MemoryTree, RelPath, TreeLimits};
 
 const BOUNDLESS: ExtractOptions = ExtractOptions {
     symlinks: Symlinks::Skip,
     max_size: None,
-    limits: Limits {
+    limits: TreeLimits {
         total_bytes: u64::MAX,
         file_bytes: u64::MAX,
         entries: usize::MAX,
@@ -52,7 +52,7 @@ fn gzip(parts: &[Vec<u8>]) -> Vec<u8> {
     gzip.finish().expect("compressed")
 }
 
-fn try_extract(parts: &[Vec<u8>], options: &ExtractOptions) -> Result<Memory, ExtractError> {
+fn try_extract(parts: &[Vec<u8>], options: &ExtractOptions) -> Result<MemoryTree, ExtractError> {
     extract(gzip(parts).as_slice(), options)
 }
 
@@ -141,7 +141,7 @@ fn a_decompression_bomb_is_noticed_by_its_ratio() {
         extract(bomb.as_slice(), &options).expect_err("a bomb").to_string(),
         "the archive expands to more than 100 times its size and is rejected as a decompression bomb"
     );
-    let limits = Limits { total_bytes: 1 << 20, ..Limits::default() };
+    let limits = TreeLimits { total_bytes: 1 << 20, ..TreeLimits::default() };
     let options = ExtractOptions { limits, ..BOUNDLESS };
     assert_eq!(
         extract(bomb.as_slice(), &options).expect_err("too large").to_string(),
@@ -222,7 +222,7 @@ fn a_size_in_an_extended_header_counts_instead_of_that_in_the_header() {
 
 #[test]
 fn crowds_and_depths_are_limited() {
-    let limits = Limits { entries: 1000, ..Limits::default() };
+    let limits = TreeLimits { entries: 1000, ..TreeLimits::default() };
     let options = ExtractOptions { limits, ..ExtractOptions::default() };
     let crowd: Vec<_> = (0..1001).map(|n| file(format!("f{n}").as_bytes(), b"")).collect();
     assert_eq!(

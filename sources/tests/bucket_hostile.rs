@@ -10,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sources::bucket::{
-    Endpoint, Error, Identity, Known, Note, Previous, Remote, Server, azure, bundle, fetch, google,
-    list,
+    BucketClientCache, BucketIdentity, Endpoint, Error, Note, Previous, Remote, Server, azure,
+    bundle, fetch, google, list,
 };
 use sources::http::Tls;
-use tree::Limits;
+use tree::TreeLimits;
 
 /// Serves every connection with `answer`, which gets the head of each request; how many there were.
 fn serve(
@@ -40,13 +40,13 @@ fn serve(
     });
     let endpoint = Endpoint::parse(&endpoint, true).expect("loopback");
     let tls = Tls::default();
-    let identity = Identity::Anonymous;
+    let identity = BucketIdentity::Anonymous;
     let remote = Remote {
         server: Server { endpoint, region: None, identity, tls, proxy: None },
         bucket: "b".to_owned(),
         prefix: String::new(),
         timeout: Duration::from_secs(2),
-        limits: Limits::default(),
+        limits: TreeLimits::default(),
     };
     (remote, count)
 }
@@ -88,17 +88,19 @@ fn listing(keys: &[(&str, u64)], next: Option<&str>) -> String {
 fn by_clouds(remote: &Remote) -> [Remote; 2] {
     let mut of_google = remote.clone();
     let mut of_azure = remote.clone();
-    of_google.server.identity = Identity::Google(google::Identity::Anonymous);
-    of_azure.server.identity = Identity::Azure(azure::Identity::Anonymous);
+    of_google.server.identity = BucketIdentity::Google(google::GoogleIdentity::Anonymous);
+    of_azure.server.identity = BucketIdentity::Azure(azure::AzureIdentity::Anonymous);
     [of_google, of_azure]
 }
 
 async fn listed(remote: &Remote) -> Result<usize, Error> {
-    list(remote, None, &Note::default(), &Known::default()).await.map(|listed| listed.len())
+    list(remote, None, &Note::default(), &BucketClientCache::default())
+        .await
+        .map(|listed| listed.len())
 }
 
 async fn fetched(remote: &Remote) -> Result<usize, Error> {
-    let known = Known::default();
+    let known = BucketClientCache::default();
     let listed = list(remote, None, &Note::default(), &known).await?;
     fetch(remote, listed, Previous::default(), &known).await.map(|fetched| fetched.count)
 }
@@ -279,7 +281,7 @@ async fn an_object_that_vanishes_is_left_out_and_one_that_changes_counts_as_it_i
             say(stream, "200 OK", "ETag: \"2\"\r\n", "x");
         }
     });
-    let known = Known::default();
+    let known = BucketClientCache::default();
     let listed = list(&remote, None, &Note::default(), &known).await.unwrap();
     let fetched = fetch(&remote, listed, Previous::default(), &known).await.unwrap();
     assert_eq!(fetched.count, 1);
@@ -348,9 +350,9 @@ async fn a_bucket_of_another_region_is_asked_there_once() {
             );
         }
     });
-    let secret = objects::Redacted::new("s".to_owned());
-    remote.server.identity = Identity::Keys { access: "a".to_owned(), secret, session: None };
-    let known = Known::default();
+    let secret = objects::RedactedValue::new("s".to_owned());
+    remote.server.identity = BucketIdentity::Keys { access: "a".to_owned(), secret, session: None };
+    let known = BucketClientCache::default();
     for requests in [2, 3] {
         let listed = list(&remote, None, &Note::default(), &known).await.unwrap();
         assert_eq!((listed.len(), count.load(Ordering::SeqCst)), (1, requests));
@@ -369,5 +371,5 @@ async fn bodies_come_as_they_are_stored() {
     });
     assert_eq!(fetched(&remote).await.unwrap(), 1);
     let (remote, _) = serve(|_, stream| say(stream, "200 OK", "ETag: \"1\"\r\n", ""));
-    assert!(bundle::ask(&remote, "a.zip", &Known::default()).await.is_ok());
+    assert!(bundle::ask(&remote, "a.zip", &BucketClientCache::default()).await.is_ok());
 }

@@ -16,10 +16,10 @@ use std::{
 use jiff::Timestamp;
 use sources::{
     archive::{self, Contents, ExtractOptions},
-    store::{Error, Options, Slot, Store, Stored},
+    store::{ArtifactMetadata, Error, Options, Slot, Store},
 };
 use tempfile::TempDir;
-use tree::{Files, RelPath};
+use tree::{FileTree, RelPath};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("a time")
@@ -34,11 +34,11 @@ fn open(dir: &TempDir) -> Store {
         .expect("an existing directory")
 }
 
-fn put(store: &Store, file: &str, body: &[u8]) -> Stored {
+fn put(store: &Store, file: &str, body: &[u8]) -> ArtifactMetadata {
     store.put(&slot(), file, "main@sha1:abc", now(), |out| out.write_all(body)).expect("stored")
 }
 
-fn put_archive(store: &Store, file: &str, body: &str) -> Stored {
+fn put_archive(store: &Store, file: &str, body: &str) -> ArtifactMetadata {
     let mut contents = Contents::new();
     contents.file(RelPath::parse("f").expect("a path"), false, body).expect("a file");
     let load = |_: &RelPath, body: &&str| Ok::<_, Infallible>(body.as_bytes().to_vec());

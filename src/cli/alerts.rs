@@ -10,7 +10,9 @@ use std::time::Instant;
 use anyhow::{Context as _, anyhow};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crds::notification::{Alert, Provider};
-use notify::{Event, NatsMessage, ObjectReference, Outcome, Request, Response, Step};
+use notify::{
+    DeliveryResult, Event, HttpStep, NatsMessage, ObjectReference, ProviderRequest, Response,
+};
 use objects::Masking;
 use serde::Serialize;
 use serde_json::json;
@@ -18,9 +20,9 @@ use sources::http::{Clients, Egress};
 
 use super::connection::{Mark, print, say};
 use super::output::{ReportFormat, report};
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 use super::table::clean_line;
-use super::{FAILED, kind};
+use super::{EXIT_FAILED, kind};
 use crate::controllers::delivery::attempt::{begin, masking, secrets};
 use crate::controllers::delivery::parcels::{Letter, Sender};
 
@@ -28,11 +30,11 @@ use crate::controllers::delivery::parcels::{Letter, Sender};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: AlertCommand,
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum Command {
+enum AlertCommand {
     /// Send a sample event to the service of a Provider, and show request and answer
     ///
     /// The request goes out from this machine. Values of the Provider's Secrets are shown as ****.
@@ -46,7 +48,7 @@ struct Test {
     #[arg(value_name = "PROVIDER")]
     provider: String,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Severity of the event
     #[arg(long, value_enum, default_value_t = Severity::Info)]
     severity: Severity,
@@ -82,12 +84,12 @@ struct Exchange {
     headers: BTreeMap<String, String>,
     body: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    answer: Option<Answer>,
+    answer: Option<AlertResponse>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Answer {
+enum AlertResponse {
     Response { status: u16, body: String, milliseconds: u128 },
     Error { error: String },
 }
@@ -103,7 +105,7 @@ const PLAIN: [&str; 6] = [
 ];
 
 /// Longest body that is shown, in bytes.
-const SHOWN: usize = 4 << 10;
+const MAX_SHOWN_BODY_BYTES: usize = 4 << 10;
 
 fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
@@ -115,7 +117,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// The Provider or its Secrets cannot be read.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Command::Test(args) = &args.command;
+    let AlertCommand::Test(args) = &args.command;
     args.place.run(async |site| test(&site, args).await)
 }
 
@@ -137,9 +139,9 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
     let mut step = dispatch.delivery.start();
     let failure = loop {
         let (wait, parcel) = match step {
-            Step::Done => break None,
-            Step::Failed(failure) => break Some(dispatch.warning(&failure).message),
-            Step::Send(wait, parcel) => (wait, parcel),
+            HttpStep::Done => break None,
+            HttpStep::Failed(failure) => break Some(dispatch.warning(&failure).message),
+            HttpStep::Send(wait, parcel) => (wait, parcel),
         };
         let letter = match sender.letter(parcel).await {
             Ok(letter) => letter,
@@ -171,7 +173,7 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
         Some(why) => {
             let why = clean_line(&masks.mask(&why));
             say(Mark::Failure, &format!("{subject}: {why}"));
-            Ok(ExitCode::from(FAILED))
+            Ok(ExitCode::from(EXIT_FAILED))
         }
         None if args.dry_run => {
             say(Mark::Action, &format!("{subject}: nothing was sent"));
@@ -181,7 +183,7 @@ async fn test(site: &Site, args: &Test) -> anyhow::Result<ExitCode> {
             let why =
                 "this event needs no request; services for commits need --metadata revision=…";
             say(Mark::Warning, &format!("{subject}: {why}"));
-            Ok(ExitCode::from(FAILED))
+            Ok(ExitCode::from(EXIT_FAILED))
         }
         None => {
             say(Mark::Success, &format!("{subject}: the service accepted the event"));
@@ -235,7 +237,7 @@ fn sample(namespace: &str, args: &Test) -> Event {
 }
 
 /// A request without what the Secrets hold.
-fn shown(request: &Request, masks: &Masking) -> Exchange {
+fn shown(request: &ProviderRequest, masks: &Masking) -> Exchange {
     let headers = request.headers.iter().map(|(name, value)| {
         let is_plain = PLAIN.contains(&name.to_lowercase().as_str());
         (name.clone(), if is_plain { masks.mask(value) } else { "****".to_owned() })
@@ -260,20 +262,20 @@ fn published(message: &NatsMessage, masks: &Masking) -> Exchange {
     }
 }
 
-fn answered(outcome: &Outcome, masks: &Masking, milliseconds: u128) -> Answer {
+fn answered(outcome: &DeliveryResult, masks: &Masking, milliseconds: u128) -> AlertResponse {
     match outcome {
         Ok(Response { status, body: text, .. }) => {
-            Answer::Response { status: *status, body: body(text, masks), milliseconds }
+            AlertResponse::Response { status: *status, body: body(text, masks), milliseconds }
         }
-        Err((error, _)) => Answer::Error { error: masks.mask(error) },
+        Err((error, _)) => AlertResponse::Error { error: masks.mask(error) },
     }
 }
 
 /// The beginning of a body.
 fn body(bytes: &[u8], masks: &Masking) -> String {
     let text = masks.mask(&String::from_utf8_lossy(bytes));
-    match text.len() > SHOWN {
-        true => format!("{}…", &text[..text.floor_char_boundary(SHOWN)]),
+    match text.len() > MAX_SHOWN_BODY_BYTES {
+        true => format!("{}…", &text[..text.floor_char_boundary(MAX_SHOWN_BODY_BYTES)]),
         false => text,
     }
 }
@@ -281,11 +283,11 @@ fn body(bytes: &[u8], masks: &Masking) -> String {
 /// What an answer says against the event, where the engine does not mind.
 fn fault(last: &Exchange) -> Option<String> {
     match last.answer.as_ref()? {
-        Answer::Error { error } => Some(error.clone()),
-        Answer::Response { status, .. } if *status >= 400 => {
+        AlertResponse::Error { error } => Some(error.clone()),
+        AlertResponse::Response { status, .. } if *status >= 400 => {
             Some(format!("the service answered with status {status}"))
         }
-        Answer::Response { .. } => None,
+        AlertResponse::Response { .. } => None,
     }
 }
 
@@ -296,8 +298,8 @@ fn text(one: &Exchange) -> String {
     lines.extend(one.body.lines().map(|line| format!("> {line}")));
     match &one.answer {
         None => {}
-        Some(Answer::Error { error }) => lines.push(format!("< {error}")),
-        Some(Answer::Response { status, body, milliseconds }) => {
+        Some(AlertResponse::Error { error }) => lines.push(format!("< {error}")),
+        Some(AlertResponse::Response { status, body, milliseconds }) => {
             lines.push(format!("< {status} after {milliseconds} ms"));
             lines.extend(body.lines().map(|line| format!("< {line}")));
         }
@@ -332,7 +334,7 @@ mod tests {
         };
         let event = sample("apps", &args);
         let mut dispatch = begin(event, &provider, &alert("apps", "p").unwrap(), &secrets).unwrap();
-        let Step::Send(_, Parcel::Http(request)) = dispatch.delivery.start() else { panic!() };
+        let HttpStep::Send(_, Parcel::Http(request)) = dispatch.delivery.start() else { panic!() };
         assert!(request.url.contains("hunter3"), "{}", request.url);
         let mut one = shown(&request, &masks);
         one.answer = Some(answered(

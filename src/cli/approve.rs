@@ -12,14 +12,14 @@ use kube::core::ResourceExt;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, say};
-use super::kind::{self, Target};
-use super::place::{Place, Site, say_left_out};
+use super::kind::{self, ResourceArgument};
+use super::place::{ClusterScope, Site, say_left_out};
 use super::suspend::MANAGER;
 use super::table::clean;
 use crate::controllers::lifecycle::table::resource;
 
 /// How often an approval is repeated that another change of the event overtook.
-const ATTEMPTS: usize = 5;
+const MAX_APPROVAL_ATTEMPTS: usize = 5;
 
 /// The flags of `windlass approve`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(value_name = "EVENT|KIND/NAME")]
     what: String,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Reason, which the audit of the operation has as well
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     comment: String,
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     say(Mark::Success, &clean(&said));
                     break;
                 }
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) if error.is_conflict() && attempt < MAX_APPROVAL_ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -71,7 +71,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// The event that is meant.
 async fn chosen(site: &Site, what: &str) -> anyhow::Result<LifecycleEvent> {
-    let target = Target { resource: resource::<LifecycleEvent>(), namespace: None, name: None };
+    let target =
+        ResourceArgument { resource: resource::<LifecycleEvent>(), namespace: None, name: None };
     let mut found = Vec::new();
     let listed = site.list(&target, "", |objects| {
         for object in objects {

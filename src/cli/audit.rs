@@ -13,8 +13,8 @@ use reconcile::Time;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
-use super::kind::Target;
-use super::place::{Scope, say_left_out};
+use super::kind::ResourceArgument;
+use super::place::{NamespaceScope, say_left_out};
 use super::table::{Cell, Colour, Screen, Table};
 use crate::controllers::audit::resource;
 use crate::settings::parse_duration;
@@ -23,10 +23,10 @@ use crate::settings::parse_duration;
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
     /// List only those of an object, such as HelmRelease/web or Kustomization/apps
     #[arg(value_name = "KIND/NAME", value_parser = parse_subject)]
-    subject: Option<Subject>,
+    subject: Option<AuditObjectName>,
     /// The same
     #[arg(
         long = "for",
@@ -35,13 +35,13 @@ pub(super) struct Args {
         hide = true,
         conflicts_with = "subject"
     )]
-    other: Option<Subject>,
+    other: Option<AuditObjectName>,
     /// List only operations that ended within this time, such as 24h
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     since: Option<Duration>,
     /// Format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, hide_default_value = true)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = AuditFormat::Table, hide_default_value = true)]
+    output: AuditFormat,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -52,7 +52,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum AuditFormat {
     /// A table for people
     Table,
     /// A list as JSON
@@ -65,7 +65,7 @@ enum Format {
 
 /// An object, by kind and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Subject {
+struct AuditObjectName {
     kind: &'static str,
     name: String,
 }
@@ -77,7 +77,7 @@ const KINDS: [(&str, [&str; 3]); 3] = [
     ("Kustomization", ["kustomization", "kustomizations", "ks"]),
 ];
 
-fn parse_subject(text: &str) -> Result<Subject, String> {
+fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
     let (kind, name) = text
         .split_once('/')
         .filter(|(_, name)| !name.is_empty())
@@ -87,7 +87,7 @@ fn parse_subject(text: &str) -> Result<Subject, String> {
     let (kind, _) = known.ok_or_else(|| {
         format!("`{kind}` has no audits; use HelmRelease, Helmfile or Kustomization")
     })?;
-    Ok(Subject { kind, name: name.to_owned() })
+    Ok(AuditObjectName { kind, name: name.to_owned() })
 }
 
 /// Prints audits.
@@ -97,7 +97,7 @@ fn parse_subject(text: &str) -> Result<Subject, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (found, left_out) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let target = Target { resource: resource(), namespace: None, name: None };
+        let target = ResourceArgument { resource: resource(), namespace: None, name: None };
         let mut found = Vec::new();
         let left_out = site
             .list(&target, &args.scope.labels, |objects| {
@@ -109,13 +109,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })?;
     let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
     let audits = selected(found, args.subject.as_ref().or(args.other.as_ref()), since)?;
-    if !audits.is_empty() || args.output != Format::Table {
+    if !audits.is_empty() || args.output != AuditFormat::Table {
         print(&shown(&audits, args.output, args.scope.all_namespaces)?)?;
     } else if left_out.is_empty() {
         say(Mark::Action, &nothing(args));
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 /// What is said where there are no audits: those of another place or time are not meant.
@@ -130,7 +130,7 @@ fn nothing(args: &Args) -> String {
 /// The audits of a subject since a time, the oldest first.
 fn selected(
     found: Vec<Value>,
-    subject: Option<&Subject>,
+    subject: Option<&AuditObjectName>,
     since: Option<Time>,
 ) -> anyhow::Result<Vec<ReleaseAudit>> {
     let mut audits = Vec::with_capacity(found.len());
@@ -156,7 +156,11 @@ fn ended(audit: &ReleaseAudit) -> Option<Time> {
     audit.spec.ended.as_ref().or(created).map(|time| time.0)
 }
 
-fn shown(audits: &[ReleaseAudit], format: Format, with_namespace: bool) -> anyhow::Result<String> {
+fn shown(
+    audits: &[ReleaseAudit],
+    format: AuditFormat,
+    with_namespace: bool,
+) -> anyhow::Result<String> {
     let list = || -> anyhow::Result<Value> {
         let items: Result<Vec<Value>, _> = audits.iter().map(serde_json::to_value).collect();
         Ok(json!({
@@ -166,10 +170,10 @@ fn shown(audits: &[ReleaseAudit], format: Format, with_namespace: bool) -> anyho
         }))
     };
     Ok(match format {
-        Format::Table => table(audits, with_namespace, Screen::of_stdout()),
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
-        Format::Yaml => goyaml::emit(&list()?)?,
-        Format::Jsonl => {
+        AuditFormat::Table => table(audits, with_namespace, Screen::of_stdout()),
+        AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
+        AuditFormat::Yaml => goyaml::emit(&list()?)?,
+        AuditFormat::Jsonl => {
             let mut text = String::new();
             for audit in audits {
                 text.push_str(&serde_json::to_string(audit)?);
@@ -336,7 +340,7 @@ mod tests {
         let mut found = audit("web", "Helmfile", "2026-01-03T00:00:00Z");
         found["spec"]["subject"]["release"]["kubeContext"] = json!("east");
         let audits = selected(vec![found], None, None).unwrap();
-        let table = shown(&audits, Format::Table, true).unwrap();
+        let table = shown(&audits, AuditFormat::Table, true).unwrap();
         assert!(table.contains("Helmfile/web (east/apps/shop)"), "{table}");
     }
 
@@ -344,20 +348,22 @@ mod tests {
     fn each_format_has_the_same_audits() {
         let found = vec![audit("we\u{1b}b", "HelmRelease", "2026-01-03T00:00:00Z")];
         let audits = selected(found, None, None).unwrap();
-        let table = shown(&audits, Format::Table, true).unwrap();
+        let table = shown(&audits, AuditFormat::Table, true).unwrap();
         let line = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(
             line,
             "apps 2026-01-03T00:00:00Z HelmRelease/we\\u{1b}b (shop) Upgrade Succeeded +1 ~2 -0? 1:web@1.0.0 2:web@1.1.0 \
              Values:Secret/apps/v,Spec 1.5s"
         );
-        assert!(!shown(&audits, Format::Table, false).unwrap().contains("NAMESPACE"));
+        assert!(!shown(&audits, AuditFormat::Table, false).unwrap().contains("NAMESPACE"));
         let json: Value =
-            serde_json::from_str(&shown(&audits, Format::Json, true).unwrap()).unwrap();
+            serde_json::from_str(&shown(&audits, AuditFormat::Json, true).unwrap()).unwrap();
         assert_eq!(json["kind"], "ReleaseAuditList");
         assert_eq!(json["items"][0]["kind"], "ReleaseAudit");
-        let lines = shown(&audits, Format::Jsonl, true).unwrap();
+        let lines = shown(&audits, AuditFormat::Jsonl, true).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&lines).unwrap(), json["items"][0]);
-        assert!(shown(&audits, Format::Yaml, true).unwrap().contains("kind: ReleaseAuditList\n"));
+        assert!(
+            shown(&audits, AuditFormat::Yaml, true).unwrap().contains("kind: ReleaseAuditList\n")
+        );
     }
 }

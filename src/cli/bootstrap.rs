@@ -24,14 +24,14 @@ use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
 
-use self::credentials::{Credentials, Given};
-use self::forge::{Forge, Hosted, Service};
+use self::credentials::{Credentials, GitCredentialsArgs};
+use self::forge::{Forge, ForgeBootstrapArgs, Service};
 use self::layout::Layout;
 use self::moving::Moving;
-use self::repository::Repository;
+use self::repository::BootstrapRepository;
 use super::connection::{Connection, Mark, block_on, print, say};
 use super::install::manifests::Manifests;
-use super::install::{self, MANAGER, POLL, definitions};
+use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
 use super::operators::Operators;
 use crate::cluster::Cluster;
 use crate::settings::parse_duration;
@@ -49,12 +49,12 @@ enum Provider {
     Git(Box<Git>),
     /// Use a GitHub repository; it is created if it does not exist
     #[command(name = "github")]
-    GitHub(Box<Hosted>),
+    GitHub(Box<ForgeBootstrapArgs>),
     /// Use a GitLab repository; it is created if it does not exist
     #[command(name = "gitlab")]
-    GitLab(Box<Hosted>),
+    GitLab(Box<ForgeBootstrapArgs>),
     /// Use a Gitea or Forgejo repository; it is created if it does not exist
-    Gitea(Box<Hosted>),
+    Gitea(Box<ForgeBootstrapArgs>),
 }
 
 /// Where windlass is in the repository, how it is followed, and who commits.
@@ -101,7 +101,7 @@ struct Git {
     #[command(flatten)]
     manifests: Manifests,
     #[command(flatten)]
-    given: Given,
+    given: GitCredentialsArgs,
     /// URL of the repository, ssh:// or https://
     #[arg(long, value_name = "URL")]
     url: Url,
@@ -190,7 +190,8 @@ async fn publish(
     let following = &args.following;
     let branch = &following.branch;
     say(Mark::Action, &format!("cloning branch {branch} of {url}"));
-    let repository = Repository::clone(url, branch, access, args.connection.timeout).await?;
+    let repository =
+        BootstrapRepository::clone(url, branch, access, args.connection.timeout).await?;
     let changed = layout.write(repository.folder(), components, sync)?;
     let objects = layout.build(repository.folder(), sync)?;
     if changed.is_empty() {
@@ -293,6 +294,6 @@ async fn await_commit(
                 layout::NAME
             );
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

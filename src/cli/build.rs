@@ -15,7 +15,9 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use clap::Args as ClapArgs;
 use golang::meter::{Allowance, Meter, Stop};
-use kustomize::{Budget, Built, HelmOptions, Object, Options, Order, Restriction, Warning};
+use kustomize::{
+    BuildBudget, HelmOptions, KustomizeBuildOutput, Object, Options, Order, Restriction, Warning,
+};
 use sources::disk::{self, Disk};
 
 use super::complete;
@@ -152,7 +154,7 @@ fn build(args: &mut Args) -> anyhow::Result<()> {
         true => kustomize::ALLOWED,
         false => Allowance { steps: u64::MAX, ..kustomize::ALLOWED },
     };
-    let budget = Budget::new(Meter::new(allowance, stop));
+    let budget = BuildBudget::new(Meter::new(allowance, stop));
     let built = kustomize::build(&files, path, &options, &budget, &mut warnings);
     warnings.iter().for_each(warn);
     write(built.map_err(with_flag)?, &args.output)
@@ -226,7 +228,7 @@ fn warn(warning: &Warning) {
 }
 
 /// Writes to the output, a file, or a file for each object.
-fn write(built: Built, output: &str) -> anyhow::Result<()> {
+fn write(built: KustomizeBuildOutput, output: &str) -> anyhow::Result<()> {
     if !output.is_empty() && Path::new(output).is_dir() {
         return write_each(&built.into_objects().map_err(with_flag)?, Path::new(output));
     }

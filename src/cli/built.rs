@@ -21,7 +21,7 @@ use objects::{Object, ObjectId};
 use reconcile::Rest;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use sources::artifact::{Limits, Remote};
+use sources::artifact::{FetchLimits, Remote};
 use sources::http::Egress;
 
 use super::connection::{Mark, say};
@@ -43,14 +43,14 @@ const FETCH_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where what is built comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum ArtifactOrigin {
     /// A local folder, or the archive of a chart.
     Local(PathBuf),
     /// The artifact of the object's source.
     Source(ObjectId),
 }
 
-impl Given {
+impl ArtifactOrigin {
     /// A local path, if one is given, else the source of an object.
     ///
     /// # Errors
@@ -66,14 +66,14 @@ impl Given {
 }
 
 /// An artifact, and what its source says of it.
-struct Fetched {
+struct ArtifactDownload {
     kind: String,
     revision: String,
     bytes: Vec<u8>,
 }
 
 /// Reads the artifact of a source: inside of the cluster from where its status says, else through the API server.
-async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<Fetched> {
+async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<ArtifactDownload> {
     let subject = source.subject();
     let found = facts::read(cluster, source).await.map_err(anyhow::Error::msg);
     let object = found.with_context(|| format!("cannot read {subject}"))?;
@@ -104,14 +104,14 @@ async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<Fetched
         None => direct(&artifact).await.with_context(|| format!("the artifact of {subject}"))?,
     };
     let kind = source.kind.clone();
-    Ok(Fetched { kind, revision: artifact.revision, bytes })
+    Ok(ArtifactDownload { kind, revision: artifact.revision, bytes })
 }
 
 async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
     use std::io::Read as _;
     let Artifact { url, digest, .. } = artifact.clone();
     let remote = Remote { url, digest, egress: Egress::Anywhere };
-    let limits = Limits { bytes: MOST_BYTES, time: FETCH_LIMIT };
+    let limits = FetchLimits { bytes: MOST_BYTES, time: FETCH_LIMIT };
     let mut file = sources::artifact::fetch(&remote, &limits).await.map_err(|it| {
         anyhow::anyhow!("{}; give the files with --path or --chart instead", chain(&it))
     })?;
@@ -145,12 +145,12 @@ pub(super) fn settings(flags: &[String]) -> anyhow::Result<Settings> {
 
 /// A kind whose objects are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BuildableKind {
     Kustomization,
     HelmRelease,
 }
 
-impl Kind {
+impl BuildableKind {
     /// That of an object.
     ///
     /// # Errors
@@ -193,14 +193,15 @@ pub(super) fn say_suspended(is_suspended: bool) {
 }
 
 /// Kustomizations and templates within each other cost stack.
-const STACK: usize = 64 << 20;
+const BUILD_STACK_BYTES: usize = 64 << 20;
 
 /// Does work on a thread with a large stack. Meanwhile others may wait for the cluster.
 async fn on_large_stack<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<T> {
     let (tell, told) = tokio::sync::oneshot::channel();
-    let thread = std::thread::Builder::new().stack_size(STACK.max(helm::render::STACK));
+    let thread = std::thread::Builder::new()
+        .stack_size(BUILD_STACK_BYTES.max(helm::render::REQUIRED_STACK_BYTES));
     thread.spawn(move || tell.send(work()).ok()).context("cannot start a thread")?;
     told.await.context("the build panicked; this is a bug in windlass, please report it")
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
-use helmfile::bundle::{self, Bundle, Entry};
-use helmfile::{Address, ChartError, Fetch, Settings, Wanted};
+use helmfile::bundle::{self, Bundle, BundleEntry};
+use helmfile::{Address, ChartError, ChartVersionRequest, Fetch, Settings};
 use sources::archive::{Contents, write};
 use sources::bases::without_credentials;
 use tree::RelPath;
@@ -19,7 +19,7 @@ use super::connection::{Mark, say};
 use super::helmfile::{Remotes, below, fetch_all};
 
 /// How deep directories are nested.
-const DEPTH: usize = 64;
+const MAX_DIRECTORY_DEPTH: usize = 64;
 
 /// What Git keeps for itself.
 const OF_GIT: &str = ".git";
@@ -94,10 +94,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let mut contents = own(&folder, &args.output)?;
     let parts = found.len();
     let mut lock = Bundle::default();
-    for (id, Found { of, archive }) in found {
+    for (id, FetchedArchive { of, archive }) in found {
         let file = format!("{}.tgz", id.get(..16).unwrap_or(&id));
         put(&mut contents, &format!("{}/{file}", bundle::FOLDER), archive.clone())?;
-        lock.entries.push(Entry { id, of, file, digest: bundle::digest(&archive) });
+        lock.entries.push(BundleEntry { id, of, file, digest: bundle::digest(&archive) });
     }
     let text = lock.text().map_err(anyhow::Error::msg)?;
     put(&mut contents, &format!("{}/{}", bundle::FOLDER, bundle::LOCK), text.into_bytes())?;
@@ -128,7 +128,7 @@ fn put(contents: &mut Contents<Vec<u8>>, path: &str, data: Vec<u8>) -> anyhow::R
 fn own(folder: &Path, output: &Path) -> anyhow::Result<Contents<Vec<u8>>> {
     let output = resolved(output)?;
     let mut contents = Contents::new();
-    let mut left = vec![(folder.to_owned(), String::new(), DEPTH)];
+    let mut left = vec![(folder.to_owned(), String::new(), MAX_DIRECTORY_DEPTH)];
     while let Some((at, shown, depth)) = left.pop() {
         let entries = std::fs::read_dir(&at).with_context(|| at.display().to_string())?;
         for entry in entries {
@@ -173,7 +173,7 @@ fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// What was fetched, packed.
-struct Found {
+struct FetchedArchive {
     of: String,
     archive: Vec<u8>,
 }
@@ -181,11 +181,11 @@ struct Found {
 /// Fetches, and keeps what came.
 struct Recording {
     remotes: Remotes,
-    found: Mutex<BTreeMap<String, Found>>,
+    found: Mutex<BTreeMap<String, FetchedArchive>>,
 }
 
 impl Recording {
-    fn found(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Found>> {
+    fn found(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, FetchedArchive>> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -202,7 +202,7 @@ impl Recording {
             put(&mut contents, &path, data).map_err(|error| failed(error.to_string()))?;
         }
         let archive = packed(&contents).map_err(|error| failed(error.to_string()))?;
-        self.found().insert(id, Found { of, archive });
+        self.found().insert(id, FetchedArchive { of, archive });
         Ok(())
     }
 }
@@ -214,9 +214,9 @@ impl Fetch for Recording {
         Ok(place)
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
         let place = self.remotes.chart(chart)?;
-        let Wanted { name, range, url, .. } = chart;
+        let ChartVersionRequest { name, range, url, .. } = chart;
         let of = format!("chart {name} {range} of {}", without_credentials(url));
         self.keep(bundle::chart_id(chart), of, name, &place)?;
         Ok(place)

@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Mark, block_on, say};
-use super::install::{POLL, name};
-use super::operators::{self, Kind, Operator, Operators, replicas};
+use super::install::{POLL_INTERVAL, name};
+use super::operators::{self, ApiOperator, Operator, Operators, replicas};
 use crate::cluster::Cluster;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
@@ -186,7 +186,7 @@ async fn leader(cluster: &Cluster, args: &Args, findings: &mut Findings) {
             say(Mark::Waiting, &text);
             is_told = true;
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -267,24 +267,24 @@ impl Terms {
 
     /// Whether an operator may act, too.
     fn permit(self, operator: &Operator) -> bool {
-        let is_notifying = operator.kind == Kind::Flux("notification-controller");
+        let is_notifying = operator.kind == ApiOperator::Flux("notification-controller");
         self.divides || (self.forwards && is_notifying)
     }
 }
 
 /// Operators beside which windlass must not act.
 fn others(operators: &Operators, namespace: &str, terms: Terms, findings: &mut Findings) {
-    let is_other = |it: &&Operator| it.kind != Kind::Windlass || it.namespace != namespace;
+    let is_other = |it: &&Operator| it.kind != ApiOperator::Windlass || it.namespace != namespace;
     let mut is_alone = true;
     for operator in operators.active().filter(is_other) {
         is_alone = false;
         let Operator { subject, namespace, .. } = operator;
         let text = match operator.kind {
-            Kind::Flux(_) => format!(
+            ApiOperator::Flux(_) => format!(
                 "{subject}, and works on the same objects: `windlass migrate from-flux -n {namespace}` takes the cluster \
                  over from Flux"
             ),
-            Kind::Windlass => format!(
+            ApiOperator::Windlass => format!(
                 "{subject}, and works on the same objects: keep one installation, and remove the other with `windlass \
                  uninstall -n NAMESPACE`"
             ),

@@ -15,13 +15,13 @@ use clap_complete::engine::{
 use objects::{Gvk, Object};
 
 use super::kind;
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 
 /// How long a person waits for names.
-const LIMIT: Duration = Duration::from_secs(2);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Most names that are offered.
-const MOST: usize = 500;
+const MAX_COMPLETION_NAMES: usize = 500;
 
 /// Flags that say where names are; each takes a value.
 const OF_PLACE: [&str; 8] =
@@ -59,7 +59,10 @@ pub(super) fn namespaces() -> ArgValueCompleter {
         let found = asked(&typed(), async |site| {
             let resource = site.cluster.resource(&Gvk::new("v1", "Namespace")).await?;
             let selectors = ("", "");
-            let part = site.cluster.list_at_most(&resource, "", selectors, None, MOST).await?;
+            let part = site
+                .cluster
+                .list_at_most(&resource, "", selectors, None, MAX_COMPLETION_NAMES)
+                .await?;
             Ok(part.objects.iter().map(|it| it.name().to_owned()).collect())
         });
         candidates(found.into_iter().filter(|it| it.starts_with(text(current))).collect())
@@ -122,8 +125,10 @@ fn names(kind: &str, words: &[String]) -> Vec<String> {
         let [target] = targets.as_slice() else { bail!("that are several kinds") };
         let namespace = site.namespace_of(target);
         let selectors = ("", "");
-        let part =
-            site.cluster.list_at_most(&target.resource, namespace, selectors, None, MOST).await?;
+        let part = site
+            .cluster
+            .list_at_most(&target.resource, namespace, selectors, None, MAX_COMPLETION_NAMES)
+            .await?;
         Ok(part.objects.iter().map(Object::name).map(str::to_owned).collect())
     })
 }
@@ -135,12 +140,12 @@ fn asked(
     work: impl AsyncFnOnce(Site) -> anyhow::Result<Vec<String>>,
 ) -> Vec<String> {
     let Some(mut place) = place(words) else { return Vec::new() };
-    place.timeout = Some(LIMIT);
+    place.timeout = Some(COMPLETION_TIMEOUT);
     place.run(work).unwrap_or_default()
 }
 
 /// Where the names of a command line are.
-fn place(words: &[String]) -> Option<Place> {
+fn place(words: &[String]) -> Option<ClusterScope> {
     let mut kept = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -150,9 +155,9 @@ fn place(words: &[String]) -> Option<Place> {
             kept.extend(words.next().filter(|_| !word.contains('=')).cloned());
         }
     }
-    let command = Place::augment_args(Command::new("place").no_binary_name(true));
+    let command = ClusterScope::augment_args(Command::new("place").no_binary_name(true));
     let matches = command.try_get_matches_from(kept).ok()?;
-    Place::from_arg_matches(&matches).ok()
+    ClusterScope::from_arg_matches(&matches).ok()
 }
 
 #[cfg(test)]

@@ -11,39 +11,39 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand};
-use crdguard::{Definition, Verdict};
+use crdguard::{ChangeVerdict, Definition};
 use objects::{Gvk, Object, manifest};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::connection::{Connection, block_on, print};
 use super::table::{Cell, Screen, Table};
-use super::version::Format;
+use super::version::VersionFormat;
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::Shallow;
-use crate::cluster::pages::Part;
+use crate::cluster::pages::ObjectProjection;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::{claims, survey};
 
 /// Most objects that are counted.
-const COUNTED: u64 = 100_000;
+const MAX_COUNTED_OBJECTS: u64 = 100_000;
 
 /// The flags of `windlass crd`.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Args {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<CrdCommand>,
     #[command(flatten)]
-    shown: Shown,
+    shown: CrdCommonArgs,
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum Command {
+enum CrdCommand {
     /// Judge a definition in a file by the objects that exist; the status is 1 if it does not fit them
     Diff {
         #[command(flatten)]
-        shown: Shown,
+        shown: CrdCommonArgs,
         /// File with the new definition, `-` for stdin; other objects in it are ignored
         #[arg(required = true)]
         file: PathBuf,
@@ -54,20 +54,20 @@ enum Command {
     /// finalizers and statuses are restored. The status is 1 if an object cannot be created.
     Restore {
         #[command(flatten)]
-        shown: Shown,
+        shown: CrdCommonArgs,
         #[command(flatten)]
         how: restore::How,
     },
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-struct Shown {
+struct CrdCommonArgs {
     /// Name, such as widgets.example.com
     #[arg(required = true)]
     name: Option<String>,
     /// Format
-    #[arg(short, long, value_enum, default_value_t = Format::Text, hide_default_value = true)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = VersionFormat::Text, hide_default_value = true)]
+    output: VersionFormat,
     #[command(flatten)]
     connection: Connection,
 }
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             args.shown.print(&usage, || usage.text(Screen::of_stdout()))?;
             Ok(ExitCode::SUCCESS)
         }),
-        Some(Command::Diff { file, shown }) => block_on(async {
+        Some(CrdCommand::Diff { file, shown }) => block_on(async {
             let (cluster, live) = shown.open().await?;
             let new = read(file, live.name())?;
             let old = live.into_value();
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }),
-        Some(Command::Restore { shown, how }) => block_on(restore::run(shown, how)),
+        Some(CrdCommand::Restore { shown, how }) => block_on(restore::run(shown, how)),
     }
 }
 
@@ -104,7 +104,7 @@ async fn definitions(cluster: &Cluster) -> Result<Resource, ClusterError> {
     cluster.resource(&Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition")).await
 }
 
-impl Shown {
+impl CrdCommonArgs {
     fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
@@ -122,9 +122,9 @@ impl Shown {
 
     fn print(&self, shown: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         let text = match self.output {
-            Format::Text => text(),
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(shown)?),
-            Format::Yaml => goyaml::emit(&serde_json::to_value(shown)?)?,
+            VersionFormat::Text => text(),
+            VersionFormat::Json => format!("{}\n", serde_json::to_string_pretty(shown)?),
+            VersionFormat::Yaml => goyaml::emit(&serde_json::to_value(shown)?)?,
         };
         print(&text)
     }
@@ -137,7 +137,7 @@ fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
         "-" => std::io::read_to_string(std::io::stdin())?.into_bytes(),
         _ => std::fs::read(path).with_context(|| format!("reading {shown}"))?,
     };
-    let all = manifest::read(&shown, &data, &goyaml::Limits::default())?;
+    let all = manifest::read(&shown, &data, &goyaml::YamlLimits::default())?;
     let mut found = all.into_iter().map(|it| it.object);
     match found.find(|it| it.kind() == "CustomResourceDefinition" && it.name() == name) {
         Some(object) => Ok(object),
@@ -145,7 +145,7 @@ fn read(path: &Path, name: &str) -> anyhow::Result<Object> {
     }
 }
 
-fn text(verdict: &Verdict, on: Screen) -> String {
+fn text(verdict: &ChangeVerdict, on: Screen) -> String {
     let mut text = String::new();
     for line in verdict.lines(true) {
         let words = line.trim_start();
@@ -209,12 +209,12 @@ impl Usage {
             return Ok(usage);
         };
         let resource = survey::resource(&definition, &version.name);
-        let mut pages = cluster.pages(&resource, "", Part::Metadata)?;
+        let mut pages = cluster.pages(&resource, "", ObjectProjection::Metadata)?;
         let mut counted = 0;
         while let Some(page) = pages.next().await? {
             counted += page.len() as u64;
             page.iter().for_each(|Shallow(it)| usage.add(&it["metadata"]));
-            usage.is_partial = !pages.is_over() && counted >= COUNTED;
+            usage.is_partial = !pages.is_over() && counted >= MAX_COUNTED_OBJECTS;
             if usage.is_partial {
                 break;
             }
@@ -324,7 +324,7 @@ mod tests {
                 .into(),
         };
         let findings = vec![finding];
-        let verdict = Verdict { findings, omitted: 0, judged: 7, total: 7 };
+        let verdict = ChangeVerdict { findings, omitted: 0, judged: 7, total: 7 };
         let text = at_both_widths(|on| format!("{}\n{}", usage.text(on), text(&verdict, on)));
         expect_file!["goldens/crd.txt"].assert_eq(&text);
     }

@@ -11,7 +11,7 @@ use super::complete;
 use super::connection::print;
 use super::kind;
 use super::operators;
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 use super::row::{Row, time};
 use super::table::{Colour, Screen, age, clean, cut};
 use super::why;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -35,7 +35,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
 /// How many applied objects and events are printed.
-const SHOWN: usize = 20;
+const MAX_SHOWN_ENTRIES: usize = 20;
 
 /// Prints an object.
 ///
@@ -101,17 +101,17 @@ fn text(
     if !applied.is_empty() {
         let noun = if applied.len() == 1 { "object" } else { "objects" };
         out.push_str(&format!("applied {} {noun}\n", applied.len()));
-        for id in applied.iter().take(SHOWN) {
+        for id in applied.iter().take(MAX_SHOWN_ENTRIES) {
             out.push_str(&format!("  {}\n", clean(&id.subject())));
         }
-        if applied.len() > SHOWN {
+        if applied.len() > MAX_SHOWN_ENTRIES {
             out.push_str("  … `windlass tree` prints all of them\n");
         }
     }
     match events {
         Ok(mut events) => {
             events.sort_by_key(last_seen);
-            let newest = events.iter().rev().take(SHOWN);
+            let newest = events.iter().rev().take(MAX_SHOWN_ENTRIES);
             if !events.is_empty() {
                 out.push_str("events\n");
             }

@@ -18,12 +18,12 @@ use clap::Args as ClapArgs;
 use objects::Object;
 
 use self::change::Difference;
-use super::built::{self, Given, Kind, say_suspended, settings};
+use super::built::{self, ArtifactOrigin, BuildableKind, say_suspended, settings};
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 use super::table::{Screen, clean};
 use crate::settings::Settings;
 
@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     chart: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     output: ReportFormat,
@@ -78,7 +78,7 @@ Exit status: 0 if nothing would change; 1 if something would; 2 if something cou
 cluster cannot be reached.";
 
 /// How many objects that cannot be compared are named.
-const PROBLEMS: usize = 20;
+const MAX_NAMED_PROBLEMS: usize = 20;
 
 /// Prints what would change.
 ///
@@ -89,12 +89,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (difference, keeps_drift) = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &args.what).await?;
         let object = kind::read(&site, &target).await?;
-        let local = match Kind::of(&object)? {
-            Kind::Kustomization => {
+        let local = match BuildableKind::of(&object)? {
+            BuildableKind::Kustomization => {
                 ensure!(args.chart.is_none(), "--chart is for HelmReleases; use --path");
                 args.path.as_ref()
             }
-            Kind::HelmRelease => {
+            BuildableKind::HelmRelease => {
                 ensure!(args.path.is_none(), "--path is for Kustomizations; use --chart");
                 args.chart.as_ref()
             }
@@ -108,7 +108,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow::Ok((predict(&site, object, local, settings).await?, keeps_drift))
     })?;
     let found = tell(&difference, args.output)?;
-    if found == super::FOUND && keeps_drift {
+    if found == super::EXIT_PROBLEMS_FOUND && keeps_drift {
         say(Mark::Warning, KEPT);
     }
     Ok(ExitCode::from(found))
@@ -134,17 +134,17 @@ pub(super) async fn predict(
     local: Option<&PathBuf>,
     settings: Settings,
 ) -> anyhow::Result<Difference> {
-    let given = Given::of(local, &object)?;
+    let given = ArtifactOrigin::of(local, &object)?;
     let cluster = &site.cluster;
-    match Kind::of(&object)? {
-        Kind::Kustomization => {
+    match BuildableKind::of(&object)? {
+        BuildableKind::Kustomization => {
             let built = built::kustomization::build(cluster, object, &given, settings).await?;
             for warning in &built.wish.warnings {
                 say(Mark::Warning, &clean(warning));
             }
             kustomization::diff(cluster, &built).await
         }
-        Kind::HelmRelease => {
+        BuildableKind::HelmRelease => {
             let rendered =
                 built::helm_release::render_release(cluster, object, &given, settings).await?;
             helm_release::diff(cluster, rendered).await
@@ -157,18 +157,20 @@ pub(super) async fn predict(
 /// # Errors
 /// The reader is gone.
 pub(super) fn tell(difference: &Difference, format: ReportFormat) -> anyhow::Result<u8> {
-    for problem in difference.problems.iter().take(PROBLEMS) {
+    for problem in difference.problems.iter().take(MAX_NAMED_PROBLEMS) {
         say(Mark::Failure, &clean(problem));
     }
-    if let Some(more) = difference.problems.len().checked_sub(PROBLEMS).filter(|more| *more > 0) {
+    if let Some(more) =
+        difference.problems.len().checked_sub(MAX_NAMED_PROBLEMS).filter(|more| *more > 0)
+    {
         say(Mark::Failure, &format!("{more} more objects cannot be compared"));
     }
     if report(&difference.changes, format)?.is_none() {
         print(&shown::text(difference, Screen::of_stdout()))?;
     }
     Ok(match (difference.problems.is_empty(), difference.changes.is_empty()) {
-        (false, _) => super::FAILED,
-        (true, false) => super::FOUND,
+        (false, _) => super::EXIT_FAILED,
+        (true, false) => super::EXIT_PROBLEMS_FOUND,
         (true, true) => 0,
     })
 }

@@ -12,7 +12,7 @@ use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
-use super::place::{Scope, Site, say_left_out, shown};
+use super::place::{NamespaceScope, Site, say_left_out, shown};
 use super::table::{Cell, Colour, Screen, Table, age};
 
 /// The flags of `windlass events`.
@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[arg(long = "for", hide = true, value_name = "KIND/NAME", conflicts_with = "what")]
     about: Option<String>,
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
     /// Only events of this type: Normal or Warning
     #[arg(long = "types", value_name = "TYPE", value_delimiter = ',', value_parser = event_type)]
     types: Vec<String>,
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 /// What events are wanted of.
@@ -120,7 +120,7 @@ async fn gather(
     let mut left_out = Vec::new();
     let namespaces = about.map_or_else(|| vec![None], |it| it.namespaces.clone());
     for namespace in namespaces {
-        let target = kind::Target { resource: resource.clone(), namespace, name: None };
+        let target = kind::ResourceArgument { resource: resource.clone(), namespace, name: None };
         let refused = site.list(&target, "", |events| {
             let wanted = events.into_iter().filter(|it| {
                 let is_it = |kind: &String| field(it, "type").eq_ignore_ascii_case(kind);

@@ -8,7 +8,7 @@ use objects::Object;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
-use super::place::{Scope, say_left_out, shown};
+use super::place::{NamespaceScope, say_left_out, shown};
 
 /// The flags of `windlass export`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -17,7 +17,7 @@ pub(super) struct Args {
     #[arg(required = true, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
     /// The default without a name
     #[arg(long, hide = true)]
     all: bool,
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if printed == 0 && left_out.is_empty() {
         say(Mark::Action, &args.scope.nothing());
     }
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 /// Whether a HelmRelease made it, and would make it again.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use cause::{Answer, Known, Query, Why};
+use cause::{FactAnswer, Query, QueryAnswers, Why};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::{Map, Value, json};
@@ -15,25 +15,25 @@ use crate::cluster::{Cluster, ClusterError};
 pub(super) const AT_ONCE: usize = 16;
 
 /// How often the engine may ask.
-const ROUNDS: usize = 200;
+const MAX_REQUEST_ROUNDS: usize = 200;
 
 /// What is known of a cluster, and how more is found out.
 pub(super) struct Facts<'c> {
     cluster: &'c Cluster,
-    known: Known,
+    known: QueryAnswers,
     kinds: BTreeMap<(String, String), Resource>,
 }
 
 impl<'c> Facts<'c> {
     pub(super) fn new(cluster: &'c Cluster) -> Self {
-        Self { cluster, known: Known::default(), kinds: BTreeMap::new() }
+        Self { cluster, known: QueryAnswers::default(), kinds: BTreeMap::new() }
     }
 
     /// Remembers an object that was read already.
     pub(super) fn knows(&mut self, resource: &Resource, object: Object) {
         let id = object.id();
         self.kinds.insert((id.group.clone(), id.kind.clone()), resource.clone());
-        self.known.insert(Query::Object(id), Answer::Objects(vec![without_data(object)]));
+        self.known.insert(Query::Object(id), FactAnswer::Objects(vec![without_data(object)]));
     }
 
     /// Explains an object.
@@ -41,7 +41,7 @@ impl<'c> Facts<'c> {
     /// # Errors
     /// The cluster stops to answer.
     pub(super) async fn explain(&mut self, id: &ObjectId) -> anyhow::Result<Why> {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_REQUEST_ROUNDS {
             let queries = match cause::explain(id, &self.known, jiff::Timestamp::now()) {
                 Ok(why) => return Ok(why),
                 Err(queries) => queries,
@@ -68,12 +68,12 @@ impl<'c> Facts<'c> {
                     {
                         return Err(error.into());
                     }
-                    Err(error) => Answer::Refused(error.to_string()),
+                    Err(error) => FactAnswer::Refused(error.to_string()),
                 };
                 self.known.insert(query, answer);
             }
         }
-        bail!("no cause found after {ROUNDS} rounds of requests")
+        bail!("no cause found after {MAX_REQUEST_ROUNDS} rounds of requests")
     }
 
     /// Finds out in which version a kind is served.
@@ -87,30 +87,30 @@ impl<'c> Facts<'c> {
         Ok(())
     }
 
-    async fn answer(&self, query: &Query) -> Result<Answer, ClusterError> {
+    async fn answer(&self, query: &Query) -> Result<FactAnswer, ClusterError> {
         match query {
             Query::Object(id) => {
                 let Some(resource) = self.kinds.get(&(id.group.clone(), id.kind.clone())) else {
-                    return Ok(Answer::Refused(unserved(&id.kind)));
+                    return Ok(FactAnswer::Refused(unserved(&id.kind)));
                 };
                 let found = self.cluster.get(resource, &id.namespace, &id.name).await?;
-                Ok(Answer::Objects(found.into_iter().map(without_data).collect()))
+                Ok(FactAnswer::Objects(found.into_iter().map(without_data).collect()))
             }
             Query::Pods { namespace, selector } => {
                 let pods = self.cluster.resource(&Gvk::new("v1", "Pod")).await?;
                 let selectors = (selector.as_str(), "");
                 let part = self.cluster.list_part(&pods, namespace, selectors, None).await?;
-                Ok(Answer::Objects(part.objects))
+                Ok(FactAnswer::Objects(part.objects))
             }
             Query::Warnings(namespace) => {
                 let events = self.cluster.resource(&Gvk::new("v1", "Event")).await?;
                 let selectors = ("", "type=Warning");
                 let part = self.cluster.list_part(&events, namespace, selectors, None).await?;
-                Ok(Answer::Objects(part.objects))
+                Ok(FactAnswer::Objects(part.objects))
             }
             Query::Lines { namespace, pod, container } => {
                 let printed = self.cluster.last_lines(namespace, pod, container).await?;
-                Ok(Answer::Lines(printed.lines().map(str::to_owned).collect()))
+                Ok(FactAnswer::Lines(printed.lines().map(str::to_owned).collect()))
             }
         }
     }

@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::complete;
 use super::connection::{Mark, print, say};
-use super::kind::{self, Target};
+use super::kind::{self, ResourceArgument};
 use super::operators;
-use super::output::{Format, Shape, Writer};
-use super::place::{Scope, Site, say_left_out};
+use super::output::{ListOutputFormat, OutputShape, Writer};
+use super::place::{NamespaceScope, Site, say_left_out};
 use super::row::{Row, is_silent, unsaid};
 use super::table::{Cell, Colour, Screen, Table, age};
-use crate::cluster::watch::Seen;
+use crate::cluster::watch::WatcherEvent;
 
 /// The flags of `windlass get`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -26,13 +26,13 @@ pub(super) struct Args {
     #[arg(default_value = "all", value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
     /// Only objects with a condition of this status, such as ready=false
     #[arg(long, value_name = "CONDITION=STATUS")]
     status_selector: Option<String>,
     /// Format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = ListOutputFormat::Table, value_name = "FORMAT")]
+    output: ListOutputFormat,
     /// Leave out the titles of the table
     #[arg(long)]
     no_header: bool,
@@ -111,7 +111,7 @@ impl StatusSelector {
 struct Printer {
     table: Table,
     writer: Writer,
-    format: Format,
+    format: ListOutputFormat,
     has_namespaces: bool,
     has_kinds: bool,
     /// Rows that are not printed yet: what is printed together has columns of one width.
@@ -120,11 +120,11 @@ struct Printer {
 }
 
 /// How many rows are printed together. A kind with more of them is printed page by page.
-const TOGETHER: usize = 50;
+const ROWS_PER_PAGE: usize = 50;
 
 impl Printer {
-    fn new(args: &Args, targets: &[Target], screen: Screen) -> Self {
-        let is_wide = args.output == Format::Wide;
+    fn new(args: &Args, targets: &[ResourceArgument], screen: Screen) -> Self {
+        let is_wide = args.output == ListOutputFormat::Wide;
         let has_namespaces = args.scope.all_namespaces;
         let kinds = targets.first().map(|first| &first.resource.gvk);
         let has_kinds = targets.iter().any(|it| Some(&it.resource.gvk) != kinds);
@@ -139,9 +139,9 @@ impl Printer {
         let table = Table::new(&titles, screen);
         let table = if args.no_header { table.headless() } else { table };
         let shape = match targets {
-            _ if args.watch => Shape::Stream,
-            [target] if target.name.is_some() => Shape::One,
-            _ => Shape::List,
+            _ if args.watch => OutputShape::Stream,
+            [target] if target.name.is_some() => OutputShape::One,
+            _ => OutputShape::List,
         };
         let writer = Writer::new(args.output, shape);
         let format = args.output;
@@ -152,12 +152,12 @@ impl Printer {
     fn print(&mut self, objects: Vec<Object>, now: Time) -> anyhow::Result<()> {
         self.printed += objects.len();
         match self.format {
-            Format::Table | Format::Wide => {
+            ListOutputFormat::Table | ListOutputFormat::Wide => {
                 let rows: Vec<_> = objects.iter().map(|object| self.row(object, now)).collect();
                 self.rows.extend(rows);
-                if self.rows.len() >= TOGETHER { self.flush() } else { Ok(()) }
+                if self.rows.len() >= ROWS_PER_PAGE { self.flush() } else { Ok(()) }
             }
-            Format::Json | Format::Yaml | Format::Name => {
+            ListOutputFormat::Json | ListOutputFormat::Yaml | ListOutputFormat::Name => {
                 objects.into_iter().try_for_each(|object| self.writer.object(object))
             }
         }
@@ -187,7 +187,7 @@ impl Printer {
             true => Cell::coloured(&row.suspended, Some(Colour::Busy)).vital(),
             false => Cell::new(""),
         });
-        if self.format == Format::Wide {
+        if self.format == ListOutputFormat::Wide {
             let applier = cause::related::applier(object).map(|id| id.subject());
             cells.push(Cell::new(&applier.unwrap_or_default()));
             cells.push(Cell::new(&row.reason));
@@ -201,7 +201,7 @@ impl Printer {
 async fn list(
     site: &Site,
     args: &Args,
-    targets: &[Target],
+    targets: &[ResourceArgument],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
     let mut printer = Printer::new(args, targets, Screen::of_stdout());
@@ -229,9 +229,9 @@ async fn list(
     printer.writer.end()?;
     say_left_out(&left_out);
     if !left_out.is_empty() {
-        return Ok(ExitCode::from(super::FAILED));
+        return Ok(ExitCode::from(super::EXIT_FAILED));
     }
-    if matches!(args.output, Format::Table | Format::Wide) {
+    if matches!(args.output, ListOutputFormat::Table | ListOutputFormat::Wide) {
         if printer.printed == 0 {
             say(Mark::Action, &format!("no such objects {}", site.in_words()));
         }
@@ -247,7 +247,7 @@ async fn list(
 async fn watch(
     site: &Site,
     args: &Args,
-    targets: &[Target],
+    targets: &[ResourceArgument],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
     let mut printer = Printer::new(args, targets, Screen::of_stdout());
@@ -265,9 +265,14 @@ async fn watch(
     let mut changes = select_all(streams);
     while let Some((gvk, seen)) = changes.next().await {
         let (whole, is_gone) = match seen {
-            Ok(Seen::Listed(whole) | Seen::Applied(whole)) => (whole, false),
-            Ok(Seen::Deleted(whole)) => (whole, true),
-            Ok(Seen::Listing | Seen::ListEnded | Seen::Live | Seen::Interrupted) => continue,
+            Ok(WatcherEvent::Listed(whole) | WatcherEvent::Applied(whole)) => (whole, false),
+            Ok(WatcherEvent::Deleted(whole)) => (whole, true),
+            Ok(
+                WatcherEvent::Listing
+                | WatcherEvent::ListEnded
+                | WatcherEvent::Live
+                | WatcherEvent::Interrupted,
+            ) => continue,
             Err(error) if error.is_permanent() => return Err(error.into()),
             Err(error) => {
                 say(Mark::Warning, &format!("the watch of {} was interrupted: {error}", gvk.kind));
@@ -301,14 +306,14 @@ mod tests {
     use crate::cli::table::at_both_widths;
     use crate::cluster::discovery::Resource;
 
-    fn target(version: &str, kind: &str) -> Target {
+    fn target(version: &str, kind: &str) -> ResourceArgument {
         let resource = Resource {
             gvk: objects::Gvk::new(version, kind),
             plural: String::new(),
             namespaced: true,
             watchable: true,
         };
-        Target { resource, namespace: None, name: None }
+        ResourceArgument { resource, namespace: None, name: None }
     }
 
     #[test]

@@ -23,15 +23,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use golang::meter::Stop;
 use golang::time::Time;
-use helm::render::STACK;
+use helm::render::REQUIRED_STACK_BYTES;
 use helmfile::{
-    Chart, Fetch, Format, Helm, List, Plan, Printed, Purpose, Rendering, Settings, Template,
-    UntilError, World,
+    Chart, Fetch, Helm, HelmfileEnvironment, List, Plan, PrintEnvFormat, PrintOutput, Purpose,
+    Rendering, Settings, Template, UntilError,
 };
 
 use super::{template, time_limit};
 use crate::time_limit::TimeLimit;
-use flags::{Command, EnvFormat, ListFormat};
+use flags::{EnvFormat, HelmfileCommand, ListFormat};
 use keys::OwnKeys;
 use programs::Programs;
 
@@ -40,7 +40,7 @@ pub(super) use flags::Flags;
 pub(super) use remotes::Remotes;
 
 /// The exit status of `diff --detailed-exitcode` if anything would change, as helmfile's.
-const CHANGED: u8 = 2;
+const EXIT_DIFF_CHANGED: u8 = 2;
 
 /// The exit status if no release was found, as helmfile's.
 const NOTHING_MATCHED: u8 = 3;
@@ -55,15 +55,16 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     // Templates may include each other deeply, which takes stack.
     let seen = stop.clone();
     let asked = settings.clone();
-    let thread =
-        std::thread::Builder::new().stack_size(STACK).spawn(move || print(&flags, &asked, &seen));
+    let thread = std::thread::Builder::new()
+        .stack_size(REQUIRED_STACK_BYTES)
+        .spawn(move || print(&flags, &asked, &seen));
     let printed = thread
         .map_err(|error| error.to_string())
         .and_then(|thread| thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned())));
     drop(limit);
     let mut said = String::new();
     let status = match printed {
-        Ok(Outcome { printed, summary, ending }) => {
+        Ok(CommandOutcome { printed, summary, ending }) => {
             drop(std::io::stdout().lock().write_all(printed.text.as_bytes()));
             if !is_quiet {
                 said = printed
@@ -80,7 +81,7 @@ pub(super) fn run(flags: Flags) -> ExitCode {
                 }
                 (Ending::Changed, _) => {
                     said.push_str("Identified at least one change\n");
-                    CHANGED.into()
+                    EXIT_DIFF_CHANGED.into()
                 }
                 (Ending::Done, true) => ExitCode::SUCCESS,
                 (Ending::Done, false) => {
@@ -108,8 +109,8 @@ fn failure(error: &str, stop: &Stop) -> String {
 }
 
 /// What a command has done.
-struct Outcome {
-    printed: Printed,
+struct CommandOutcome {
+    printed: PrintOutput,
     /// What a person reads at the end.
     summary: String,
     ending: Ending,
@@ -124,15 +125,15 @@ enum Ending {
     Changed,
 }
 
-impl From<Printed> for Outcome {
-    fn from(printed: Printed) -> Self {
+impl From<PrintOutput> for CommandOutcome {
+    fn from(printed: PrintOutput) -> Self {
         Self { printed, summary: String::new(), ending: Ending::Done }
     }
 }
 
-impl Outcome {
+impl CommandOutcome {
     /// What was printed until an error.
-    fn until_error(printed: Printed, error: Option<String>) -> Self {
+    fn until_error(printed: PrintOutput, error: Option<String>) -> Self {
         let outcome = Self::from(printed);
         match error {
             Some(error) => Self { ending: Ending::Failed(error), ..outcome },
@@ -141,13 +142,13 @@ impl Outcome {
     }
 }
 
-impl From<UntilError<Printed>> for Outcome {
-    fn from(printed: UntilError<Printed>) -> Self {
+impl From<UntilError<PrintOutput>> for CommandOutcome {
+    fn from(printed: UntilError<PrintOutput>) -> Self {
         Self::until_error(printed.made, printed.error.map(|error| error.to_string()))
     }
 }
 
-fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Outcome, String> {
+fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<CommandOutcome, String> {
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
     let world = Arc::new(world(flags, settings, stop)?);
@@ -168,7 +169,7 @@ fn print(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<Outcome, Str
 }
 
 /// The releases of a helmfile, for other commands.
-pub(super) struct Listed {
+pub(super) struct HelmfileReleaseList {
     /// Namespace and name of each; the namespace is empty if the release names none.
     pub(super) releases: Vec<(String, String)>,
     /// What a person has to know of it.
@@ -179,7 +180,7 @@ pub(super) struct Listed {
 ///
 /// # Errors
 /// What is wrong with the helmfile.
-pub(super) fn listed(folder: &Path, environment: &str) -> Result<Listed, String> {
+pub(super) fn listed(folder: &Path, environment: &str) -> Result<HelmfileReleaseList, String> {
     let folder = folder.to_str().ok_or("the path of the folder is no UTF-8")?.to_owned();
     let settings = Settings { environment: environment.to_owned(), ..Settings::default() };
     let work = move || {
@@ -198,9 +199,9 @@ pub(super) fn listed(folder: &Path, environment: &str) -> Result<Listed, String>
             |row: &&serde_json::Value| row["enabled"] == true && row["installed"] == true;
         let wanted = rows.iter().filter(is_wanted);
         let releases = wanted.map(|row| (text(row, "namespace"), text(row, "name"))).collect();
-        Ok(Listed { releases, warnings })
+        Ok(HelmfileReleaseList { releases, warnings })
     };
-    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(work);
     let thread = thread.map_err(|error| error.to_string())?;
     thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
 }
@@ -228,13 +229,13 @@ pub(super) fn fetch_all(
         let all = plan.renderings(&options, &InFolder(&stop)).map_err(|error| error.to_string())?;
         Ok((all.releases.len(), all.warnings))
     };
-    let thread = std::thread::Builder::new().stack_size(STACK).spawn(work);
+    let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(work);
     let thread = thread.map_err(|error| error.to_string())?;
     thread.join().unwrap_or_else(|_| Err("planning panicked".to_owned()))
 }
 
 /// A warning that the next run can print something else, if it can.
-fn changing(world: &World) -> Option<String> {
+fn changing(world: &HelmfileEnvironment) -> Option<String> {
     let drawn = world.drawn();
     (!drawn.is_empty()).then(|| {
         format!(
@@ -245,37 +246,37 @@ fn changing(world: &World) -> Option<String> {
     })
 }
 
-fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<Outcome, String> {
+fn run_command(plan: Plan, flags: &Flags, stop: &Stop) -> Result<CommandOutcome, String> {
     let printed = match &flags.command {
-        Command::Build { embed_values } => {
+        HelmfileCommand::Build { embed_values } => {
             let temporary = std::env::temp_dir();
             let temporary = temporary.to_string_lossy();
             return Ok(plan.build_until_error(*embed_values, &temporary).into());
         }
-        Command::List { output: ListFormat::Json, .. } => plan.list(List::Json),
-        Command::List { output: ListFormat::Table, .. } => plan.list(List::Table),
-        Command::ShowDag => return Ok(plan.show_dag_until_error().into()),
-        Command::PrintEnv { output } => {
+        HelmfileCommand::List { output: ListFormat::Json, .. } => plan.list(List::Json),
+        HelmfileCommand::List { output: ListFormat::Table, .. } => plan.list(List::Table),
+        HelmfileCommand::ShowDag => return Ok(plan.show_dag_until_error().into()),
+        HelmfileCommand::PrintEnv { output } => {
             let format = match output {
-                EnvFormat::Yaml => Format::Yaml,
-                EnvFormat::Json => Format::Json,
+                EnvFormat::Yaml => PrintEnvFormat::Yaml,
+                EnvFormat::Json => PrintEnvFormat::Json,
             };
             // What an environment has does not depend on releases.
             let printed = plan.print_env(format);
-            printed.map(|text| Printed { text, has_releases: true, ..Printed::default() })
+            printed.map(|text| PrintOutput { text, has_releases: true, ..PrintOutput::default() })
         }
-        Command::Template(given) => {
+        HelmfileCommand::Template(given) => {
             return Ok(render(plan, &flags.options(given), stop));
         }
-        Command::Deps(_) => return deps::run(&plan),
-        Command::Diff(given) => return diff::run(plan, given, flags, stop),
-        Command::Lint(given) => return Ok(lint::run(plan, &given.options(flags), stop)),
+        HelmfileCommand::Deps(_) => return deps::run(&plan),
+        HelmfileCommand::Diff(given) => return diff::run(plan, given, flags, stop),
+        HelmfileCommand::Lint(given) => return Ok(lint::run(plan, &given.options(flags), stop)),
     };
-    printed.map(Outcome::from).map_err(|error| error.to_string())
+    printed.map(CommandOutcome::from).map_err(|error| error.to_string())
 }
 
 /// The world: the disk, the environment variables, the time, randomness.
-fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<World, String> {
+fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<HelmfileEnvironment, String> {
     let world = on_disk(stop);
     let world = match flags.allow_exec {
         true => world.with_programs(Arc::new(Programs::within(flags.time_limit, stop))),
@@ -294,7 +295,7 @@ fn world(flags: &Flags, settings: &Settings, stop: &Stop) -> Result<World, Strin
 }
 
 /// A world that fetches and runs nothing; what is encrypted is decrypted with the keys of the person who runs the command.
-fn on_disk(stop: &Stop) -> World {
+fn on_disk(stop: &Stop) -> HelmfileEnvironment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let local = template::local_zone();
@@ -303,23 +304,26 @@ fn on_disk(stop: &Stop) -> World {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
     let random = Arc::new(crate::random::fill);
-    World::new(Arc::new(files::Disk), variables.collect(), now, local, random)
+    HelmfileEnvironment::new(Arc::new(files::Disk), variables.collect(), now, local, random)
         .with_stop(stop.clone())
         .with_decrypt(Arc::new(OwnKeys::new(stop)))
 }
 
 /// Renders the releases of a plan, as many at a time as there are processors, and prints them in their order until one
 /// fails.
-fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> Outcome {
+fn render(plan: Plan, options: &helmfile::Options, stop: &Stop) -> CommandOutcome {
     let UntilError { made: all, error } = plan.renderings_until_error(options, &InFolder(stop));
-    let mut printed =
-        Printed { warnings: all.warnings, has_releases: all.has_releases, ..Printed::default() };
+    let mut printed = PrintOutput {
+        warnings: all.warnings,
+        has_releases: all.has_releases,
+        ..PrintOutput::default()
+    };
     for (release, text) in all.releases.iter().zip(side_by_side(&all.releases, stop)) {
         printed.text.extend(std::iter::repeat_n('\n', release.empty_lines));
         let text = match text {
             Ok(text) => text,
             Err(error) => {
-                return Outcome::until_error(printed, Some(failure_of(release, &error)));
+                return CommandOutcome::until_error(printed, Some(failure_of(release, &error)));
             }
         };
         printed.text.push_str(&String::from_utf8_lossy(&text));

@@ -12,7 +12,7 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::Place;
+use super::place::ClusterScope;
 use super::release;
 use super::row::{short, time};
 use super::table::{Cell, Colour, Screen, Table, age};
@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Release of a Helmfile: NAME, NAMESPACE/NAME or KUBECONTEXT/NAMESPACE/NAME
     #[arg(long, value_name = "RELEASE")]
     release: Option<String>,

@@ -15,9 +15,9 @@ use reconcile::Time;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
-use super::kind::{self, Target};
+use super::kind::{self, ResourceArgument};
 use super::operators;
-use super::place::{Scope, Site, say_left_out};
+use super::place::{NamespaceScope, Site, say_left_out};
 use super::row::{Row, is_silent, unsaid};
 use super::table::{Cell, Colour, Screen, Table, age};
 use crate::controllers::delivery::incidents::INCIDENTS;
@@ -27,13 +27,13 @@ use crate::controllers::lifecycle::table::resource;
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
     /// List those that are resolved, too
     #[arg(long)]
     all: bool,
     /// Format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, hide_default_value = true)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = IncidentFormat::Table, hide_default_value = true)]
+    output: IncidentFormat,
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -50,7 +50,7 @@ Incidents are kept for Alerts with the annotation windlass.dev/incidents: \"true
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum IncidentFormat {
     /// A table for people
     Table,
     /// A list as JSON
@@ -69,7 +69,8 @@ const MAX_MESSAGE_CHARACTERS: usize = 80;
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (incidents, surroundings) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let target = Target { resource: resource::<Incident>(), namespace: None, name: None };
+        let target =
+            ResourceArgument { resource: resource::<Incident>(), namespace: None, name: None };
         let mut found = Vec::new();
         let left_out = site
             .list(&target, &args.scope.labels, |objects| {
@@ -83,22 +84,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             place: site.in_words(),
             ..Surroundings::default()
         };
-        if args.output == Format::Table {
+        if args.output == IncidentFormat::Table {
             surroundings.read(&site).await?;
         }
         anyhow::Ok((selected(found, args.all)?, surroundings))
     })?;
-    if !incidents.is_empty() || args.output != Format::Table {
+    if !incidents.is_empty() || args.output != IncidentFormat::Table {
         print(&shown(&incidents, args)?)?;
     }
-    if args.output == Format::Table {
+    if args.output == IncidentFormat::Table {
         for line in surroundings.lines(&incidents, args.all) {
             say(line.mark, &line.text);
         }
     }
     say_left_out(&surroundings.left_out);
     let is_complete = surroundings.left_out.is_empty();
-    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 /// What there is besides incidents.
@@ -267,12 +268,12 @@ fn shown(incidents: &[Incident], args: &Args) -> anyhow::Result<String> {
         }))
     };
     Ok(match args.output {
-        Format::Table => {
+        IncidentFormat::Table => {
             let now = jiff::Timestamp::now();
             table(incidents, args.scope.all_namespaces, now, Screen::of_stdout())
         }
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
-        Format::Yaml => goyaml::emit(&list()?)?,
+        IncidentFormat::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
+        IncidentFormat::Yaml => goyaml::emit(&list()?)?,
     })
 }
 

@@ -27,7 +27,7 @@ use crate::cluster::{Cluster, ClusterError};
 /// The field manager of installed objects.
 pub(super) const MANAGER: &str = "windlass";
 /// How often is read what is waited for.
-pub(super) const POLL: Duration = Duration::from_millis(500);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Fields that the API server sets on every write.
 const SERVER_FIELDS: [&str; 4] =
     ["managedFields", "resourceVersion", "generation", "creationTimestamp"];
@@ -144,7 +144,7 @@ async fn await_stage(cluster: &Cluster, stage: &Stage, deadline: Instant) -> any
                 say(Mark::Waiting, &text);
                 told = text;
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, ClusterError};
 
 /// What one word names.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct ResourceArgument {
     /// Where objects of the kind are.
     pub(super) resource: Resource,
     /// The namespace, if the word has one; else that of the command.
@@ -27,13 +27,16 @@ const ALL: &str = "all";
 const CATEGORY: &str = "fluxcd-";
 
 /// How alike a name has to be to be suggested, from 0 to 1.
-const ALIKE: f64 = 0.75;
+const MIN_NAME_SIMILARITY: f64 = 0.75;
 
 /// Finds what words name.
 ///
 /// # Errors
 /// There is no such kind; names the nearest one.
-pub(super) async fn targets(cluster: &Cluster, words: &[String]) -> anyhow::Result<Vec<Target>> {
+pub(super) async fn targets(
+    cluster: &Cluster,
+    words: &[String],
+) -> anyhow::Result<Vec<ResourceArgument>> {
     if words.iter().any(|word| word.contains('/')) {
         let mut found = Vec::new();
         for word in words {
@@ -47,7 +50,7 @@ pub(super) async fn targets(cluster: &Cluster, words: &[String]) -> anyhow::Resu
         resources.extend(resources_of(cluster, kind).await?);
     }
     let all = |name: Option<&String>| {
-        let target = |resource: &Resource| Target {
+        let target = |resource: &Resource| ResourceArgument {
             resource: resource.clone(),
             namespace: None,
             name: name.cloned(),
@@ -69,7 +72,7 @@ pub(super) async fn targets(cluster: &Cluster, words: &[String]) -> anyhow::Resu
 ///
 /// # Errors
 /// There is no such kind, or there is no name.
-pub(super) async fn one(cluster: &Cluster, words: &[String]) -> anyhow::Result<Target> {
+pub(super) async fn one(cluster: &Cluster, words: &[String]) -> anyhow::Result<ResourceArgument> {
     let mut found = targets(cluster, words).await?;
     match (found.pop(), found.is_empty()) {
         (Some(target), true) if target.name.is_some() => Ok(target),
@@ -78,7 +81,7 @@ pub(super) async fn one(cluster: &Cluster, words: &[String]) -> anyhow::Result<T
 }
 
 /// `KIND/NAME`, or `KIND/NAMESPACE/NAME` as messages have it.
-async fn target(cluster: &Cluster, word: &str) -> anyhow::Result<Target> {
+async fn target(cluster: &Cluster, word: &str) -> anyhow::Result<ResourceArgument> {
     let parts: Vec<&str> = word.split('/').collect();
     let (kind, namespace, name) = match *parts.as_slice() {
         [kind, name] => (kind, None, name),
@@ -89,7 +92,7 @@ async fn target(cluster: &Cluster, word: &str) -> anyhow::Result<Target> {
     let mut resources = resources_of(cluster, kind).await?;
     let resource = resources.pop().filter(|_| resources.is_empty());
     let resource = resource.with_context(|| format!("`{kind}` in `{word}` names several kinds"))?;
-    Ok(Target { resource, namespace, name: Some(name.to_owned()) })
+    Ok(ResourceArgument { resource, namespace, name: Some(name.to_owned()) })
 }
 
 /// The kinds that a word names.
@@ -190,14 +193,14 @@ fn unknown(word: &str) -> String {
 fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let alike = names.map(|name| (strsim::jaro_winkler(word, name), name));
     let best = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
-    (best.0 >= ALIKE).then_some(best.1)
+    (best.0 >= MIN_NAME_SIMILARITY).then_some(best.1)
 }
 
 /// Reads the object that a target names.
 ///
 /// # Errors
 /// It does not exist; names the nearest one, and other namespaces that have it.
-pub(super) async fn read(site: &Site, target: &Target) -> anyhow::Result<Object> {
+pub(super) async fn read(site: &Site, target: &ResourceArgument) -> anyhow::Result<Object> {
     let namespace = site.namespace_of(target);
     let name = target.name.as_deref().unwrap_or_default();
     match site.cluster.get(&target.resource, namespace, name).await? {
@@ -207,7 +210,7 @@ pub(super) async fn read(site: &Site, target: &Target) -> anyhow::Result<Object>
 }
 
 /// What is said of an object that does not exist.
-pub(super) async fn absent(site: &Site, target: &Target) -> anyhow::Error {
+pub(super) async fn absent(site: &Site, target: &ResourceArgument) -> anyhow::Error {
     let namespace = site.namespace_of(target);
     let name = target.name.as_deref().unwrap_or_default();
     let Gvk { group, kind, .. } = &target.resource.gvk;

@@ -14,15 +14,15 @@ use clap::{Args as ClapArgs, ValueEnum};
 use futures::stream::{BoxStream, StreamExt as _, select_all};
 use serde_json::{Value, json};
 
-use self::entry::{Entry, Level, Selection};
-use self::pods::{Container, Found};
+use self::entry::{Level, LogEntry, Selection};
+use self::pods::{Container, LogTargets};
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
-use super::place::{Place, Site, say_left_out};
+use super::place::{ClusterScope, Site, say_left_out};
 use super::table::{Screen, clean, clean_line};
 use crate::cluster::ClusterError;
-use crate::cluster::logs::{Line, Wanted};
+use crate::cluster::logs::{Line, LogOptions};
 use crate::settings::parse_duration;
 
 /// The flags of `windlass logs`.
@@ -32,7 +32,7 @@ pub(super) struct Args {
     #[arg(num_args = 0..=2, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Lines about objects in all namespaces; the default where neither an object nor -n is given
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
@@ -71,13 +71,13 @@ pub(super) struct Args {
     )]
     flux_namespace: String,
     /// Format
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    output: LogFormat,
 }
 
 /// How lines are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum LogFormat {
     /// For people
     Text,
     /// A JSON object a line
@@ -171,21 +171,21 @@ async fn selection(site: &Site, args: &Args) -> anyhow::Result<Selection> {
 }
 
 /// A line of windlass.
-fn told(entry: &Entry, prefix: &str, format: Format, on: Screen) -> String {
+fn told(entry: &LogEntry, prefix: &str, format: LogFormat, on: Screen) -> String {
     match format {
-        Format::Text => format!("{prefix}{}\n", entry.text(on)),
-        Format::Json => format!("{}\n", entry.json()),
+        LogFormat::Text => format!("{prefix}{}\n", entry.text(on)),
+        LogFormat::Json => format!("{}\n", entry.json()),
     }
 }
 
 /// A line of another container.
-fn shown(container: &Container, line: &Line, format: Format) -> Option<String> {
+fn shown(container: &Container, line: &Line, format: LogFormat) -> Option<String> {
     let Container { namespace, pod, name } = container;
     Some(match format {
-        Format::Text => {
+        LogFormat::Text => {
             format!("{} {}: {}\n", clean(pod), clean(name), clean_line(&line.text))
         }
-        Format::Json => {
+        LogFormat::Json => {
             let at = line.at.map_or(Value::Null, |at| at.to_string().into());
             let line = json!({"time": at, "namespace": namespace, "pod": pod, "container": name,
                 "line": line.text});
@@ -195,7 +195,7 @@ fn shown(container: &Container, line: &Line, format: Format) -> Option<String> {
 }
 
 /// A container, and the lines that are still to come.
-struct Source<'c> {
+struct LogSource<'c> {
     container: &'c Container,
     lines: BoxStream<'static, Result<Line, ClusterError>>,
 }
@@ -204,20 +204,21 @@ struct Source<'c> {
 async fn tell(
     site: &Site,
     args: &Args,
-    found: Found,
+    found: LogTargets,
     show: impl Fn(&Container, &Line) -> Option<String>,
 ) -> anyhow::Result<ExitCode> {
-    let Found { containers, silent, left_out, .. } = found;
+    let LogTargets { containers, silent, left_out, .. } = found;
     for text in &silent {
         say(Mark::Warning, &clean(text));
     }
-    let wanted = Wanted { follows: args.follow, since: args.since, tail: args.tail };
+    let wanted = LogOptions { follows: args.follow, since: args.since, tail: args.tail };
     let open = |container: &Container| {
         let Container { namespace, pod, name } = container;
         site.cluster.lines((namespace, pod), name, wanted).boxed()
     };
-    let sources = containers.iter().map(|container| Source { container, lines: open(container) });
-    let sources: Vec<Source<'_>> = sources.collect();
+    let sources =
+        containers.iter().map(|container| LogSource { container, lines: open(container) });
+    let sources: Vec<LogSource<'_>> = sources.collect();
     let printed = std::cell::Cell::new(false);
     let each = |container: &Container, line: &Line| match show(container, line) {
         Some(text) => {
@@ -235,18 +236,18 @@ async fn tell(
         say(Mark::Action, "no such lines, in what the running Pods have printed so far");
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 /// Hands out lines by their time, with one of each container in memory; returns what could not be read.
 async fn in_order(
-    mut sources: Vec<Source<'_>>,
+    mut sources: Vec<LogSource<'_>>,
     mut each: impl FnMut(&Container, &Line) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<String>> {
     let mut failed = Vec::new();
     let firsts = sources.iter_mut().map(|source| source.lines.next());
     let firsts = futures::future::join_all(firsts).await;
-    let mut heads: Vec<(Option<jiff::Timestamp>, Source<'_>, Line)> = Vec::new();
+    let mut heads: Vec<(Option<jiff::Timestamp>, LogSource<'_>, Line)> = Vec::new();
     for (source, first) in sources.into_iter().zip(firsts) {
         match first {
             Some(Ok(line)) => heads.push((line.at, source, line)),
@@ -279,7 +280,7 @@ fn earliest(times: impl Iterator<Item = Option<jiff::Timestamp>>) -> Option<usiz
 
 /// Hands out lines as they are printed; returns what could not be read.
 async fn as_they_come(
-    sources: Vec<Source<'_>>,
+    sources: Vec<LogSource<'_>>,
     mut each: impl FnMut(&Container, &Line) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<String>> {
     let mut failed = Vec::new();
@@ -317,8 +318,8 @@ mod tests {
         Ok(Line { at, text: text.to_owned() })
     }
 
-    fn source(container: &Container, lines: Vec<Result<Line, ClusterError>>) -> Source<'_> {
-        Source { container, lines: stream::iter(lines).boxed() }
+    fn source(container: &Container, lines: Vec<Result<Line, ClusterError>>) -> LogSource<'_> {
+        LogSource { container, lines: stream::iter(lines).boxed() }
     }
 
     #[tokio::test]
@@ -356,9 +357,9 @@ mod tests {
     #[test]
     fn what_containers_print_steers_no_terminal() {
         let line = Line { at: None, text: "  at \u{1b}[2Jmain\u{202e}\r".to_owned() };
-        let text = shown(&container("web-1"), &line, Format::Text).unwrap();
+        let text = shown(&container("web-1"), &line, LogFormat::Text).unwrap();
         assert_eq!(text, "web-1 app:   at \\u{1b}[2Jmain\\u{202e} \n");
-        let json = shown(&container("web-1"), &line, Format::Json).unwrap();
+        let json = shown(&container("web-1"), &line, LogFormat::Json).unwrap();
         assert!(json.ends_with("}\n") && !json.trim_end().chars().any(char::is_control), "{json}");
     }
 }

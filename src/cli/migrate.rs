@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::connection::{Mark, say};
-use super::install::{MANAGER, POLL, name};
+use super::install::{MANAGER, POLL_INTERVAL, name};
 use crate::cluster::Cluster;
 
 /// The flags of `windlass migrate`.
@@ -95,7 +95,7 @@ async fn await_end(
                 say(Mark::Waiting, &format!("{} ends", name(pod)));
                 is_told = true;
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     Ok(())

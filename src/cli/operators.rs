@@ -28,7 +28,7 @@ const CLOCK_SKEW_SECONDS: i64 = 5;
 
 /// Who serves these APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ApiOperator {
     Windlass,
     /// A controller of Flux, by the name that it has without shards.
     Flux(&'static str),
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 /// A workload of an operator, or a Lease under which one acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Operator {
-    pub(super) kind: Kind,
+    pub(super) kind: ApiOperator,
     pub(super) namespace: String,
     /// As messages name it, with what shows that it acts.
     pub(super) subject: String,
@@ -98,11 +98,11 @@ impl Operators {
         for kind in ["Deployment", "StatefulSet"] {
             let listed = cluster.list_of_kind(&Gvk::new("apps/v1", kind), "", OURS).await;
             let listed = listed.context(unknown)?;
-            found.extend(listed.iter().map(|it| Operator::of_workload(Kind::Windlass, it)));
+            found.extend(listed.iter().map(|it| Operator::of_workload(ApiOperator::Windlass, it)));
         }
         for deployment in flux_controllers(cluster, "").await.context(unknown)? {
             let Some(controller) = replaced(&deployment) else { continue };
-            found.push(Operator::of_workload(Kind::Flux(controller), &deployment));
+            found.push(Operator::of_workload(ApiOperator::Flux(controller), &deployment));
         }
         let leases = leases(cluster).await.context(unknown)?;
         found.extend(of_leases(&leases, Timestamp::now()));
@@ -116,7 +116,7 @@ impl Operators {
 
     /// Those of Flux that act.
     pub(super) fn flux(&self) -> impl Iterator<Item = &Operator> {
-        self.active().filter(|it| it.kind != Kind::Windlass)
+        self.active().filter(|it| it.kind != ApiOperator::Windlass)
     }
 
     /// Installations of windlass in other namespaces, whether they act or not.
@@ -124,7 +124,9 @@ impl Operators {
         &'s self,
         namespace: &'s str,
     ) -> impl Iterator<Item = &'s Operator> {
-        self.0.iter().filter(move |it| it.kind == Kind::Windlass && it.namespace != namespace)
+        self.0
+            .iter()
+            .filter(move |it| it.kind == ApiOperator::Windlass && it.namespace != namespace)
     }
 
     /// Checks that windlass may be installed in a namespace: it would act beside another operator, or take the rights of
@@ -155,7 +157,7 @@ impl Operators {
 }
 
 impl Operator {
-    fn of_workload(kind: Kind, workload: &Object) -> Self {
+    fn of_workload(kind: ApiOperator, workload: &Object) -> Self {
         let replicas = replicas(workload);
         Self {
             kind,
@@ -202,8 +204,8 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
         let Some(holder) = holder(lease, now) else { continue };
         let kind = match controller_of_lease(lease.name(), &REPLACED) {
             Some(_) if own.contains(holder) => continue,
-            Some(controller) => Kind::Flux(controller),
-            None => Kind::Windlass,
+            Some(controller) => ApiOperator::Flux(controller),
+            None => ApiOperator::Windlass,
         };
         found.push(Operator {
             kind,

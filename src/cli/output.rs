@@ -9,7 +9,7 @@ use super::place::shown;
 
 /// Formats of a command that lists objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ListOutputFormat {
     /// A table
     Table,
     /// A table with more columns
@@ -48,7 +48,7 @@ pub(super) fn report<T: Serialize>(value: &T, format: ReportFormat) -> anyhow::R
 
 /// What several objects are together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum OutputShape {
     /// There is one object, by its name.
     One,
     /// A List.
@@ -59,13 +59,13 @@ pub(super) enum Shape {
 
 /// Writes objects one by one, as kubectl writes them together.
 pub(super) struct Writer {
-    format: Format,
-    shape: Shape,
+    format: ListOutputFormat,
+    shape: OutputShape,
     written: usize,
 }
 
 impl Writer {
-    pub(super) fn new(format: Format, shape: Shape) -> Self {
+    pub(super) fn new(format: ListOutputFormat, shape: OutputShape) -> Self {
         Self { format, shape, written: 0 }
     }
 
@@ -78,13 +78,13 @@ impl Writer {
     fn text(&mut self, object: Object) -> anyhow::Result<String> {
         let is_first = self.written == 0;
         self.written += 1;
-        let is_list = self.shape == Shape::List;
+        let is_list = self.shape == OutputShape::List;
         Ok(match self.format {
-            Format::Name => format!("{}\n", name(&object)),
-            Format::Json if !is_list => {
+            ListOutputFormat::Name => format!("{}\n", name(&object)),
+            ListOutputFormat::Json if !is_list => {
                 format!("{}\n", serde_json::to_string_pretty(&shown(object).into_value())?)
             }
-            Format::Json => {
+            ListOutputFormat::Json => {
                 let begin = if is_first {
                     "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n"
                 } else {
@@ -92,15 +92,15 @@ impl Writer {
                 };
                 format!("{begin}{}", serde_json::to_string(&shown(object).into_value())?)
             }
-            Format::Yaml if !is_list => {
+            ListOutputFormat::Yaml if !is_list => {
                 let begin = if is_first { "" } else { "---\n" };
                 format!("{begin}{}", goyaml::emit(&shown(object).into_value())?)
             }
-            Format::Yaml => {
+            ListOutputFormat::Yaml => {
                 let begin = if is_first { "apiVersion: v1\nkind: List\nitems:\n" } else { "" };
                 format!("{begin}{}", item(&goyaml::emit(&shown(object).into_value())?))
             }
-            Format::Table | Format::Wide => String::new(),
+            ListOutputFormat::Table | ListOutputFormat::Wide => String::new(),
         })
     }
 
@@ -108,10 +108,12 @@ impl Writer {
     /// The reader is gone.
     pub(super) fn end(&self) -> anyhow::Result<()> {
         let text = match (self.format, self.written) {
-            _ if self.shape != Shape::List => "",
-            (Format::Json, 0) => "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[]}\n",
-            (Format::Json, _) => "\n]}\n",
-            (Format::Yaml, 0) => "apiVersion: v1\nkind: List\nitems: []\n",
+            _ if self.shape != OutputShape::List => "",
+            (ListOutputFormat::Json, 0) => {
+                "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[]}\n"
+            }
+            (ListOutputFormat::Json, _) => "\n]}\n",
+            (ListOutputFormat::Yaml, 0) => "apiVersion: v1\nkind: List\nitems: []\n",
             _ => "",
         };
         print(text)
@@ -145,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    fn written(format: Format, shape: Shape) -> String {
+    fn written(format: ListOutputFormat, shape: OutputShape) -> String {
         let mut writer = Writer::new(format, shape);
         let object = |name: &str| {
             Object::new(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": name}}))
@@ -156,11 +158,11 @@ mod tests {
 
     #[test]
     fn what_a_watch_writes_is_read_document_by_document() {
-        let json = written(Format::Json, Shape::Stream);
+        let json = written(ListOutputFormat::Json, OutputShape::Stream);
         let all = serde_json::Deserializer::from_str(&json).into_iter::<Value>();
         let names = all.map(|it| it.unwrap()["metadata"]["name"].clone()).collect::<Vec<_>>();
         assert_eq!(names, ["a", "b"]);
-        let yaml = written(Format::Yaml, Shape::Stream);
+        let yaml = written(ListOutputFormat::Yaml, OutputShape::Stream);
         let documents: Vec<&str> = yaml.split("---\n").collect();
         assert_eq!(documents.len(), 2);
         assert!(documents.iter().all(|it| it.starts_with("apiVersion: v1\n")), "{yaml}");

@@ -11,7 +11,7 @@ use super::connection::{Mark, say};
 use super::table::clean;
 
 /// After how long without a reaction a person is told.
-const SILENCE: Duration = Duration::from_secs(8);
+const UNRESPONSIVE_HINT_DELAY: Duration = Duration::from_secs(8);
 
 /// What is known of the reaction to a change.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Patience {
             self.is_over = true;
             return None;
         }
-        (waited >= SILENCE).then(|| {
+        (waited >= UNRESPONSIVE_HINT_DELAY).then(|| {
             self.is_over = true;
             let subject = clean(&object.id().subject());
             let seconds = waited.as_secs();
@@ -74,12 +74,12 @@ mod tests {
     fn a_person_is_told_once_that_nothing_reacts() {
         let mut patience = Patience::with(&object("before"));
         assert_eq!(patience.judge(&object("before"), Duration::ZERO), None);
-        let text = patience.judge(&object("before"), SILENCE).unwrap();
+        let text = patience.judge(&object("before"), UNRESPONSIVE_HINT_DELAY).unwrap();
         assert_eq!(
             text,
             "X/b/a: windlass has not reacted for 8 s: `windlass check` shows whether it runs"
         );
-        assert_eq!(patience.judge(&object("before"), SILENCE), None);
+        assert_eq!(patience.judge(&object("before"), UNRESPONSIVE_HINT_DELAY), None);
     }
 
     #[test]
@@ -87,6 +87,6 @@ mod tests {
         let mut patience = Patience::with(&object("before"));
         assert_eq!(patience.judge(&object("before"), Duration::ZERO), None);
         assert_eq!(patience.judge(&object("in progress"), Duration::ZERO), None);
-        assert_eq!(patience.judge(&object("in progress"), SILENCE * 2), None);
+        assert_eq!(patience.judge(&object("in progress"), UNRESPONSIVE_HINT_DELAY * 2), None);
     }
 }

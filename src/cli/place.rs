@@ -10,16 +10,16 @@ use serde_json::Value;
 
 use super::complete;
 use super::connection::{Mark, Reach, block_on, say};
-use super::kind::Target;
+use super::kind::ResourceArgument;
 use super::table::clean;
 use crate::cluster::discovery::Resource;
-use crate::cluster::objects::Part;
+use crate::cluster::objects::ObjectPage;
 use crate::cluster::{Cluster, ClusterError};
 use crate::settings::parse_duration;
 
 /// The cluster and the namespace.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Place {
+pub(super) struct ClusterScope {
     #[command(flatten)]
     reach: Reach,
     /// Namespace; by default that of the kubeconfig's context
@@ -37,13 +37,13 @@ pub(super) struct Place {
 }
 
 /// How long a command may take that follows nothing.
-const TIMEOUT: Duration = Duration::from_secs(300);
+const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The cluster, and one namespace of it or all.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Scope {
+pub(super) struct NamespaceScope {
     #[command(flatten)]
-    pub(super) place: Place,
+    pub(super) place: ClusterScope,
     /// In all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(super) all_namespaces: bool,
@@ -58,12 +58,12 @@ pub(super) struct Scope {
     pub(super) labels: String,
 }
 
-impl Scope {
+impl NamespaceScope {
     /// Refuses labels together with a name, as kubectl does.
     ///
     /// # Errors
     /// A target is one object, and there are labels.
-    pub(super) fn check(&self, targets: &[Target]) -> anyhow::Result<()> {
+    pub(super) fn check(&self, targets: &[ResourceArgument]) -> anyhow::Result<()> {
         let is_named = targets.iter().any(|target| target.name.is_some());
         ensure!(
             !is_named || self.labels.is_empty(),
@@ -94,7 +94,7 @@ pub(super) struct Site {
     pub(super) namespace: String,
 }
 
-impl Place {
+impl ClusterScope {
     /// Runs a command about a namespace, within its time.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Place {
         work: impl AsyncFnOnce(Site) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         block_on(async {
-            let limit = self.timeout.unwrap_or(TIMEOUT);
+            let limit = self.timeout.unwrap_or(DEFAULT_COMMAND_TIMEOUT);
             let within = tokio::time::timeout(limit, async { work(self.open().await?).await });
             match within.await {
                 Ok(ended) => ended,
@@ -167,7 +167,7 @@ impl Site {
     }
 
     /// The namespace of a target.
-    pub(super) fn namespace_of<'a>(&'a self, target: &'a Target) -> &'a str {
+    pub(super) fn namespace_of<'a>(&'a self, target: &'a ResourceArgument) -> &'a str {
         match (target.resource.namespaced, &target.namespace) {
             (false, _) => "",
             (true, Some(namespace)) => namespace,
@@ -183,7 +183,7 @@ impl Site {
     /// That of `each`, and every failure to list but missing rights.
     pub(super) async fn list(
         &self,
-        target: &Target,
+        target: &ResourceArgument,
         labels: &str,
         mut each: impl FnMut(Vec<Object>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Vec<String>> {
@@ -227,7 +227,7 @@ impl Site {
             let part =
                 self.cluster.list_at_most(resource, namespace, selectors, from.as_deref(), limit);
             match part.await {
-                Ok(Part { objects, next, bytes }) => {
+                Ok(ObjectPage { objects, next, bytes }) => {
                     limit = next_limit(objects.len(), bytes);
                     each(objects)?;
                     from = next;
@@ -309,8 +309,8 @@ mod tests {
     fn what_is_followed_ends_at_the_limit_that_was_given() {
         use clap::{Command, FromArgMatches as _};
         let place = |line: &[&str]| {
-            let command = Place::augment_args(Command::new("get").no_binary_name(true));
-            Place::from_arg_matches(&command.get_matches_from(line)).unwrap()
+            let command = ClusterScope::augment_args(Command::new("get").no_binary_name(true));
+            ClusterScope::from_arg_matches(&command.get_matches_from(line)).unwrap()
         };
         assert_eq!(place(&[]).timeout, None);
         assert_eq!(place(&["--timeout", "3s"]).timeout, Some(Duration::from_secs(3)));

@@ -15,15 +15,15 @@ use serde_json::{Map, Value, json};
 
 use super::connection::{Mark, say};
 use super::facts::{AT_ONCE, resource, unserved};
-use super::kind::{self, Target};
+use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::patience::Patience;
 use super::place::Site;
 use super::release;
 use super::row::Row;
-use super::suspend::{Chosen, change, each};
+use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
-use super::{FAILED, why};
+use super::{EXIT_FAILED, why};
 use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
 use crate::controllers::kind::REQUESTED_AT;
 
@@ -31,7 +31,7 @@ use crate::controllers::kind::REQUESTED_AT;
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ObjectSelectionArgs,
     /// Reason, kept in the audit
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -63,11 +63,11 @@ All requests are made first; then each object is followed until it is reconciled
 Exit status: 0; 2 if an object was not reconciled, or is not ready afterwards; 3 if the cluster cannot be reached.";
 
 /// How often is read what is waited for.
-const POLL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Until when an object is followed.
 #[derive(Debug, Clone)]
-pub(super) enum Awaited {
+pub(super) enum ReconcileTarget {
     /// Until this request was handled.
     Request(String),
     /// Until its generation was reconciled.
@@ -80,7 +80,7 @@ pub(super) enum Awaited {
 /// Nothing is asked for, because something is wrong.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
-        let asked: RefCell<Vec<Request>> = RefCell::new(Vec::new());
+        let asked: RefCell<Vec<ReconcileRequest>> = RefCell::new(Vec::new());
         let ended = each(&site, &args.chosen, async |target, object| {
             let of = request(&site, args, target, object).await?;
             asked.borrow_mut().extend(of);
@@ -105,13 +105,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ended);
         }
         let all_ready = follow(&site, &asked).await?;
-        Ok(if all_ready { ended } else { ExitCode::from(FAILED) })
+        Ok(if all_ready { ended } else { ExitCode::from(EXIT_FAILED) })
     })
 }
 
 /// What was asked for, and is followed.
-struct Request {
-    target: Target,
+struct ReconcileRequest {
+    target: ResourceArgument,
     object: Object,
     token: String,
     /// The row of the release of a Helmfile that was named.
@@ -122,9 +122,9 @@ struct Request {
 async fn request(
     site: &Site,
     args: &Args,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
-) -> anyhow::Result<Option<Request>> {
+) -> anyhow::Result<Option<ReconcileRequest>> {
     ensure!(
         !Row::of(object, jiff::Timestamp::now()).is_suspended(),
         "it is suspended; `windlass resume` ends that"
@@ -141,7 +141,7 @@ async fn request(
                 Some(why) => say(Mark::Warning, &why),
                 None => {
                     let (source, token) = ask(site, &target, &source, args).await?;
-                    await_run(site, &target, &source, Awaited::Request(token)).await?;
+                    await_run(site, &target, &source, ReconcileTarget::Request(token)).await?;
                 }
             }
         }
@@ -151,16 +151,16 @@ async fn request(
         return Ok(None);
     }
     let (object, token) = ask(site, target, object, args).await?;
-    Ok(Some(Request { target: target.clone(), object, token, release }))
+    Ok(Some(ReconcileRequest { target: target.clone(), object, token, release }))
 }
 
 /// Follows what was asked for to its end, several at once; whether all of it is ready.
-async fn follow(site: &Site, asked: &[Request]) -> anyhow::Result<bool> {
+async fn follow(site: &Site, asked: &[ReconcileRequest]) -> anyhow::Result<bool> {
     let all = asked.iter().map(async |of| {
-        let Request { target, object, token, release } = of;
+        let ReconcileRequest { target, object, token, release } = of;
         match release {
             Some(row) => await_release(site, target, object, row, token).await,
-            None => await_run(site, target, object, Awaited::Request(token.clone())).await,
+            None => await_run(site, target, object, ReconcileTarget::Request(token.clone())).await,
         }
     });
     let mut all = stream::iter(all).buffered(AT_ONCE).zip(stream::iter(asked));
@@ -207,17 +207,21 @@ async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<ObjectId>> {
     Ok(found)
 }
 
-async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<Target> {
+async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<ResourceArgument> {
     let Some(resource) = resource(&site.cluster, &id.group, &id.kind).await? else {
         bail!(unserved(&id.kind));
     };
-    Ok(Target { resource, namespace: Some(id.namespace.clone()), name: Some(id.name.clone()) })
+    Ok(ResourceArgument {
+        resource,
+        namespace: Some(id.namespace.clone()),
+        name: Some(id.name.clone()),
+    })
 }
 
 /// Asks for a run; returns the object with the request, and its token.
 async fn ask(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
     args: &Args,
 ) -> anyhow::Result<(Object, String)> {
@@ -239,7 +243,7 @@ async fn ask(
 /// Follows one release of a Helmfile until a requested run has come to an end with it.
 async fn await_release(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
     row: &Value,
     token: &str,
@@ -247,7 +251,7 @@ async fn await_release(
     let id = object.id();
     let name = release::full_name(row);
     say(Mark::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
-    let awaited = Awaited::Request(token.to_owned());
+    let awaited = ReconcileTarget::Request(token.to_owned());
     let mut patience = Patience::with(object);
     loop {
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
@@ -262,7 +266,7 @@ async fn await_release(
                 return Ok(());
             }
             Some(state @ ("Failed" | "Suspended")) => bail!("release {name} is {state}: {message}"),
-            _ => tokio::time::sleep(POLL).await,
+            _ => tokio::time::sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -273,9 +277,9 @@ async fn await_release(
 /// It is not ready; names the cause.
 pub(super) async fn await_run(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
-    awaited: Awaited,
+    awaited: ReconcileTarget,
 ) -> anyhow::Result<()> {
     let id = object.id();
     let subject = clean(&id.subject());
@@ -305,7 +309,7 @@ pub(super) async fn await_run(
             say(Mark::Waiting, &format!("{subject}: {text}"));
             told = text;
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -323,14 +327,14 @@ fn reset(object: &Object) -> Option<String> {
     })
 }
 
-fn is_handled(object: &Object, awaited: &Awaited) -> bool {
+fn is_handled(object: &Object, awaited: &ReconcileTarget) -> bool {
     let status = object.get("status");
     match awaited {
-        Awaited::Request(token) => {
+        ReconcileTarget::Request(token) => {
             let handled = status.and_then(|it| it["lastHandledReconcileAt"].as_str());
             handled == Some(token.as_str())
         }
-        Awaited::Generation => {
+        ReconcileTarget::Generation => {
             let observed = status.and_then(|it| it["observedGeneration"].as_i64());
             observed == Some(object.generation())
                 && condition(object, "Ready").is_some_and(|said| {
@@ -355,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_request_is_handled_when_the_status_has_its_token() {
-        let awaited = Awaited::Request("now".to_owned());
+        let awaited = ReconcileTarget::Request("now".to_owned());
         assert!(!is_handled(&object(&json!({"lastHandledReconcileAt": "before"})), &awaited));
         assert!(is_handled(&object(&json!({"lastHandledReconcileAt": "now"})), &awaited));
     }
@@ -401,8 +405,8 @@ mod tests {
             object(&json!({"observedGeneration": generation,
                 "conditions": [{"type": "Ready", "status": "True", "reason": reason}]}))
         };
-        assert!(is_handled(&ready(2, "ReconciliationSucceeded"), &Awaited::Generation));
-        assert!(!is_handled(&ready(1, "ReconciliationSucceeded"), &Awaited::Generation));
-        assert!(!is_handled(&ready(2, "Suspended"), &Awaited::Generation));
+        assert!(is_handled(&ready(2, "ReconciliationSucceeded"), &ReconcileTarget::Generation));
+        assert!(!is_handled(&ready(1, "ReconciliationSucceeded"), &ReconcileTarget::Generation));
+        assert!(!is_handled(&ready(2, "Suspended"), &ReconcileTarget::Generation));
     }
 }

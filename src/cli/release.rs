@@ -5,7 +5,7 @@ use objects::Object;
 use reconcile::{ROLLBACK, depends_on};
 use serde_json::{Value, json};
 
-use super::kind::Target;
+use super::kind::ResourceArgument;
 use super::place::Site;
 use super::suspend::change;
 
@@ -82,7 +82,7 @@ pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
 /// The server's refusal, such as that the Helmfile was changed meanwhile.
 pub(super) async fn suspend(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
     row: &Value,
     (reason, until): (&str, Option<&str>),
@@ -104,7 +104,7 @@ pub(super) async fn suspend(
 /// An entry of `spec.suspendedReleases` suspends others, too; or the server's refusal.
 pub(super) async fn resume(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
     row: &Value,
 ) -> anyhow::Result<Option<Object>> {
@@ -138,7 +138,7 @@ fn is_for(entry: &Value, row: &Value) -> bool {
 
 async fn write(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
     entries: &[Value],
     annotations: Value,

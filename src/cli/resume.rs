@@ -11,23 +11,23 @@ use clap::Args as ClapArgs;
 use objects::Object;
 use serde_json::json;
 
-use super::built::{self, Kind};
+use super::built::{self, BuildableKind};
 use super::connection::{Mark, agrees, print, say};
 use super::operators;
 use super::output::ReportFormat;
-use super::reconcile::{self, Awaited};
+use super::reconcile::{self, ReconcileTarget};
 use super::release;
 use super::row::Row;
-use super::suspend::{Chosen, change, each};
+use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
-use super::{FAILED, diff};
+use super::{EXIT_FAILED, diff};
 use crate::settings::Settings;
 
 /// The flags of `windlass resume`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    chosen: Chosen,
+    chosen: ObjectSelectionArgs,
     /// Reason, kept in the audit
     #[arg(long, value_name = "TEXT", conflicts_with = "release")]
     reason: Option<String>,
@@ -64,7 +64,7 @@ is not ready with --wait; 3 if the cluster cannot be reached.";
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.plan {
         let (ended, found) = plan(args)?;
-        if ended != ExitCode::SUCCESS || found == FAILED {
+        if ended != ExitCode::SUCCESS || found == EXIT_FAILED {
             bail!("nothing was resumed");
         }
         if !args.silent {
@@ -88,7 +88,7 @@ fn plan(args: &Args) -> anyhow::Result<(ExitCode, u8)> {
             if !is_suspended(object) {
                 return Ok(());
             }
-            if Kind::of(object).is_err() {
+            if BuildableKind::of(object).is_err() {
                 let text =
                     format!("{subject}: it is not known what its next reconciliation changes");
                 say(Mark::Warning, &text);
@@ -136,7 +136,7 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
                 say(Mark::Success, &format!("release {release} of {subject} {told}"));
                 return match changed.filter(|_| args.wait) {
                     Some(changed) => {
-                        let awaited = Awaited::Generation;
+                        let awaited = ReconcileTarget::Generation;
                         reconcile::await_run(&site, target, &changed, awaited).await
                     }
                     None => Ok(()),
@@ -149,7 +149,9 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
             let changed = change(&site, target, object, &patch).await?;
             say(Mark::Success, &format!("{subject} is resumed"));
             match args.wait && !related::has_no_runs(&changed) {
-                true => reconcile::await_run(&site, target, &changed, Awaited::Generation).await,
+                true => {
+                    reconcile::await_run(&site, target, &changed, ReconcileTarget::Generation).await
+                }
                 false => Ok(()),
             }
         })

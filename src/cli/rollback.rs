@@ -17,12 +17,12 @@ use reconcile::{ROLLBACK, Rollback, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UN
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
-use super::kind::{self, Target};
+use super::kind::{self, ResourceArgument};
 use super::patience::Patience;
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 use super::suspend::{by, change};
 use super::table::clean;
-use super::{FAILED, complete, release};
+use super::{EXIT_FAILED, complete, release};
 
 /// The flags of `windlass rollback`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -31,7 +31,7 @@ pub(super) struct Args {
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Revision of the release, as `windlass history` prints it; by default the last one before that did not fail
     #[arg(long, value_name = "REVISION", value_parser = revision)]
     to: Option<i64>,
@@ -64,10 +64,10 @@ fn revision(text: &str) -> Result<i64, String> {
 }
 
 /// How often is read what is waited for.
-const POLL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A release, as the status of its owner has it.
-struct Found {
+struct RollbackTarget {
     owner: Object,
     /// The row of a Helmfile.
     row: Option<Value>,
@@ -132,7 +132,7 @@ async fn roll_back(
         let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
         let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
         say(Mark::Failure, &clean(&text));
-        return Ok(ExitCode::from(FAILED));
+        return Ok(ExitCode::from(EXIT_FAILED));
     }
     let text = format!("{subject}: revision {version} has the contents of revision {}", asked.to);
     say(Mark::Success, &text);
@@ -147,7 +147,7 @@ fn clean_lines(text: &str) -> String {
     text.lines().map(|line| format!("{}\n", clean(line))).collect()
 }
 
-impl Found {
+impl RollbackTarget {
     /// The full name of the release where its owner has several.
     fn release(&self) -> Option<String> {
         self.row.as_ref().map(release::full_name)
@@ -213,7 +213,11 @@ fn remediated(status: &Value) -> Option<String> {
     found["message"].as_str().map(str::to_owned)
 }
 
-async fn read(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Result<Found> {
+async fn read(
+    site: &Site,
+    target: &ResourceArgument,
+    name: Option<&str>,
+) -> anyhow::Result<RollbackTarget> {
     let owner = kind::read(site, target).await?;
     let row = match (owner.kind(), name) {
         ("HelmRelease", None) => None,
@@ -229,11 +233,11 @@ async fn read(site: &Site, target: &Target, name: Option<&str>) -> anyhow::Resul
             bail!("objects of kind {kind} have no releases: name a HelmRelease or a Helmfile")
         }
     };
-    Ok(Found { owner, row })
+    Ok(RollbackTarget { owner, row })
 }
 
 /// From which revision to which.
-fn wanted(found: &Found, to: Option<i64>) -> anyhow::Result<Rollback> {
+fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<Rollback> {
     let history = found.history();
     let newest = history.first().and_then(|it| it["version"].as_i64());
     let from = newest.with_context(|| format!("{} was not released yet", found.title()))?;
@@ -257,7 +261,7 @@ fn wanted(found: &Found, to: Option<i64>) -> anyhow::Result<Rollback> {
 ///
 /// # Errors
 /// It is not; names those that are.
-async fn is_stored(site: &Site, found: &Found, to: i64) -> anyhow::Result<()> {
+async fn is_stored(site: &Site, found: &RollbackTarget, to: i64) -> anyhow::Result<()> {
     let status = found.status();
     let history = found.history();
     let place =
@@ -281,8 +285,8 @@ async fn is_stored(site: &Site, found: &Found, to: i64) -> anyhow::Result<()> {
 
 async fn suspend(
     site: &Site,
-    target: &Target,
-    found: &Found,
+    target: &ResourceArgument,
+    found: &RollbackTarget,
     owner: &str,
     reason: &str,
 ) -> anyhow::Result<()> {
@@ -298,10 +302,10 @@ async fn suspend(
 /// Waits until no operation is under way; returns the release.
 async fn at_rest(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     name: Option<&str>,
-    before: &Found,
-) -> anyhow::Result<Found> {
+    before: &RollbackTarget,
+) -> anyhow::Result<RollbackTarget> {
     let mut patience = Patience::with(&before.owner);
     loop {
         let found = read(site, target, name).await?;
@@ -309,17 +313,17 @@ async fn at_rest(
         if found.is_at_rest() {
             return Ok(found);
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Waits until the status has the revision that the rollback created; returns the release and that revision.
 async fn done(
     site: &Site,
-    target: &Target,
-    before: &Found,
+    target: &ResourceArgument,
+    before: &RollbackTarget,
     asked: Rollback,
-) -> anyhow::Result<(Found, Value)> {
+) -> anyhow::Result<(RollbackTarget, Value)> {
     let name = before.release();
     let mut patience = Patience::with(&before.owner);
     loop {
@@ -332,7 +336,7 @@ async fn done(
             let made = made.clone();
             return Ok((found, made));
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -345,11 +349,11 @@ mod tests {
             "configDigest": values, "name": "web", "namespace": "apps"})
     }
 
-    pub(super) fn release(spec: &Value, history: &[Value]) -> Found {
+    pub(super) fn release(spec: &Value, history: &[Value]) -> RollbackTarget {
         let owner = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "web", "namespace": "apps"}, "spec": spec,
             "status": {"history": history, "storageNamespace": "apps"}});
-        Found { owner: Object::new(owner).unwrap(), row: None }
+        RollbackTarget { owner: Object::new(owner).unwrap(), row: None }
     }
 
     #[test]

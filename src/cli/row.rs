@@ -1,6 +1,6 @@
 //! What tables say of an object: ready, revision, who suspended it, message.
 
-use cause::{Said, condition};
+use cause::{ConditionView, condition};
 use objects::Object;
 use reconcile::{Hold, Time};
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn of(object: &Object, now: Time) -> Self {
         let said = condition(object, "Ready");
-        let text = |of: fn(Said<'_>) -> &str| said.map(of).unwrap_or_default().to_owned();
+        let text = |of: fn(ConditionView<'_>) -> &str| said.map(of).unwrap_or_default().to_owned();
         let (revision, since) = revision(object);
         let suspended = suspension(object, now);
         // What is said of an older spec says nothing of this one.
@@ -58,7 +58,7 @@ impl Row {
 }
 
 /// Whether a condition is about an older generation than the newest.
-fn is_of_older_spec(object: &Object, said: Said<'_>) -> bool {
+fn is_of_older_spec(object: &Object, said: ConditionView<'_>) -> bool {
     let observed = object.get("status").and_then(|it| it["observedGeneration"].as_i64());
     said.generation.or(observed).is_some_and(|seen| seen < object.generation())
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::candidate::{Candidate, Standing};
 use crate::cluster::client::{Access, connect};
-use crate::cluster::lease::Lost;
+use crate::cluster::lease::LeadershipLostError;
 use crate::controllers::hub::Hub;
 use crate::controllers::kinds::{self, Process};
 use crate::events::Events;
@@ -142,7 +142,10 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
 }
 
 /// Keeps a candidate leading; without one there is nothing to lose.
-async fn lead(candidate: Option<&mut Candidate>, tell: impl FnMut(&Standing) + Send) -> Lost {
+async fn lead(
+    candidate: Option<&mut Candidate>,
+    tell: impl FnMut(&Standing) + Send,
+) -> LeadershipLostError {
     match candidate {
         Some(candidate) => candidate.lead(tell).await,
         None => std::future::pending().await,

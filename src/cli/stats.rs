@@ -9,7 +9,7 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{Scope, say_left_out};
+use super::place::{NamespaceScope, say_left_out};
 use super::row::{Row, is_silent, unsaid};
 use super::table::{Cell, Colour, Screen, Table};
 
@@ -17,7 +17,7 @@ use super::table::{Cell, Colour, Screen, Table};
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     output: ReportFormat,
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         say(Mark::Warning, text);
     }
     say_left_out(&left_out);
-    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 fn table(counts: &[Count], on: Screen) -> String {

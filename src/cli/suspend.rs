@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::complete;
 use super::connection::{Mark, say};
-use super::kind::{self, Target};
-use super::place::{Scope, Site, say_left_out};
+use super::kind::{self, ResourceArgument};
+use super::place::{NamespaceScope, Site, say_left_out};
 use super::release;
 use super::table::clean;
 use crate::settings::parse_duration;
@@ -30,7 +30,7 @@ pub(super) const MANAGER: &str = "windlass-cli";
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
     #[command(flatten)]
-    pub(super) chosen: Chosen,
+    pub(super) chosen: ObjectSelectionArgs,
     /// Reason, shown to others
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -44,12 +44,12 @@ pub(super) struct Args {
 
 /// Which objects are meant.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Chosen {
+pub(super) struct ObjectSelectionArgs {
     /// KIND/NAME, KIND NAME, or with --all: KIND, several KINDs with commas, all, sources, appliers
     #[arg(required = true, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    pub(super) scope: Scope,
+    pub(super) scope: NamespaceScope,
     /// All objects of the kinds, in the namespace or with -A, that -l selects
     #[arg(long)]
     all: bool,
@@ -155,8 +155,8 @@ fn end_of(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
 /// None is chosen, or they cannot be read.
 pub(super) async fn each(
     site: &Site,
-    chosen: &Chosen,
-    act: impl AsyncFn(&Target, &Object) -> anyhow::Result<()>,
+    chosen: &ObjectSelectionArgs,
+    act: impl AsyncFn(&ResourceArgument, &Object) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let site = site.within(chosen.scope.all_namespaces);
     let targets = kind::targets(&site.cluster, &chosen.what).await?;
@@ -200,7 +200,7 @@ pub(super) async fn each(
         }
     }
     say_left_out(&left_out);
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(super::FAILED) })
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(super::EXIT_FAILED) })
 }
 
 /// Patches an object, only if it is still the one that was read. Annotations say who asks, for audits; the patch may say why.
@@ -209,7 +209,7 @@ pub(super) async fn each(
 /// The server's refusal, such as of a field that the kind does not have.
 pub(super) async fn change(
     site: &Site,
-    target: &Target,
+    target: &ResourceArgument,
     object: &Object,
     patch: &Value,
 ) -> anyhow::Result<Object> {

@@ -124,13 +124,13 @@ pub(super) struct Table {
 }
 
 /// Spaces between columns.
-const GAP: usize = 2;
+const COLUMN_GAP_CHARACTERS: usize = 2;
 /// How much of a vital text a line has to have room for, in characters.
-const LEGIBLE: usize = 24;
+const MIN_VITAL_TEXT_CHARACTERS: usize = 24;
 /// The end of a line whose last columns do not fit.
 const LEFT_OUT: &str = " …";
 /// Spaces before what has a line of its own.
-const INDENT: usize = 4;
+const LINE_INDENT_CHARACTERS: usize = 4;
 
 impl Table {
     pub(super) fn new(titles: &[&'static str], screen: Screen) -> Self {
@@ -165,7 +165,13 @@ impl Table {
     /// How much of a line is for columns, and whether a sign has to follow that some of them do not fit.
     fn room(&self) -> (usize, bool) {
         let most = self.screen.width.unwrap_or(usize::MAX);
-        let before = self.widths.iter().rev().skip(1).map(|width| width + GAP).sum::<usize>();
+        let before = self
+            .widths
+            .iter()
+            .rev()
+            .skip(1)
+            .map(|width| width + COLUMN_GAP_CHARACTERS)
+            .sum::<usize>();
         let is_cut = before >= most && most > LEFT_OUT.chars().count();
         (if is_cut { most - LEFT_OUT.chars().count() } else { most }, is_cut)
     }
@@ -178,7 +184,7 @@ impl Table {
         let mut leaves_out = false;
         for (at, cell) in row.iter().enumerate() {
             let left = most.saturating_sub(used + gap);
-            if cell.is_vital && cell.width() > left && left < LEGIBLE {
+            if cell.is_vital && cell.width() > left && left < MIN_VITAL_TEXT_CHARACTERS {
                 below.push((at, cell));
                 continue;
             }
@@ -190,13 +196,20 @@ impl Table {
             let width = text.chars().count();
             let _ = write!(out, "{:gap$}{}", "", self.screen.paint(&text, cell.colour));
             used += gap + width;
-            gap = self.widths.get(at).map_or(0, |column| column.saturating_sub(width)) + GAP;
+            gap = self.widths.get(at).map_or(0, |column| column.saturating_sub(width))
+                + COLUMN_GAP_CHARACTERS;
         }
         let _ = writeln!(out, "{}", if leaves_out { LEFT_OUT } else { "" });
         for (at, cell) in below {
             let title = self.titles.get(at).map(|it| it.to_lowercase()).unwrap_or_default();
-            let text = self.screen.wrapped(&format!("{title}: {}", cell.text), INDENT);
-            let _ = writeln!(out, "{:INDENT$}{}", "", self.screen.paint(&text, cell.colour));
+            let text =
+                self.screen.wrapped(&format!("{title}: {}", cell.text), LINE_INDENT_CHARACTERS);
+            let _ = writeln!(
+                out,
+                "{:LINE_INDENT_CHARACTERS$}{}",
+                "",
+                self.screen.paint(&text, cell.colour)
+            );
         }
     }
 }

@@ -24,8 +24,8 @@ use golang::time::{Time, Zone};
 use helm::Env;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::chart::{File, validate};
-use helm::render::{Mode, Release, STACK};
-use helm::template::{self, Request};
+use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
+use helm::template::{self, RenderRequest};
 use helm::warning::{Level, Warning};
 
 use super::time_limit;
@@ -38,7 +38,7 @@ pub(super) use usage::explain as explain_usage;
 
 /// What the command says.
 #[derive(Debug, Default)]
-struct Said {
+struct TemplateOutput {
     stdout: Vec<u8>,
     warnings: Vec<Warning>,
     /// Text behind `Error: `, and what a person at a terminal is shown below it.
@@ -50,8 +50,8 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     let is_debug = flags.debug;
     let notices = flags.other.notices.clone();
     // Templates may include each other deeply, which takes stack.
-    let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-        let mut said = Said::default();
+    let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(move || {
+        let mut said = TemplateOutput::default();
         if let Err(failed) = render(&flags, None, &mut said) {
             said.error = Some(failed);
         }
@@ -59,8 +59,10 @@ pub(super) fn run(flags: Flags) -> ExitCode {
     });
     let said = thread
         .and_then(|thread| thread.join().map_err(|_| std::io::Error::other("rendering panicked")));
-    let said = said
-        .unwrap_or_else(|error| Said { error: Some((error.to_string(), None)), ..Said::default() });
+    let said = said.unwrap_or_else(|error| TemplateOutput {
+        error: Some((error.to_string(), None)),
+        ..TemplateOutput::default()
+    });
     let mut text: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
     for warning in &said.warnings {
         if is_debug || warning.level > Level::Debug {
@@ -93,8 +95,8 @@ pub(super) fn printed(arguments: &[&str]) -> Result<String, String> {
     let command = Flags::augment_args(clap::Command::new("template"));
     let matches = command.try_get_matches_from([&["template"], arguments].concat());
     let flags = matches.and_then(|it| Flags::from_arg_matches(&it)).map_err(|it| it.to_string())?;
-    let thread = std::thread::Builder::new().stack_size(STACK).spawn(move || {
-        let mut said = Said::default();
+    let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(move || {
+        let mut said = TemplateOutput::default();
         render(&flags, None, &mut said).map(|()| said.stdout).map_err(|(error, _)| error)
     });
     let stdout = thread.unwrap().join().unwrap()?;
@@ -102,9 +104,9 @@ pub(super) fn printed(arguments: &[&str]) -> Result<String, String> {
 }
 
 /// An error as the command prints it.
-type Failed = (String, Option<String>);
+type TemplateCommandError = (String, Option<String>);
 
-fn failed(error: impl ToString) -> Failed {
+fn failed(error: impl ToString) -> TemplateCommandError {
     (error.to_string(), None)
 }
 
@@ -120,7 +122,11 @@ struct Within<'b> {
 }
 
 /// Renders what the flags say, alone or as a part of a build, whose time it takes.
-fn render(flags: &Flags, within: Option<Within<'_>>, said: &mut Said) -> Result<(), Failed> {
+fn render(
+    flags: &Flags,
+    within: Option<Within<'_>>,
+    said: &mut TemplateOutput,
+) -> Result<(), TemplateCommandError> {
     let kube_version = match flags.kube_version.as_deref() {
         None | Some("") => None,
         Some(text) => Some(
@@ -144,8 +150,8 @@ fn render_in(
     flags: &Flags,
     env: &Env,
     within: Option<Within<'_>>,
-    said: &mut Said,
-) -> Result<(), Failed> {
+    said: &mut TemplateOutput,
+) -> Result<(), TemplateCommandError> {
     said.warnings.push(
         Warning::new(Level::Debug, "Original chart version")
             .with("version", flags.version.clone().unwrap_or_default()),
@@ -177,7 +183,7 @@ fn render_in(
         revision: 1,
         is_upgrade: flags.is_upgrade,
     };
-    let request = Request {
+    let request = RenderRequest {
         chart,
         values: &values,
         release: release.clone(),

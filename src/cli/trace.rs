@@ -14,7 +14,7 @@ use super::facts;
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 use super::row::Row;
 use super::table::{Colour, Screen, clean};
 
@@ -31,7 +31,7 @@ pub(super) struct Args {
     #[arg(long, hide = true, requires = "kind", value_name = "GROUP/VERSION")]
     api_version: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     output: ReportFormat,
@@ -44,7 +44,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
 /// How far back a trace goes.
-const LONGEST: usize = 32;
+const MAX_TRACE_LENGTH: usize = 32;
 
 /// One object of the way.
 #[derive(Debug, Serialize)]
@@ -96,7 +96,7 @@ async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
     let mut stops = vec![stop(&object, "the object")];
     let mut seen = vec![object.id()];
     let mut at = object;
-    while stops.len() < LONGEST {
+    while stops.len() < MAX_TRACE_LENGTH {
         let Some((id, relation)) = above(&at).filter(|(id, _)| !seen.contains(id)) else { break };
         seen.push(id.clone());
         match facts::read(&site.cluster, &id).await {

@@ -12,10 +12,10 @@ use serde::Serialize;
 use super::complete;
 use super::connection::print;
 use super::facts::{self, AT_ONCE};
-use super::kind::{self, Target};
+use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 use super::row::Row;
 use super::table::{Colour, Screen, clean, cut};
 use crate::cluster::ClusterError;
@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Only objects of windlass and Flux
     #[arg(long)]
     compact: bool,
@@ -44,10 +44,10 @@ pub(super) const EXAMPLES: &str = "Examples:
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
 /// How many objects a tree has at most.
-const MOST: usize = 5000;
+const MAX_TREE_OBJECTS: usize = 5000;
 
 /// How deep it goes.
-const DEEPEST: usize = 16;
+const MAX_TREE_DEPTH: usize = 16;
 
 /// An object and what is below it.
 #[derive(Debug, Serialize)]
@@ -70,8 +70,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let branch = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &args.what).await?;
         let object = kind::read(&site, &target).await?;
-        let mut grower =
-            Grower { site: &site, is_compact: args.compact, left: MOST, way: Vec::new() };
+        let mut grower = Grower {
+            site: &site,
+            is_compact: args.compact,
+            left: MAX_TREE_OBJECTS,
+            way: Vec::new(),
+        };
         let sources = related::sources(&object);
         let tree = Box::pin(grower.grow(object)).await?;
         // What it gets its files from stands above it.
@@ -129,7 +133,7 @@ impl Grower<'_> {
             let found: Vec<(ObjectId, Read)> =
                 stream::iter(reads).buffered(AT_ONCE).collect().await;
             for (id, read) in found {
-                let goes_on = self.way.len() < DEEPEST;
+                let goes_on = self.way.len() < MAX_TREE_DEPTH;
                 below.push(match read {
                     Ok(Some(object)) if goes_on => Box::pin(self.grow(object)).await?,
                     read => describe(&id, read),
@@ -182,7 +186,8 @@ impl Grower<'_> {
                 Ok(())
             };
             // Others may refer to a source across namespaces.
-            let mut target = Target { resource, namespace: Some(String::new()), name: None };
+            let mut target =
+                ResourceArgument { resource, namespace: Some(String::new()), name: None };
             let left_out = self.site.list(&target, "", &mut keep).await?;
             if !left_out.is_empty() {
                 target.namespace = Some(id.namespace.clone());
@@ -197,7 +202,8 @@ impl Grower<'_> {
 
     async fn pods(&mut self, id: &ObjectId, selector: &str) -> anyhow::Result<Vec<Branch>> {
         let resource = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
-        let target = Target { resource, namespace: Some(id.namespace.clone()), name: None };
+        let target =
+            ResourceArgument { resource, namespace: Some(id.namespace.clone()), name: None };
         let mut pods = Vec::new();
         let left_out = self.site.list(&target, selector, |found| {
             pods.extend(found.into_iter().take(self.left - pods.len()));
@@ -217,12 +223,12 @@ fn unread(more: usize) -> Branch {
         object: format!("{more} more objects"),
         health: "Unknown".to_owned(),
         revision: String::new(),
-        message: format!("a tree has {MOST} objects at most, and these were not read"),
+        message: format!("a tree has {MAX_TREE_OBJECTS} objects at most, and these were not read"),
         below: Vec::new(),
     }
 }
 
-fn left_out_of(target: &Target, message: String) -> Branch {
+fn left_out_of(target: &ResourceArgument, message: String) -> Branch {
     Branch {
         object: target.resource.plural.clone(),
         health: "Unknown".to_owned(),

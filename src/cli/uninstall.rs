@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use super::check::OURS;
 use super::connection::{Connection, Mark, agrees, block_on, say};
 use super::install::manifests::INSTALLATION;
-use super::install::{MANAGER, POLL, name};
-use super::operators::{Kind, Operators};
+use super::install::{MANAGER, POLL_INTERVAL, name};
+use super::operators::{ApiOperator, Operators};
 use crate::cluster::{Cluster, ClusterError};
 
 /// What an installation consists of, in the order in which it is deleted: first what acts.
@@ -142,12 +142,12 @@ fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
 /// # Errors
 /// Another one does; names it.
 fn ensure_nobody_else(operators: &Operators, namespace: &str) -> anyhow::Result<()> {
-    let is_other = |kind: Kind, of: &str| kind != Kind::Windlass || of != namespace;
+    let is_other = |kind: ApiOperator, of: &str| kind != ApiOperator::Windlass || of != namespace;
     let mut others = operators.active().filter(|it| is_other(it.kind, &it.namespace));
     let Some(other) = others.next() else { return Ok(()) };
     let what = match other.kind {
-        Kind::Windlass => "windlass",
-        Kind::Flux(_) => "Flux",
+        ApiOperator::Windlass => "windlass",
+        ApiOperator::Flux(_) => "Flux",
     };
     bail!(
         "{what} acts on objects of these kinds in namespace {}: {}. With the CRDs it would delete what they manage; nothing \
@@ -296,7 +296,7 @@ async fn await_end(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
             say(Mark::Waiting, &acting);
             told = Some(acting);
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
 use crds::ConfigKind;
 use crds::helm::HelmRelease;
-use golang::Value;
+use golang::GoRuntimeValue;
 use helm::values::{Layer, Leaf, coalesce, layers, process_dependencies, provenance, to_json};
 use reconcile::Rest;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
-use super::place::{Place, Site};
+use super::place::{ClusterScope, Site};
 use super::table::{Cell, Screen, Table};
 use super::template::load_chart;
 use crate::controllers::helm_release::values::{self, Objects, Values};
@@ -31,17 +31,17 @@ pub(super) struct Args {
     #[arg(required = true, num_args = 1..=2, value_name = "[hr/]NAME", add = complete::objects_of("hr"))]
     what: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Folder or archive of the chart; also show the chart's default values
     #[arg(long, value_name = "PATH")]
     chart: Option<PathBuf>,
     /// Format
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = ValuesFormat::Table, value_name = "FORMAT")]
+    output: ValuesFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ValuesFormat {
     /// A line for each value: where it comes from, and what it overrides
     Table,
     /// The same as JSON
@@ -64,7 +64,7 @@ const MASK: &str = "****";
 
 /// A value, for machines.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ValueOrigin {
     path: String,
     value: serde_json::Value,
     source: String,
@@ -78,19 +78,19 @@ struct Shown {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (layers, result) = args.place.run(async |site| gather(&site, args).await)?;
     let leaves = provenance(&result, &layers)?;
-    let shown: Vec<Shown> = leaves.iter().map(|leaf| show(leaf, &layers)).collect();
+    let shown: Vec<ValueOrigin> = leaves.iter().map(|leaf| show(leaf, &layers)).collect();
     match args.output {
-        Format::Json => {
+        ValuesFormat::Json => {
             report(&shown, ReportFormat::Json)?;
         }
-        Format::Yaml => {
+        ValuesFormat::Yaml => {
             let mut values = to_json(&result)?;
             for leaf in leaves.iter().filter(|leaf| is_secret(leaf, &layers)) {
                 mask(&mut values, &leaf.path);
             }
             print(&goyaml::emit(&values)?)?;
         }
-        Format::Table => {
+        ValuesFormat::Table => {
             print(&table(&shown, Screen::of_stdout()))?;
             if shown.is_empty() {
                 say(Mark::Action, "neither spec.values nor spec.valuesFrom sets a value");
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(shown: &[Shown], on: Screen) -> String {
+fn table(shown: &[ValueOrigin], on: Screen) -> String {
     let rows = shown.iter().map(|it| {
         let value = match &it.value {
             serde_json::Value::String(text) => text.clone(),
@@ -193,7 +193,7 @@ fn is_secret(leaf: &Leaf, layers: &[Layer]) -> bool {
     leaf.source.map_or_else(|| layers.iter().any(|it| it.name.starts_with("Secret/")), is_of_secret)
 }
 
-fn show(leaf: &Leaf, layers: &[Layer]) -> Shown {
+fn show(leaf: &Leaf, layers: &[Layer]) -> ValueOrigin {
     let name = |at: usize| layers.get(at).map(|it| it.name.clone()).unwrap_or_default();
     let path = leaf.path.join(".").replace(".[", "[");
     let value = match is_secret(leaf, layers) {
@@ -201,10 +201,15 @@ fn show(leaf: &Leaf, layers: &[Layer]) -> Shown {
         false => json_of(&leaf.value),
     };
     let source = leaf.source.map_or_else(|| "computed".to_owned(), name);
-    Shown { path, value, source, overrode: leaf.overrode.iter().map(|at| name(*at)).collect() }
+    ValueOrigin {
+        path,
+        value,
+        source,
+        overrode: leaf.overrode.iter().map(|at| name(*at)).collect(),
+    }
 }
 
-fn json_of(value: &Value) -> serde_json::Value {
+fn json_of(value: &GoRuntimeValue) -> serde_json::Value {
     let table = golang::value::Map::new(golang::value::Type::Any, [("v".into(), value.clone())]);
     to_json(&table).map(|it| it["v"].clone()).unwrap_or_default()
 }
@@ -231,12 +236,13 @@ mod tests {
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {
-        let leaf = |path: &str, value: serde_json::Value, source: &str, overrode: &[&str]| Shown {
-            path: path.to_owned(),
-            value,
-            source: source.to_owned(),
-            overrode: overrode.iter().map(|it| (*it).to_owned()).collect(),
-        };
+        let leaf =
+            |path: &str, value: serde_json::Value, source: &str, overrode: &[&str]| ValueOrigin {
+                path: path.to_owned(),
+                value,
+                source: source.to_owned(),
+                overrode: overrode.iter().map(|it| (*it).to_owned()).collect(),
+            };
         let shown = [
             leaf(
                 "image.tag",

@@ -9,15 +9,15 @@ use super::connection::print;
 #[derive(Debug, Clone, Copy, ClapArgs)]
 pub(super) struct Args {
     /// Format
-    #[arg(short, long, value_enum, default_value_t = Format::Text, hide_default_value = true)]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = VersionFormat::Text, hide_default_value = true)]
+    output: VersionFormat,
     /// No effect: no cluster is asked
     #[arg(long, hide = true)]
     client: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum VersionFormat {
     /// Lines for people
     Text,
     /// JSON
@@ -81,9 +81,9 @@ impl Version {
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
     let version = Version::of_this();
     let text = match args.output {
-        Format::Text => version.text(),
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&version)?),
-        Format::Yaml => goyaml::emit(&serde_json::to_value(&version)?)?,
+        VersionFormat::Text => version.text(),
+        VersionFormat::Json => format!("{}\n", serde_json::to_string_pretty(&version)?),
+        VersionFormat::Yaml => goyaml::emit(&serde_json::to_value(&version)?)?,
     };
     print(&text)
 }

@@ -17,10 +17,10 @@ use serde::Serialize;
 use super::complete;
 use super::connection::print;
 use super::facts::Facts;
-use super::kind::{self, Target};
+use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{Scope, Site};
+use super::place::{NamespaceScope, Site};
 use super::table::{Colour, Screen, age, clean, cut};
 
 /// The flags of `windlass why`.
@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(num_args = 0..=2, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
-    scope: Scope,
+    scope: NamespaceScope,
     /// Format
     #[arg(short, long, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     output: ReportFormat,
@@ -67,25 +67,25 @@ async fn one(site: &Site, args: &Args) -> anyhow::Result<ExitCode> {
     let target = kind::one(&site.cluster, &args.what).await?;
     args.scope.check(std::slice::from_ref(&target))?;
     let why = explain(site, &target).await?;
-    if report(&Summed { summary: why.line(), why: &why }, args.output)?.is_none() {
+    if report(&WhyReport { summary: why.line(), why: &why }, args.output)?.is_none() {
         print(&screen(&why, Screen::of_stdout(), jiff::Timestamp::now()))?;
     }
     Ok(match why.state {
-        State::Hidden => ExitCode::from(super::FAILED),
-        _ if why.is_finding() => ExitCode::from(super::FOUND),
+        State::Hidden => ExitCode::from(super::EXIT_FAILED),
+        _ if why.is_finding() => ExitCode::from(super::EXIT_PROBLEMS_FOUND),
         _ => ExitCode::SUCCESS,
     })
 }
 
 /// The same with the line that people read first.
 #[derive(Serialize)]
-struct Summed<'w> {
+struct WhyReport<'w> {
     summary: String,
     #[serde(flatten)]
     why: &'w Why,
 }
 
-async fn explain(site: &Site, target: &Target) -> anyhow::Result<Why> {
+async fn explain(site: &Site, target: &ResourceArgument) -> anyhow::Result<Why> {
     let namespace = site.namespace_of(target);
     let name = target.name.clone().unwrap_or_default();
     let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
@@ -109,7 +109,7 @@ const UNAPPLIED: &str = "; if it is in a repository or a chart, what should have
     `windlass get appliers -A` shows that";
 
 /// How wide the left column is.
-const INDENT: usize = 9;
+const LEFT_COLUMN_CHARACTERS: usize = 9;
 
 /// The screen.
 pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
@@ -124,8 +124,8 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
     let mut out =
         format!("{} {}\n", on.paint(glyph, Some(colour)), on.wrapped(&clean(&why.line()), 2));
     let mut block = |title: &str, text: &str| {
-        let text = on.wrapped(&clean(text), INDENT);
-        out.push_str(&format!("{title:INDENT$}{text}\n"));
+        let text = on.wrapped(&clean(text), LEFT_COLUMN_CHARACTERS);
+        out.push_str(&format!("{title:LEFT_COLUMN_CHARACTERS$}{text}\n"));
     };
     // A way of one step is the first line again.
     if why.path.len() > 1 {
@@ -155,11 +155,15 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
         block("fix", &advice.text);
         if let Some(command) = &advice.command {
             // Whole and on one line, to be copied.
-            out.push_str(&format!("{:INDENT$}{}\n", "", clean(command)));
+            out.push_str(&format!("{:LEFT_COLUMN_CHARACTERS$}{}\n", "", clean(command)));
         }
     }
     for remark in &why.remarks {
-        out.push_str(&format!("{:INDENT$}{}\n", "note", on.wrapped(&clean(remark), INDENT)));
+        out.push_str(&format!(
+            "{:LEFT_COLUMN_CHARACTERS$}{}\n",
+            "note",
+            on.wrapped(&clean(remark), LEFT_COLUMN_CHARACTERS)
+        ));
     }
     out
 }
@@ -184,7 +188,7 @@ pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use cause::{Advice, Cause, Problem, Step};
+    use cause::{Advice, Cause, CauseStep, Problem};
     use expect_test::expect;
 
     use super::*;
@@ -192,7 +196,8 @@ mod tests {
     fn why() -> Why {
         let id = |kind: &str, name: &str| ObjectId::new("apps", name, "", kind);
         let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
-        let step = |id: ObjectId, text: &str| Step { object: id, since, text: text.to_owned() };
+        let step =
+            |id: ObjectId, text: &str| CauseStep { object: id, since, text: text.to_owned() };
         Why {
             object: id("Kustomization", "shop"),
             state: State::NotReady,

@@ -14,7 +14,7 @@ pub(super) const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Why an answer was not read to its end.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unfinished {
+pub(super) enum ResponseBodyError {
     /// Too many bytes.
     #[error("the response is larger than {0} bytes")]
     TooLong(usize),
@@ -24,7 +24,7 @@ pub(super) enum Unfinished {
 }
 
 /// A body that ends with an error when it is too long, or takes too long.
-pub(super) struct Bounded<B> {
+pub(super) struct BoundedBody<B> {
     body: B,
     limit: usize,
     read: usize,
@@ -32,13 +32,13 @@ pub(super) struct Bounded<B> {
     deadline: Pin<Box<Sleep>>,
 }
 
-impl<B> Bounded<B> {
+impl<B> BoundedBody<B> {
     pub(super) fn new(body: B, limit: usize, within: Duration) -> Self {
         Self { body, limit, read: 0, within, deadline: Box::pin(sleep(within)) }
     }
 }
 
-impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Bounded<B> {
+impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for BoundedBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -47,7 +47,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Bounded<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if self.deadline.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Some(Err(Unfinished::TooSlow(self.within).into())));
+            return Poll::Ready(Some(Err(ResponseBodyError::TooSlow(self.within).into())));
         }
         let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) else {
             return Poll::Ready(None);
@@ -55,7 +55,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin> Body for Bounded<B> {
         let frame = frame.map_err(Into::into)?;
         self.read = self.read.saturating_add(frame.data_ref().map_or(0, Bytes::len));
         if self.read > self.limit {
-            return Poll::Ready(Some(Err(Unfinished::TooLong(self.limit).into())));
+            return Poll::Ready(Some(Err(ResponseBodyError::TooLong(self.limit).into())));
         }
         Poll::Ready(Some(Ok(frame)))
     }
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    async fn end_of(mut body: Bounded<Endless>) -> (usize, String) {
+    async fn end_of(mut body: BoundedBody<Endless>) -> (usize, String) {
         let mut read = 0;
         loop {
             match piece(&mut body).await.unwrap() {
@@ -120,9 +120,9 @@ mod tests {
     #[tokio::test]
     async fn an_answer_without_end_ends_at_its_length_or_its_time() {
         let hour = Duration::from_secs(3600);
-        let (read, why) = end_of(Bounded::new(Endless(true), 10_000, hour)).await;
+        let (read, why) = end_of(BoundedBody::new(Endless(true), 10_000, hour)).await;
         assert_eq!((read, &*why), (9_216, "the response is larger than 10000 bytes"));
-        let (read, why) = end_of(Bounded::new(Endless(false), 10_000, Duration::ZERO)).await;
+        let (read, why) = end_of(BoundedBody::new(Endless(false), 10_000, Duration::ZERO)).await;
         assert_eq!((read, &*why), (0, "the response was not complete after 0 s"));
     }
 }

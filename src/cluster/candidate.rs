@@ -21,7 +21,7 @@ use kube::core::ResourceExt;
 use tokio::time::Instant;
 
 use super::leadership::Leadership;
-use super::lease::{Claim, Election, Lost, Outcome};
+use super::lease::{Claim, Election, LeadershipLostError, LeaseAttempt};
 use super::{Cluster, ClusterError};
 
 /// The controllers of Flux whose work windlass does: each has a Deployment of that name, and a Lease.
@@ -151,7 +151,10 @@ impl Candidate {
     /// lost, which it cannot be without an election.
     ///
     /// It may be dropped at any moment; whoever drops it says [`Self::release`].
-    pub(crate) async fn lead(&mut self, mut tell: impl FnMut(&Standing) + Send) -> Lost {
+    pub(crate) async fn lead(
+        &mut self,
+        mut tell: impl FnMut(&Standing) + Send,
+    ) -> LeadershipLostError {
         let mut told = None;
         let mut changed = |standing: Standing| {
             if told.as_ref() != Some(&standing) {
@@ -198,7 +201,7 @@ impl Candidate {
     async fn stand(&mut self) -> Result<Standing, ClusterError> {
         let mut is_first = true;
         if let Some(own) = &mut self.own {
-            is_first = own.attempt(false).await? == Outcome::Held;
+            is_first = own.attempt(false).await? == LeaseAttempt::Held;
         }
         let mut excluded = None;
         for claim in &mut self.flux {
@@ -206,8 +209,8 @@ impl Candidate {
             // Without an election nothing renews a Lease, so it is not taken either.
             let holder = match (is_first, &self.own) {
                 (true, Some(_)) => match claim.attempt(false).await? {
-                    Outcome::Held => None,
-                    Outcome::HeldBy(holder) => Some(holder),
+                    LeaseAttempt::Held => None,
+                    LeaseAttempt::HeldBy(holder) => Some(holder),
                 },
                 _ => claim.check().await?,
             };
@@ -274,7 +277,7 @@ impl Candidate {
     }
 
     /// Renews every Lease until that succeeds or the term has ended.
-    async fn renew(&mut self, end: Instant) -> Result<Instant, Lost> {
+    async fn renew(&mut self, end: Instant) -> Result<Instant, LeadershipLostError> {
         let began = Instant::now();
         for claim in self.own.iter_mut().chain(&mut self.flux) {
             renew(claim, end, self.limit).await?;
@@ -284,10 +287,14 @@ impl Candidate {
         if self.leadership.extend(later) { Ok(later) } else { Err(self.expired()) }
     }
 
-    fn expired(&self) -> Lost {
+    fn expired(&self) -> LeadershipLostError {
         let claim = self.own.iter().chain(&self.flux).next();
         let lease = claim.map(|claim| claim.election.lease()).unwrap_or_default();
-        Lost::Expired { lease, limit: self.limit, why: "this process was paused".to_owned() }
+        LeadershipLostError::Expired {
+            lease,
+            limit: self.limit,
+            why: "this process was paused".to_owned(),
+        }
     }
 
     /// Ends the term: from here on this process writes nothing, and with `hand_over` its Leases are given up, so that
@@ -304,19 +311,25 @@ impl Candidate {
 }
 
 /// Renews one Lease until it succeeds or the term has ended.
-async fn renew(claim: &mut Claim, end: Instant, limit: Duration) -> Result<(), Lost> {
+async fn renew(
+    claim: &mut Claim,
+    end: Instant,
+    limit: Duration,
+) -> Result<(), LeadershipLostError> {
     let lease = claim.election.lease();
     let mut why = "this process was paused".to_owned();
     loop {
         if Instant::now() >= end {
-            return Err(Lost::Expired { lease, limit, why });
+            return Err(LeadershipLostError::Expired { lease, limit, why });
         }
         match tokio::time::timeout_at(end, claim.attempt(true)).await {
-            Ok(Ok(Outcome::Held)) => return Ok(()),
-            Ok(Ok(Outcome::HeldBy(other))) if other == claim.election.identity => {
-                return Err(Lost::Namesake { lease, holder: other });
+            Ok(Ok(LeaseAttempt::Held)) => return Ok(()),
+            Ok(Ok(LeaseAttempt::HeldBy(other))) if other == claim.election.identity => {
+                return Err(LeadershipLostError::Namesake { lease, holder: other });
             }
-            Ok(Ok(Outcome::HeldBy(other))) => return Err(Lost::Taken { lease, holder: other }),
+            Ok(Ok(LeaseAttempt::HeldBy(other))) => {
+                return Err(LeadershipLostError::Taken { lease, holder: other });
+            }
             Ok(Err(error)) => {
                 tracing::info!(lease, error = %error, "failed to renew the Lease, retrying");
                 why = error.to_string();

@@ -15,7 +15,7 @@ use helm::capabilities::{Capabilities, KubeVersion};
 
 /// What an API server can do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct ServerCapabilities {
     /// `gitVersion`, such as `v1.35.0`.
     pub(crate) version: String,
     /// The first number, as the server says it.
@@ -26,7 +26,7 @@ pub(crate) struct Served {
     pub(crate) api_versions: Vec<String>,
 }
 
-impl Served {
+impl ServerCapabilities {
     /// The same as charts see it, under `.Capabilities`.
     pub(crate) fn to_helm(&self) -> Capabilities {
         let Self { version, major, minor, api_versions } = self;
@@ -44,10 +44,10 @@ impl Served {
 }
 
 /// How long an answer counts at most.
-const FOR: Duration = Duration::from_secs(600);
+const DISCOVERY_CACHE_TTL: Duration = Duration::from_secs(600);
 
 /// The last answer.
-pub(super) type Known = std::sync::Mutex<Option<(Instant, Arc<Served>)>>;
+pub(super) type CapabilitiesCache = std::sync::Mutex<Option<(Instant, Arc<ServerCapabilities>)>>;
 
 /// What is accepted where aggregated discovery is asked for.
 pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -58,8 +58,10 @@ impl Cluster {
     ///
     /// # Errors
     /// The server's refusal, and no answer.
-    pub(crate) async fn served(&self) -> Result<Arc<Served>, ClusterError> {
-        if let Some(known) = self.discovery.served().filter(|(at, _)| at.elapsed() < FOR) {
+    pub(crate) async fn served(&self) -> Result<Arc<ServerCapabilities>, ClusterError> {
+        if let Some(known) =
+            self.discovery.served().filter(|(at, _)| at.elapsed() < DISCOVERY_CACHE_TTL)
+        {
             return Ok(known.1);
         }
         let at = Instant::now();
@@ -70,7 +72,7 @@ impl Cluster {
         }
         let text =
             |key: &str| version.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let served = Arc::new(Served {
+        let served = Arc::new(ServerCapabilities {
             version: text("gitVersion"),
             major: text("major"),
             minor: text("minor"),

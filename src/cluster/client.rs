@@ -21,10 +21,10 @@ use sources::http::Egress;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
 
-use super::bounded::{ANSWER_LIMIT, Bounded};
+use super::bounded::{ANSWER_LIMIT, BoundedBody};
 use super::error::chain;
 use super::kubeconfig::{KubeconfigError, Proxy, Remote};
-use super::leadership::{Leadership, Silenced};
+use super::leadership::{Leadership, LeadershipStream};
 use super::pool::Pool;
 use super::resolver::Resolver;
 use super::retry::Listen;
@@ -264,7 +264,7 @@ impl Connection {
         Ok(match timeout {
             Some(limit) => {
                 let bounded = move |answer: http::Response<Incoming>| {
-                    answer.map(|body| Bounded::new(body, ANSWER_LIMIT, limit))
+                    answer.map(|body| BoundedBody::new(body, ANSWER_LIMIT, limit))
                 };
                 let service =
                     ServiceBuilder::new().map_response(bounded).timeout(limit).service(service);
@@ -385,7 +385,7 @@ fn http(
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
     let leadership = leadership.clone();
-    let tcp = tcp.map_response(move |stream| Silenced::wrap(stream, leadership.clone()));
+    let tcp = tcp.map_response(move |stream| LeadershipStream::wrap(stream, leadership.clone()));
     Ok(match proxy {
         None => over(config, tcp)?,
         Some(Proxy::Http { address, credentials }) => {

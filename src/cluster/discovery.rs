@@ -11,7 +11,7 @@ use objects::Gvk;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::capabilities::{AGGREGATED, Served};
+use super::capabilities::{AGGREGATED, ServerCapabilities};
 use super::{Cluster, ClusterError};
 
 /// Where the objects of a kind are.
@@ -84,7 +84,7 @@ type Kinds = Arc<BTreeMap<String, Resource>>;
 pub(crate) struct Discovery {
     /// By `apiVersion`.
     kinds: Mutex<BTreeMap<String, Kinds>>,
-    served: super::capabilities::Known,
+    served: super::capabilities::CapabilitiesCache,
     absent: super::presence::Absent,
 }
 
@@ -99,11 +99,11 @@ impl Discovery {
     }
 
     /// What the server can do, and when that was asked.
-    pub(super) fn served(&self) -> Option<(Instant, Arc<Served>)> {
+    pub(super) fn served(&self) -> Option<(Instant, Arc<ServerCapabilities>)> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn learn_served(&self, at: Instant, served: Arc<Served>) {
+    pub(super) fn learn_served(&self, at: Instant, served: Arc<ServerCapabilities>) {
         *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, served));
     }
 

@@ -13,11 +13,11 @@ use super::leadership::Leadership;
 use crate::metrics::Metrics;
 
 /// What was asked: `METHOD path?query`, and the body; null if there is none.
-pub(crate) type Asked = (String, Value);
+pub(crate) type RecordedRequest = (String, Value);
 
 /// A cluster whose API server answers requests, one after the other, with a status and a body.
 pub(crate) async fn answering(
-    answer: impl Fn(Asked) -> (u16, Body) + Clone + Send + Sync + 'static,
+    answer: impl Fn(RecordedRequest) -> (u16, Body) + Clone + Send + Sync + 'static,
 ) -> Cluster {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let server = format!("http://{}", listener.local_addr().unwrap());

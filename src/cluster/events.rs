@@ -7,13 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Api, PostParams};
 
 use super::Cluster;
-use crate::events::{Announcement, Severity, Sink, Subject};
+use crate::events::{Announcement, EventObject, Severity, Sink};
 
 /// Longest message of a core/v1 Event.
 const MESSAGE_LIMIT: usize = 1024;
 
 /// Pause after each, so that telling of many changes does not slow down the changes that follow.
-const PAUSE: Duration = Duration::from_millis(4);
+const EVENT_WRITE_DELAY: Duration = Duration::from_millis(4);
 
 /// Records events in a cluster.
 pub(crate) struct Recorder {
@@ -33,13 +33,13 @@ impl Sink for Recorder {
     const TAKES_POSTED: bool = false;
 
     async fn tell(&mut self, told: &Announcement, is_last: bool) {
-        let Subject { namespace, name, .. } = &told.about;
+        let EventObject { namespace, name, .. } = &told.about;
         let api: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);
         if let Err(error) = api.create(&PostParams::default(), &recorded(told)).await {
             tracing::info!(name, namespace, error = %error, "failed to record event");
         }
         if !is_last {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(EVENT_WRITE_DELAY).await;
         }
     }
 }

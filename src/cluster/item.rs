@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Deepest nesting that is read into memory: what `serde_json` takes. Deeper values would be dropped, cloned and
 /// compared by recursion, on any thread.
-const DEEPEST: usize = 127;
+const MAX_NESTING_DEPTH: usize = 127;
 
 /// The form of a list that has the metadata of objects only.
 pub(super) const METADATA_LIST: &str =
@@ -21,13 +21,13 @@ pub(super) const METADATA_LIST: &str =
 pub(super) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// Objects of a page of a list.
-pub(super) const PAGE: usize = 500;
+pub(super) const OBJECTS_PER_PAGE: usize = 500;
 
 /// Most objects of a list.
 pub(super) const LIST_LIMIT: usize = 1_000_000;
 
 /// How deep an object is kept whose deeper parts nobody reads.
-const KEPT: usize = 100;
+const MAX_RETAINED_DEPTH: usize = 100;
 
 /// What every object says about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -43,7 +43,7 @@ pub(crate) struct Meta {
 }
 
 #[derive(Deserialize)]
-struct Identified {
+struct MetadataEnvelope {
     #[serde(default)]
     metadata: Meta,
 }
@@ -60,14 +60,14 @@ pub(crate) struct Unreadable {
 
 /// An object of a kind of ours, or what can be said of it.
 #[derive(Debug, Clone)]
-pub(crate) enum Item<K> {
+pub(crate) enum DecodedObject<K> {
     Read(K),
     Unreadable(Box<Unreadable>),
 }
 
 /// The metadata of an object of any kind.
 #[derive(Debug, Clone)]
-pub(crate) struct Sighted {
+pub(crate) struct MetadataOnly {
     pub(crate) namespace: String,
     pub(crate) name: String,
     version: String,
@@ -103,7 +103,7 @@ pub(crate) trait Wire: Sized + Send + 'static {
     fn version(&self) -> &str;
 }
 
-impl<K: super::kind::OurKind> Wire for Item<K> {
+impl<K: super::kind::OurKind> Wire for DecodedObject<K> {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         match object(json) {
             Ok(object) => Ok(Self::Read(object)),
@@ -168,7 +168,7 @@ impl Wire for Verbatim {
     }
 }
 
-impl Wire for Sighted {
+impl Wire for MetadataOnly {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Whole {
@@ -197,7 +197,7 @@ impl Wire for Sighted {
 /// When it is nested too deeply, or not what its type says.
 pub(crate) fn object<K: DeserializeOwned>(json: &[u8]) -> Result<K, serde_json::Error> {
     match serde_json::from_slice(json) {
-        Err(_) if depth(json) > DEEPEST && meta(json)?.deletion_timestamp.is_some() => {
+        Err(_) if depth(json) > MAX_NESTING_DEPTH && meta(json)?.deletion_timestamp.is_some() => {
             serde_json::from_slice(&pruned(json))
         }
         other => other,
@@ -205,16 +205,16 @@ pub(crate) fn object<K: DeserializeOwned>(json: &[u8]) -> Result<K, serde_json::
 }
 
 fn meta(json: &[u8]) -> Result<Meta, serde_json::Error> {
-    serde_json::from_slice::<Identified>(json).map(|object| object.metadata)
+    serde_json::from_slice::<MetadataEnvelope>(json).map(|object| object.metadata)
 }
 
 fn conditions(json: &[u8]) -> Value {
     #[derive(Deserialize)]
     struct Reporting {
-        status: Reported,
+        status: StatusConditions,
     }
     #[derive(Deserialize)]
-    struct Reported {
+    struct StatusConditions {
         conditions: Value,
     }
     serde_json::from_slice::<Reporting>(json).map_or(Value::Null, |it| it.status.conditions)
@@ -223,8 +223,10 @@ fn conditions(json: &[u8]) -> Value {
 /// Why an object cannot be read, in words for a person.
 pub(crate) fn why(json: &[u8], error: &serde_json::Error) -> String {
     match depth(json) {
-        depth if depth > DEEPEST => {
-            format!("it is nested {depth} levels deep, and at most {DEEPEST} are supported")
+        depth if depth > MAX_NESTING_DEPTH => {
+            format!(
+                "it is nested {depth} levels deep, and at most {MAX_NESTING_DEPTH} are supported"
+            )
         }
         _ => error.to_string(),
     }
@@ -268,13 +270,13 @@ fn pruned(json: &[u8]) -> Vec<u8> {
     walk(json, |at, byte| match byte {
         b'{' | b'[' => {
             now += 1;
-            if now == KEPT + 1 {
+            if now == MAX_RETAINED_DEPTH + 1 {
                 out.extend_from_slice(json.get(from..at).unwrap_or_default());
                 out.extend_from_slice(b"null");
             }
         }
         b'}' | b']' => {
-            if now == KEPT + 1 {
+            if now == MAX_RETAINED_DEPTH + 1 {
                 from = at + 1;
             }
             now = now.saturating_sub(1);
@@ -286,11 +288,11 @@ fn pruned(json: &[u8]) -> Vec<u8> {
 }
 
 /// Takes a JSON text apart, one level of it.
-struct Parts<'a> {
+struct JsonLevelReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> JsonLevelReader<'a> {
     fn mark(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_ascii_start();
         self.rest.first().copied()
@@ -324,7 +326,7 @@ fn malformed(why: &str) -> serde_json::Error {
 
 /// The members of an object, their values unread.
 fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, serde_json::Error> {
-    let mut parts = Parts { rest: json };
+    let mut parts = JsonLevelReader { rest: json };
     let mut all = Vec::new();
     if !parts.take(b'{') {
         return Err(malformed("it is not an object"));
@@ -344,7 +346,7 @@ fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, serde_json::Error> {
 
 /// The elements of an array, unread; none of null.
 fn elements(json: &[u8]) -> Result<Vec<&[u8]>, serde_json::Error> {
-    let mut parts = Parts { rest: json };
+    let mut parts = JsonLevelReader { rest: json };
     let mut all = Vec::new();
     if json.trim_ascii() == b"null" {
         return Ok(all);

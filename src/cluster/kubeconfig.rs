@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use http::{HeaderValue, Uri};
 use kube::config::{AuthInfo, Kubeconfig};
 use sha2::{Digest as _, Sha256};
-use sources::http::{Egress, Refused};
+use sources::http::{Egress, EgressDeniedError};
 use url::Url;
 
 /// A cluster that somebody's Secret names, with nothing dangerous left in it.
@@ -36,7 +36,7 @@ pub(super) enum Proxy {
 
 /// Which dangerous things are allowed after all.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Allowed {
+pub(crate) struct KubeconfigPolicy {
     /// `--insecure-kubeconfig-tls`: servers whose certificate is not checked.
     pub(crate) insecure_tls: bool,
 }
@@ -84,7 +84,7 @@ impl Remote {
     pub(crate) fn from_secret(
         data: &BTreeMap<String, Vec<u8>>,
         key: Option<&str>,
-        allowed: Allowed,
+        allowed: KubeconfigPolicy,
     ) -> Result<Self, KubeconfigError> {
         let (key, bytes) = match key {
             Some(key) => (key, data.get(key)),
@@ -110,13 +110,14 @@ impl Remote {
         for place in servers.chain(proxy) {
             // What is no URL cannot be connected to either, which is told by whoever tries.
             let Ok(place) = Url::parse(&place) else { continue };
-            let refused = |refused: Refused| KubeconfigError::OffLimits(refused.to_string());
+            let refused =
+                |refused: EgressDeniedError| KubeconfigError::OffLimits(refused.to_string());
             egress.admits(&place).map_err(refused)?;
         }
         Ok(())
     }
 
-    fn parse(key: &str, bytes: &[u8], allowed: Allowed) -> Result<Self, KubeconfigError> {
+    fn parse(key: &str, bytes: &[u8], allowed: KubeconfigPolicy) -> Result<Self, KubeconfigError> {
         let malformed =
             |why: &str| KubeconfigError::Malformed { key: key.to_owned(), why: why.to_owned() };
         // Parser messages may quote what they met, and here that may be a password.
@@ -132,7 +133,10 @@ impl Remote {
 }
 
 /// Takes out what may not be in a kubeconfig of somebody else, and says what that was.
-fn strip(kubeconfig: &mut Kubeconfig, allowed: Allowed) -> Result<Vec<String>, KubeconfigError> {
+fn strip(
+    kubeconfig: &mut Kubeconfig,
+    allowed: KubeconfigPolicy,
+) -> Result<Vec<String>, KubeconfigError> {
     let (cluster_name, user_name) = current(kubeconfig);
     let mut stripped = Vec::new();
     for named in &mut kubeconfig.clusters {
@@ -251,7 +255,7 @@ mod tests {
     }
 
     fn read(user: &str, cluster: &str) -> Result<Remote, KubeconfigError> {
-        Remote::from_secret(&secret(user, cluster), None, Allowed::default())
+        Remote::from_secret(&secret(user, cluster), None, KubeconfigPolicy::default())
     }
 
     #[test]
@@ -300,12 +304,13 @@ mod tests {
     #[test]
     fn certificates_are_checked_unless_the_flag_says_otherwise() {
         let data = secret("token: t", ", insecure-skip-tls-verify: true");
-        let strict = Remote::from_secret(&data, None, Allowed::default()).unwrap();
+        let strict = Remote::from_secret(&data, None, KubeconfigPolicy::default()).unwrap();
         assert_eq!(strict.stripped, ["insecure-skip-tls-verify"]);
         let skips =
             |r: &Remote| r.kubeconfig.clusters[0].cluster.clone().unwrap().insecure_skip_tls_verify;
         assert_eq!(skips(&strict), None);
-        let lax = Remote::from_secret(&data, None, Allowed { insecure_tls: true }).unwrap();
+        let lax =
+            Remote::from_secret(&data, None, KubeconfigPolicy { insecure_tls: true }).unwrap();
         assert_eq!(skips(&lax), Some(true));
     }
 
@@ -313,7 +318,7 @@ mod tests {
     fn an_error_never_repeats_the_content() {
         for text in ["token: [hunter2", "users: hunter2", "- hunter2", "a: {b: c}: hunter2"] {
             let data = BTreeMap::from([("value".to_owned(), text.as_bytes().to_vec())]);
-            let error = Remote::from_secret(&data, None, Allowed::default());
+            let error = Remote::from_secret(&data, None, KubeconfigPolicy::default());
             let error = error.map(|_| ()).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }
@@ -322,9 +327,9 @@ mod tests {
     #[test]
     fn a_missing_key_is_named() {
         let data = secret("token: t", "");
-        let error = Remote::from_secret(&data, Some("prod"), Allowed::default());
+        let error = Remote::from_secret(&data, Some("prod"), KubeconfigPolicy::default());
         assert_eq!(error.map(|_| ()).unwrap_err(), KubeconfigError::NoKey("prod".to_owned()));
-        let error = Remote::from_secret(&BTreeMap::new(), None, Allowed::default());
+        let error = Remote::from_secret(&BTreeMap::new(), None, KubeconfigPolicy::default());
         assert_eq!(error.map(|_| ()).unwrap_err(), KubeconfigError::NoKey("value".to_owned()));
     }
 
@@ -336,7 +341,7 @@ mod tests {
                  users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
             );
             let data = BTreeMap::from([("value".to_owned(), text.into_bytes())]);
-            Remote::from_secret(&data, None, Allowed::default()).unwrap()
+            Remote::from_secret(&data, None, KubeconfigPolicy::default()).unwrap()
         };
         let tenants = Egress::Named(std::sync::Arc::default());
         for remote in [

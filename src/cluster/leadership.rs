@@ -40,10 +40,10 @@ enum Term {
 
 /// The right to act, shared by everything that acts. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Leadership(Arc<Shared>);
+pub(crate) struct Leadership(Arc<LeadershipState>);
 
 #[derive(Debug)]
-struct Shared {
+struct LeadershipState {
     term: Mutex<Term>,
     begun: watch::Sender<bool>,
 }
@@ -61,7 +61,7 @@ impl Leadership {
 
     fn new(term: Term) -> Self {
         let begun = watch::Sender::new(matches!(term, Term::Unlimited));
-        Self(Arc::new(Shared { term: Mutex::new(term), begun }))
+        Self(Arc::new(LeadershipState { term: Mutex::new(term), begun }))
     }
 
     /// The term, after reading the clock.
@@ -121,21 +121,21 @@ impl Leadership {
 
 /// Refuses requests that write while this process may not act.
 impl<S> Layer<S> for Leadership {
-    type Service = Guarded<S>;
+    type Service = LeadershipService<S>;
 
-    fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, leadership: self.clone() }
+    fn layer(&self, inner: S) -> LeadershipService<S> {
+        LeadershipService { inner, leadership: self.clone() }
     }
 }
 
 /// See the `Layer` of [`Leadership`].
 #[derive(Debug, Clone)]
-pub(crate) struct Guarded<S> {
+pub(crate) struct LeadershipService<S> {
     inner: S,
     leadership: Leadership,
 }
 
-impl<S, B> Service<Request<B>> for Guarded<S>
+impl<S, B> Service<Request<B>> for LeadershipService<S>
 where
     S: Service<Request<B>, Error = BoxError>,
 {
@@ -162,12 +162,12 @@ where
 /// Requests are checked before they are queued for a connection; a process that is stopped in between would send
 /// what is queued when it goes on, in somebody else's term.
 #[derive(Debug)]
-pub(super) struct Silenced {
+pub(super) struct LeadershipStream {
     stream: TcpStream,
     leadership: Leadership,
 }
 
-impl Silenced {
+impl LeadershipStream {
     /// Puts a new connection under the guard.
     pub(super) fn wrap(stream: TokioIo<TcpStream>, leadership: Leadership) -> TokioIo<Self> {
         TokioIo::new(Self { stream: stream.into_inner(), leadership })
@@ -178,13 +178,13 @@ impl Silenced {
     }
 }
 
-impl Connection for Silenced {
+impl Connection for LeadershipStream {
     fn connected(&self) -> Connected {
         self.stream.connected()
     }
 }
 
-impl AsyncRead for Silenced {
+impl AsyncRead for LeadershipStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -194,7 +194,7 @@ impl AsyncRead for Silenced {
     }
 }
 
-impl AsyncWrite for Silenced {
+impl AsyncWrite for LeadershipStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -298,7 +298,7 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut far, _) = listener.accept().await.unwrap();
         let leadership = Leadership::standby();
-        let mut near = Silenced::wrap(TokioIo::new(near), leadership.clone()).into_inner();
+        let mut near = LeadershipStream::wrap(TokioIo::new(near), leadership.clone()).into_inner();
         near.write_all(b"list").await.unwrap();
         leadership.end();
         let refused = near.write_all(b"write").await.unwrap_err();

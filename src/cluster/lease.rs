@@ -39,7 +39,7 @@ pub(crate) struct Election {
 
 /// Why a term ended against the leader's will. It has to end the process.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Lost {
+pub(crate) enum LeadershipLostError {
     /// Nobody heard the renewals.
     #[error(
         "Lease {lease} could not be renewed for {limit:?} ({why}); exiting, because another process may be the \
@@ -97,7 +97,7 @@ enum Move {
 
 /// What an attempt came to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum LeaseAttempt {
     /// The Lease is ours from now on.
     Held,
     /// It belongs to the one who is named.
@@ -197,7 +197,7 @@ impl Claim {
     ///
     /// # Errors
     /// The API server refused or did not respond.
-    pub(super) async fn attempt(&mut self, leads: bool) -> Result<Outcome, ClusterError> {
+    pub(super) async fn attempt(&mut self, leads: bool) -> Result<LeaseAttempt, ClusterError> {
         // Two attempts at least fit into a term, however slow the API server is.
         let limit = self.election.renew_deadline / 2;
         match tokio::time::timeout(limit, self.try_once(leads)).await {
@@ -206,14 +206,14 @@ impl Claim {
         }
     }
 
-    async fn try_once(&mut self, leads: bool) -> Result<Outcome, ClusterError> {
+    async fn try_once(&mut self, leads: bool) -> Result<LeaseAttempt, ClusterError> {
         // What was renewed last is most likely what is there, so it is not read again.
         if leads
             && self.sent.is_empty()
             && let Some((lease, _)) = self.seen.clone()
             && self.write(lease).await.is_ok()
         {
-            return Ok(Outcome::Held);
+            return Ok(LeaseAttempt::Held);
         }
         if !leads {
             self.sent.clear();
@@ -234,13 +234,13 @@ impl Claim {
         let is_known = self.sent.contains(&spec) || self.is_seen(&spec);
         self.see(lease.clone());
         if leads && (holder(&spec) != self.election.identity || !is_known) {
-            return Ok(Outcome::HeldBy(holder(&spec).to_owned()));
+            return Ok(LeaseAttempt::HeldBy(holder(&spec).to_owned()));
         }
         if self.election.next(&spec, self.age(), now()) == Move::Wait {
-            return Ok(Outcome::HeldBy(holder(&spec).to_owned()));
+            return Ok(LeaseAttempt::HeldBy(holder(&spec).to_owned()));
         }
         self.write(lease).await?;
-        Ok(Outcome::Held)
+        Ok(LeaseAttempt::Held)
     }
 
     /// Sends what should follow upon a Lease that was seen; its resourceVersion goes with it.
@@ -256,10 +256,10 @@ impl Claim {
         Ok(())
     }
 
-    fn won(&mut self, lease: Lease) -> Outcome {
+    fn won(&mut self, lease: Lease) -> LeaseAttempt {
         self.sent.clear();
         self.seen = Some((lease, Instant::now()));
-        Outcome::Held
+        LeaseAttempt::Held
     }
 
     /// Remembers a Lease; its time counts from when it was first seen with this content.

@@ -12,18 +12,18 @@ use objects::Gvk;
 
 use super::discovery::Resource;
 use super::objects::url_encode;
-use super::pool::Place;
+use super::pool::ConnectionSlot;
 use super::{Cluster, ClusterError};
 
 /// Most bytes of a line. What is behind them is left out.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// How much of a log is wanted.
 const LAST_LINES: &str = "tailLines=5&limitBytes=8192";
 
 /// Which lines of a container are wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct LogOptions {
     /// Also those that are still to be printed.
     pub(crate) follows: bool,
     /// None that are older.
@@ -32,7 +32,7 @@ pub(crate) struct Wanted {
     pub(crate) tail: Option<u32>,
 }
 
-impl Wanted {
+impl LogOptions {
     /// Each line comes with its time.
     fn query(self) -> String {
         let mut query = "timestamps=true".to_owned();
@@ -99,16 +99,16 @@ impl Cluster {
         &self,
         (namespace, pod): (&str, &str),
         container: &str,
-        wanted: Wanted,
+        wanted: LogOptions,
     ) -> impl Stream<Item = Result<Line, ClusterError>> + Send + use<> {
         let request = request((namespace, pod), container, &wanted.query());
         let begin = Begin { pool: self.watches.clone(), request: Some(request) };
-        try_unfold((begin, None), |(mut begin, open): (Begin, Option<Open>)| async move {
+        try_unfold((begin, None), |(mut begin, open): (Begin, Option<OpenLogStream>)| async move {
             let mut open = match open {
                 Some(open) => open,
                 None => begin.open().await?,
             };
-            let line = next_line(&mut open.body, LONGEST).await;
+            let line = next_line(&mut open.body, MAX_LINE_BYTES).await;
             let line = line.map_err(|error| ClusterError::NoAnswer(error.to_string()))?;
             Ok(line.map(|bytes| (Line::of(&bytes), (begin, Some(open)))))
         })
@@ -122,18 +122,18 @@ struct Begin {
 }
 
 /// An answer that is being read, and its place on a connection.
-struct Open {
+struct OpenLogStream {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
-    _place: Place,
+    _place: ConnectionSlot,
 }
 
 impl Begin {
-    async fn open(&mut self) -> Result<Open, ClusterError> {
+    async fn open(&mut self) -> Result<OpenLogStream, ClusterError> {
         let sent = || ClusterError::NoAnswer("the log was requested before".to_owned());
         let request = self.request.take().ok_or_else(sent)??;
         let place = self.pool.place()?;
         let body = place.client().request_stream(request).await?;
-        Ok(Open { body: Box::pin(body), _place: place })
+        Ok(OpenLogStream { body: Box::pin(body), _place: place })
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
             (200, Body::from_stream(parts.chain(stream::pending())))
         });
         let wanted =
-            Wanted { follows: true, since: Some(Duration::from_millis(1500)), tail: Some(10) };
+            LogOptions { follows: true, since: Some(Duration::from_millis(1500)), tail: Some(10) };
         let cluster = cluster.await;
         let mut lines = std::pin::pin!(cluster.lines(("apps", "web-1"), "main", wanted));
         for expected in ["a", "bc"] {
@@ -240,7 +240,7 @@ mod tests {
         let status = r#"{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": "container \"main\" is waiting to start", "reason": "BadRequest", "code": 400}"#;
         let cluster = answering(move |_| (400, Body::from(status))).await;
-        let lines = cluster.lines(("apps", "web-1"), "main", Wanted::default());
+        let lines = cluster.lines(("apps", "web-1"), "main", LogOptions::default());
         let error = lines.try_collect::<Vec<_>>().await.unwrap_err();
         assert_eq!(error.code(), Some(400));
         assert!(error.to_string().contains("waiting to start"), "{error}");

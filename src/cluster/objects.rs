@@ -7,12 +7,12 @@ use reconcile::RemovalPermit;
 use serde_json::{Value, json};
 
 use super::discovery::Resource;
-use super::item::{PAGE, Page, Shallow};
-use super::retry::{self, Told};
+use super::item::{OBJECTS_PER_PAGE, Page, Shallow};
+use super::retry::{self, RetryAfterHint};
 use super::{Cluster, ClusterError};
 
 /// Attempts at a request that the server could not take right now.
-const ATTEMPTS: u32 = 4;
+const MAX_REQUEST_ATTEMPTS: u32 = 4;
 
 /// How many objects of a list are read at once.
 const LIST_CHUNK: usize = 64;
@@ -36,7 +36,7 @@ pub(crate) enum Mode {
 }
 
 /// A page of a list.
-pub(crate) struct Part {
+pub(crate) struct ObjectPage {
     /// The objects.
     pub(crate) objects: Vec<Object>,
     /// Where the next page begins; none after the last.
@@ -69,7 +69,7 @@ impl Cluster {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let told = Told::default();
+            let told = RetryAfterHint::default();
             let request = Request::builder()
                 .method(method.clone())
                 .uri(path)
@@ -87,7 +87,7 @@ impl Cluster {
             let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt == 1;
             // A creation has no version, so what conflicts is something else that was written in between, such as a quota.
             let conflicted = method == Method::POST && error.is_conflict();
-            if attempt >= ATTEMPTS || !(busy || lost || conflicted) {
+            if attempt >= MAX_REQUEST_ATTEMPTS || !(busy || lost || conflicted) {
                 return Err(error);
             }
             let Some(delay) = retry::delay(&error, attempt, path) else { return Err(error) };
@@ -223,8 +223,8 @@ impl Cluster {
         namespace: &str,
         (labels, fields): (&str, &str),
         from: Option<&str>,
-    ) -> Result<Part, ClusterError> {
-        self.list_at_most(resource, namespace, (labels, fields), from, PAGE).await
+    ) -> Result<ObjectPage, ClusterError> {
+        self.list_at_most(resource, namespace, (labels, fields), from, OBJECTS_PER_PAGE).await
     }
 
     /// The same of at most so many objects.
@@ -238,13 +238,13 @@ impl Cluster {
         selectors: (&str, &str),
         from: Option<&str>,
         limit: usize,
-    ) -> Result<Part, ClusterError> {
+    ) -> Result<ObjectPage, ClusterError> {
         let (labels, fields) = selectors;
         let path = page_path(resource, namespace, labels, fields, from, limit)?;
         self.part_at(resource, &path).await.map_err(|error| self.unserved(resource, error))
     }
 
-    async fn part_at(&self, resource: &Resource, path: &str) -> Result<Part, ClusterError> {
+    async fn part_at(&self, resource: &Resource, path: &str) -> Result<ObjectPage, ClusterError> {
         let answer = self.send_for_text(Method::GET, path, "application/json", Vec::new()).await?;
         let page = Page::<Shallow>::read(answer.as_bytes()).map_err(|error| {
             ClusterError::Unreadable(format!("the list of {}: {error}", resource.plural))
@@ -255,7 +255,7 @@ impl Cluster {
             to_object(item)
         };
         let objects = page.items.into_iter().map(named).collect::<Result<_, _>>()?;
-        Ok(Part { objects, next: page.next, bytes: answer.len() })
+        Ok(ObjectPage { objects, next: page.next, bytes: answer.len() })
     }
 
     /// Server-side apply, taking ownership of every field sent.

@@ -8,7 +8,7 @@ use http::Request;
 use serde_json::Value;
 
 use super::discovery::Resource;
-use super::item::{LIST_LIMIT, METADATA_LIST, PAGE, Page, Shallow, Verbatim, Wire};
+use super::item::{LIST_LIMIT, METADATA_LIST, OBJECTS_PER_PAGE, Page, Shallow, Verbatim, Wire};
 use super::objects::url_encode;
 use super::{Cluster, ClusterError};
 
@@ -16,14 +16,14 @@ const WHOLE: &str = "application/json";
 
 /// What of the objects is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ObjectProjection {
     /// All of them.
     Whole,
     /// Their metadata.
     Metadata,
 }
 
-impl Part {
+impl ObjectProjection {
     fn accept(self) -> &'static str {
         match self {
             Self::Whole => WHOLE,
@@ -33,10 +33,10 @@ impl Part {
 }
 
 /// How many objects of a page of [`Cluster::verbatim_pages`]: each is in memory up to three times until it is packed.
-const VERBATIM: usize = 64;
+const RAW_OBJECTS_PER_PAGE: usize = 64;
 
 /// A page is not made smaller than this.
-const LEAST: usize = 8;
+const MIN_OBJECTS_PER_PAGE: usize = 8;
 
 /// Most pages in a row without an object. A list may have some, but not nothing else.
 const MOST_EMPTY: usize = 1000;
@@ -48,14 +48,14 @@ pub(crate) struct Pages<'a, T> {
     accept: &'static str,
     /// How many objects the next page may have.
     limit: usize,
-    place: Place,
+    place: PageCursor,
     read: usize,
     empty: usize,
     items: PhantomData<T>,
 }
 
 /// Where the next page begins.
-enum Place {
+enum PageCursor {
     First,
     After(String),
     End,
@@ -69,15 +69,17 @@ impl<T: Wire> Pages<'_, T> {
     /// [`ClusterError::Unreadable`] for a list that does not end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<T>>, ClusterError> {
         let after = match &self.place {
-            Place::First => String::new(),
-            Place::After(at) => format!("&continue={}", url_encode(at)),
-            Place::End => return Ok(None),
+            PageCursor::First => String::new(),
+            PageCursor::After(at) => format!("&continue={}", url_encode(at)),
+            PageCursor::End => return Ok(None),
         };
         let page = loop {
             let path = format!("{}?limit={}{after}", self.path, self.limit);
             match self.cluster.page_at::<T>(&path, self.accept).await {
                 // Few objects of the largest size are more than many usual ones.
-                Err(ClusterError::NoAnswer(_)) if self.limit > LEAST => self.limit /= 8,
+                Err(ClusterError::NoAnswer(_)) if self.limit > MIN_OBJECTS_PER_PAGE => {
+                    self.limit /= 8;
+                }
                 answer => break answer?,
             }
         };
@@ -92,13 +94,13 @@ impl<T: Wire> Pages<'_, T> {
             let text = format!("{path}: the list has more than {LIST_LIMIT} objects");
             return Err(ClusterError::Unreadable(text));
         }
-        self.place = page.next.map_or(Place::End, Place::After);
+        self.place = page.next.map_or(PageCursor::End, PageCursor::After);
         Ok(Some(page.items))
     }
 
     /// Whether the last page was read.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.place, Place::End)
+        matches!(self.place, PageCursor::End)
     }
 }
 
@@ -111,9 +113,9 @@ impl Cluster {
         &self,
         resource: &Resource,
         namespace: &str,
-        part: Part,
+        part: ObjectProjection,
     ) -> Result<Pages<'_, Shallow>, ClusterError> {
-        Ok(self.pages_of(resource.path(namespace, None)?, part.accept(), PAGE))
+        Ok(self.pages_of(resource.path(namespace, None)?, part.accept(), OBJECTS_PER_PAGE))
     }
 
     /// The objects of a kind in all namespaces, each as the API server sent it.
@@ -124,11 +126,11 @@ impl Cluster {
         &self,
         resource: &Resource,
     ) -> Result<Pages<'_, Verbatim>, ClusterError> {
-        Ok(self.pages_of(resource.path("", None)?, WHOLE, VERBATIM))
+        Ok(self.pages_of(resource.path("", None)?, WHOLE, RAW_OBJECTS_PER_PAGE))
     }
 
     fn pages_of<T>(&self, path: String, accept: &'static str, limit: usize) -> Pages<'_, T> {
-        let place = Place::First;
+        let place = PageCursor::First;
         let items = PhantomData;
         Pages { cluster: self, path, accept, limit, place, read: 0, empty: 0, items }
     }
@@ -146,7 +148,7 @@ impl Cluster {
     ) -> Result<(Vec<Value>, bool), ClusterError> {
         let path = resource.path(namespace, None)?;
         let selector = url_encode(selector);
-        let path = format!("{path}?limit={PAGE}&labelSelector={selector}");
+        let path = format!("{path}?limit={OBJECTS_PER_PAGE}&labelSelector={selector}");
         let page = self.page_at::<Shallow>(&path, METADATA_LIST).await?;
         Ok((page.items.into_iter().map(|Shallow(item)| item).collect(), page.next.is_some()))
     }
@@ -232,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn pages_that_are_too_large_are_made_smaller_once() {
         let (cluster, asked) = server(100).await;
-        let mut pages = cluster.pages(&widgets(), "", Part::Whole).unwrap();
+        let mut pages = cluster.pages(&widgets(), "", ObjectProjection::Whole).unwrap();
         let mut read = 0;
         while let Some(page) = pages.next().await.unwrap() {
             read += page.len();
@@ -254,7 +256,7 @@ mod tests {
     async fn a_list_that_does_not_end_is_an_error() {
         let endless = r#"{"metadata": {"continue": "x"}, "items": []}"#;
         let cluster = answering(move |_| (200, Body::from(endless))).await;
-        let mut pages = cluster.pages(&widgets(), "", Part::Metadata).unwrap();
+        let mut pages = cluster.pages(&widgets(), "", ObjectProjection::Metadata).unwrap();
         let error = loop {
             match pages.next().await {
                 Ok(page) => assert!(page.is_some()),

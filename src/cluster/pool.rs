@@ -12,17 +12,17 @@ use kube::Client;
 use super::ClusterError;
 
 /// How many watches share a connection: fewer than any server allows that is known, with room for their lists.
-const STREAMS: usize = 64;
+const MAX_WATCHES_PER_CONNECTION: usize = 64;
 
 /// Opens connections and shares them out.
 #[derive(Clone)]
 pub(super) struct Pool {
-    open: Arc<Open>,
+    open: Arc<ClientFactory>,
     members: Arc<Members>,
 }
 
 /// Makes a client with a connection of its own.
-type Open = dyn Fn() -> Result<Client, ClusterError> + Send + Sync;
+type ClientFactory = dyn Fn() -> Result<Client, ClusterError> + Send + Sync;
 
 #[derive(Default)]
 struct Members(Mutex<Vec<Weak<Member>>>);
@@ -35,7 +35,7 @@ struct Member {
 }
 
 /// A slot on a connection, given back when it is dropped. The connection ends with the last.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     member: Arc<Member>,
 }
 
@@ -50,13 +50,13 @@ impl Pool {
     ///
     /// # Errors
     /// When no connection can be made of the configuration.
-    pub(super) fn place(&self) -> Result<Place, ClusterError> {
+    pub(super) fn place(&self) -> Result<ConnectionSlot, ClusterError> {
         self.members.place(|| (self.open)())
     }
 }
 
 impl Members {
-    fn place<E>(&self, open: impl FnOnce() -> Result<Client, E>) -> Result<Place, E> {
+    fn place<E>(&self, open: impl FnOnce() -> Result<Client, E>) -> Result<ConnectionSlot, E> {
         let mut members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         members.retain(|member| member.strong_count() > 0);
         let roomy = |member: &Arc<Member>| {
@@ -66,18 +66,18 @@ impl Members {
             Some(member) => member,
             None => {
                 let streams = AtomicUsize::new(0);
-                let bound = AtomicUsize::new(STREAMS);
+                let bound = AtomicUsize::new(MAX_WATCHES_PER_CONNECTION);
                 let member = Arc::new(Member { client: open()?, streams, bound });
                 members.push(Arc::downgrade(&member));
                 member
             }
         };
         member.streams.fetch_add(1, Ordering::Relaxed);
-        Ok(Place { member })
+        Ok(ConnectionSlot { member })
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     pub(super) fn client(&self) -> &Client {
         &self.member.client
     }
@@ -89,7 +89,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.member.streams.fetch_sub(1, Ordering::Relaxed);
     }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     /// Opens connections that lead nowhere, and counts them.
-    fn place(members: &Members, opened: &mut usize) -> Place {
+    fn place(members: &Members, opened: &mut usize) -> ConnectionSlot {
         let open = || {
             *opened += 1;
             let nowhere = tower::service_fn(async |_: http::Request<kube::client::Body>| {
@@ -115,8 +115,8 @@ mod tests {
     async fn a_connection_is_opened_when_the_others_are_full_and_ends_with_its_last_watch() {
         let members = Members::default();
         let mut opened = 0;
-        let mut places: Vec<Place> =
-            (0..3 * STREAMS).map(|_| place(&members, &mut opened)).collect();
+        let mut places: Vec<ConnectionSlot> =
+            (0..3 * MAX_WATCHES_PER_CONNECTION).map(|_| place(&members, &mut opened)).collect();
         assert_eq!(opened, 3);
         drop(places.pop());
         places.push(place(&members, &mut opened));
@@ -130,7 +130,7 @@ mod tests {
     async fn a_connection_that_gives_no_answer_takes_no_more_than_it_has() {
         let members = Members::default();
         let mut opened = 0;
-        let kept: Vec<Place> = (0..10).map(|_| place(&members, &mut opened)).collect();
+        let kept: Vec<ConnectionSlot> = (0..10).map(|_| place(&members, &mut opened)).collect();
         place(&members, &mut opened).leave_crowded();
         let next = place(&members, &mut opened);
         assert_eq!(opened, 2);

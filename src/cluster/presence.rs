@@ -16,10 +16,10 @@ use super::item::{METADATA, METADATA_LIST};
 use super::{Cluster, ClusterError};
 
 /// How long it counts that a kind is not there, for the many objects of it that are asked about together.
-const FOR: Duration = Duration::from_secs(5);
+const ABSENCE_CACHE_TTL: Duration = Duration::from_secs(5);
 
 /// Longest time that a question about CRDs may take.
-const LIMIT: Duration = Duration::from_secs(40);
+const CRD_REQUEST_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Longest time that a cluster may take to say which one it is.
 const UID_LIMIT: Duration = Duration::from_secs(5);
@@ -34,12 +34,12 @@ impl Absent {
     fn has(&self, id: &ObjectId) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = known.get(&(id.group.clone(), id.kind.clone()));
-        at.is_some_and(|at| at.elapsed() < FOR)
+        at.is_some_and(|at| at.elapsed() < ABSENCE_CACHE_TTL)
     }
 
     fn add(&self, id: &ObjectId) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, at| at.elapsed() < FOR);
+        known.retain(|_, at| at.elapsed() < ABSENCE_CACHE_TTL);
         known.insert((id.group.clone(), id.kind.clone()), Instant::now());
     }
 
@@ -200,9 +200,13 @@ impl Cluster {
             .header(http::header::ACCEPT, accept)
             .body(Vec::new())
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
-        match tokio::time::timeout(LIMIT, self.ourselves.request::<Value>(request)).await {
+        match tokio::time::timeout(CRD_REQUEST_TIMEOUT, self.ourselves.request::<Value>(request))
+            .await
+        {
             Ok(answer) => answer.map_err(ClusterError::from),
-            Err(_) => Err(ClusterError::NoAnswer(format!("{path} took longer than {LIMIT:?}"))),
+            Err(_) => Err(ClusterError::NoAnswer(format!(
+                "{path} took longer than {CRD_REQUEST_TIMEOUT:?}"
+            ))),
         }
     }
 }

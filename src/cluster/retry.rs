@@ -16,16 +16,16 @@ use tower::{Layer, Service};
 use super::ClusterError;
 
 /// Longest time that a request is held back here; whoever is told to wait longer is told so, and releases its permit.
-const LONGEST: Duration = Duration::from_secs(3);
+const MAX_HELD_REQUEST_DELAY: Duration = Duration::from_secs(3);
 
 /// Longest time that a server is believed.
-const BELIEVED: Duration = Duration::from_secs(15 * 60);
+const MAX_RETRY_AFTER_DELAY: Duration = Duration::from_secs(15 * 60);
 
 /// What a server said about when to ask again, for the request that carries this among its extensions.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Told(Arc<OnceLock<Duration>>);
+pub(super) struct RetryAfterHint(Arc<OnceLock<Duration>>);
 
-impl Told {
+impl RetryAfterHint {
     /// Puts what was said into the error, where [`ClusterError::retry_after`] finds it.
     pub(super) fn into(self, error: ClusterError) -> ClusterError {
         let (Some(told), ClusterError::Refused(mut status)) = (self.0.get(), error.clone()) else {
@@ -47,7 +47,7 @@ impl Told {
 /// The header in seconds. Dates, which API servers do not write, say nothing.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds).min(BELIEVED))
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER_DELAY))
 }
 
 /// How long to wait before attempt number `attempt + 1` at a path; nothing if that is too long to hold a permit for.
@@ -58,13 +58,15 @@ pub(super) fn delay(error: &ClusterError, attempt: u32, path: &str) -> Option<Du
     });
     match error.retry_after() {
         // Never earlier than was asked for.
-        Some(told) if told <= LONGEST => Some(told + reconcile::jittered(told / 4, 99, seed)),
+        Some(told) if told <= MAX_HELD_REQUEST_DELAY => {
+            Some(told + reconcile::jittered(told / 4, 99, seed))
+        }
         Some(_) => None,
         None => Some(reconcile::jittered(Duration::from_millis(100 << attempt.min(6)), 50, seed)),
     }
 }
 
-/// Listens for `Retry-After` on behalf of requests that carry a [`Told`].
+/// Listens for `Retry-After` on behalf of requests that carry a [`RetryAfterHint`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listen;
 
@@ -96,7 +98,7 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
-        let told = request.extensions().get::<Told>().cloned();
+        let told = request.extensions().get::<RetryAfterHint>().cloned();
         let answer = self.0.call(request);
         Box::pin(async move {
             let answer = answer.await?;
@@ -132,7 +134,7 @@ mod tests {
             Ok::<_, std::convert::Infallible>(answer.body(()).unwrap())
         };
         let service = ServiceBuilder::new().layer(Listen).service(service_fn(answer));
-        let told = Told::default();
+        let told = RetryAfterHint::default();
         let mut request = Request::new(());
         request.extensions_mut().insert(told.clone());
         service.oneshot(request).await.unwrap();
@@ -144,7 +146,7 @@ mod tests {
         let heard = async |status, header| told_by(status, header).await.retry_after();
         assert_eq!(heard(429, "7").await, Some(Duration::from_secs(7)));
         assert_eq!(heard(503, " 1 ").await, Some(Duration::from_secs(1)));
-        assert_eq!(heard(429, "999999999999").await, Some(BELIEVED));
+        assert_eq!(heard(429, "999999999999").await, Some(MAX_RETRY_AFTER_DELAY));
         for (status, header) in [(200, "7"), (404, "7"), (429, "soon"), (429, "-1"), (429, "0")] {
             assert_eq!(heard(status, header).await, None, "{status} {header}");
         }

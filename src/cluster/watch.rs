@@ -19,11 +19,12 @@ use super::bounded::{ANSWER_LIMIT, piece};
 use super::discovery::Resource;
 use super::error::chain;
 use super::item::{
-    Item, LIST_LIMIT, Line, METADATA, METADATA_LIST, PAGE, Page, Sighted, Whole, Wire,
+    DecodedObject, LIST_LIMIT, Line, METADATA, METADATA_LIST, MetadataOnly, OBJECTS_PER_PAGE, Page,
+    Whole, Wire,
 };
 use super::kind::OurKind;
 use super::objects::url_encode;
-use super::pool::{Place, Pool};
+use super::pool::{ConnectionSlot, Pool};
 use super::{Cluster, ClusterError};
 
 /// What to watch among the objects of a kind.
@@ -41,7 +42,7 @@ pub(crate) enum Selection {
 
 /// What a watch tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Seen<T> {
+pub(crate) enum WatcherEvent<T> {
     /// A list begins: what it does not bring is gone.
     Listing,
     /// An object of the list.
@@ -54,7 +55,7 @@ pub(crate) enum Seen<T> {
     Applied(T),
     /// An object is gone, or no longer among the selected.
     Deleted(T),
-    /// Changes may go unseen until the next [`Seen::Live`], and are seen after it.
+    /// Changes may go unseen until the next [`WatcherEvent::Live`], and are seen after it.
     Interrupted,
 }
 
@@ -78,7 +79,8 @@ impl Cluster {
     pub(crate) fn watch_ours<K: OurKind>(
         &self,
         namespace: Option<&str>,
-    ) -> impl Stream<Item = Result<Seen<Item<K>>, ClusterError>> + Send + use<K> {
+    ) -> impl Stream<Item = Result<WatcherEvent<DecodedObject<K>>, ClusterError>> + Send + use<K>
+    {
         let path = K::url_path(&(), namespace);
         Watch::new(self.own_watches.clone(), path, String::new(), (JSON, JSON)).follow()
     }
@@ -88,7 +90,7 @@ impl Cluster {
         &self,
         resource: &Resource,
         selection: &Selection,
-    ) -> impl Stream<Item = Result<Seen<Sighted>, ClusterError>> + Send + use<> {
+    ) -> impl Stream<Item = Result<WatcherEvent<MetadataOnly>, ClusterError>> + Send + use<> {
         let (path, query) = match selection {
             Selection::Labelled(label) => {
                 (resource.path("", None), format!("&labelSelector={}", url_encode(label)))
@@ -106,7 +108,7 @@ impl Cluster {
         resource: &Resource,
         namespace: &str,
         labels: &str,
-    ) -> impl Stream<Item = Result<Seen<Whole>, ClusterError>> + Send + use<> {
+    ) -> impl Stream<Item = Result<WatcherEvent<Whole>, ClusterError>> + Send + use<> {
         let query = format!("&labelSelector={}", url_encode(labels));
         at(self.watches.clone(), resource.path(namespace, None), query, (JSON, JSON))
     }
@@ -117,7 +119,7 @@ impl Cluster {
         resource: &Resource,
         namespace: &str,
         name: &str,
-    ) -> impl Stream<Item = Result<Seen<Whole>, ClusterError>> + Send + use<> {
+    ) -> impl Stream<Item = Result<WatcherEvent<Whole>, ClusterError>> + Send + use<> {
         at(self.watches.clone(), resource.path(namespace, None), named(name), (JSON, JSON))
     }
 }
@@ -128,7 +130,7 @@ fn at<T: Wire>(
     path: Result<String, ClusterError>,
     query: String,
     accept: (&'static str, &'static str),
-) -> impl Stream<Item = Result<Seen<T>, ClusterError>> + Send + use<T> {
+) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
     match path {
         Ok(path) => Watch::new(pool, path, query, accept).follow().left_stream(),
         Err(error) => {
@@ -157,12 +159,12 @@ enum Phase {
 
 struct Watch<T> {
     pool: Pool,
-    place: Option<Place>,
+    place: Option<ConnectionSlot>,
     path: String,
     query: String,
     accept: (&'static str, &'static str),
     phase: Phase,
-    told: VecDeque<Seen<T>>,
+    told: VecDeque<WatcherEvent<T>>,
     page: usize,
     listed: usize,
     delay: Duration,
@@ -180,14 +182,14 @@ impl<T: Wire> Watch<T> {
             accept,
             phase: Phase::Listing(None),
             told: VecDeque::new(),
-            page: PAGE,
+            page: OBJECTS_PER_PAGE,
             listed: 0,
             delay: FIRST_DELAY,
             pause: None,
         }
     }
 
-    fn follow(self) -> impl Stream<Item = Result<Seen<T>, ClusterError>> + Send + use<T> {
+    fn follow(self) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
         let steps = stream::unfold(self, |mut watch| async move {
             loop {
                 if let Some(seen) = watch.told.pop_front() {
@@ -266,19 +268,19 @@ impl<T: Wire> Watch<T> {
         let page = Page::<T>::read(&text).map_err(unreadable)?;
         if from.is_none() {
             self.listed = 0;
-            self.told.push_back(Seen::Listing);
+            self.told.push_back(WatcherEvent::Listing);
         }
         self.listed += page.items.len();
         if self.listed > LIST_LIMIT {
             let text = format!("a list has more than {LIST_LIMIT} objects");
             return Err(ClusterError::NoAnswer(text));
         }
-        self.told.extend(page.items.into_iter().map(Seen::Listed));
+        self.told.extend(page.items.into_iter().map(WatcherEvent::Listed));
         self.phase = match (page.next, page.version) {
             (Some(next), _) => Phase::Listing(Some(next)),
             (None, Some(version)) => {
-                self.told.push_back(Seen::ListEnded);
-                self.page = PAGE;
+                self.told.push_back(WatcherEvent::ListEnded);
+                self.page = OBJECTS_PER_PAGE;
                 Phase::Listed(version)
             }
             (None, None) => {
@@ -296,7 +298,7 @@ impl<T: Wire> Watch<T> {
         );
         match self.ask(&query, self.accept.1).await {
             Ok(body) => {
-                self.told.push_back(Seen::Live);
+                self.told.push_back(WatcherEvent::Live);
                 let lines = Lines::new(body);
                 let since = Instant::now();
                 self.phase = Phase::Watching { version, lines, since };
@@ -324,7 +326,7 @@ impl<T: Wire> Watch<T> {
                 if since.elapsed() < LONGEST_DELAY {
                     self.hold_back();
                 }
-                self.told.push_back(Seen::Interrupted);
+                self.told.push_back(WatcherEvent::Interrupted);
                 self.phase = Phase::Listed(version);
                 return Ok(());
             }
@@ -346,11 +348,11 @@ impl<T: Wire> Watch<T> {
             }
             Line::Applied(item) => {
                 item.version().clone_into(&mut version);
-                Some(Seen::Applied(item))
+                Some(WatcherEvent::Applied(item))
             }
             Line::Deleted(item) => {
                 item.version().clone_into(&mut version);
-                Some(Seen::Deleted(item))
+                Some(WatcherEvent::Deleted(item))
             }
         };
         if version.is_empty() {

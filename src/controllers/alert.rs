@@ -9,14 +9,14 @@ use futures::future::BoxFuture;
 
 use super::context::Context;
 use super::delivery::CONTROLLER;
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 use super::provider::tend;
 
-impl Controlled for Alert {
+impl ControllerKind for Alert {
     const CONTROLLER: &'static str = CONTROLLER;
     const APPLIES: bool = false;
 
-    type Memory = ();
+    type ControllerState = ();
 
     fn announcement(&self) -> String {
         String::new()

@@ -1,6 +1,6 @@
 //! Appliers: what keeps objects in a cluster as something else says. Everything that their kinds have in common.
 //!
-//! Here: what a kind has to say about itself ([`Applied`]), and the run that is the same for all of them: gate, edges,
+//! Here: what a kind has to say about itself ([`ApplierKind`]), and the run that is the same for all of them: gate, edges,
 //! target, memory, report. In the folder: an object that may not go on now (`pause`), how often a
 //! wait is observed (`observation`), an object that is deleted (`finalize`).
 //! Elsewhere: the kinds (a folder each beside this one), decisions (engines `apply`, `release`).
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kube::core::ResourceExt as _;
-use reconcile::depends_on::Needed;
+use reconcile::depends_on::ObjectDependency;
 use reconcile::{
-    DependencyState, Edge, Facts, Gate, Node, Rest, SHORTEST_INTERVAL, Time, after_resolve,
+    DependencyState, Edge, Facts, Gate, ObjectKey, Rest, SHORTEST_INTERVAL, Time, after_resolve,
     before_resolve,
 };
 
@@ -26,20 +26,22 @@ use suspensions::AuditSpacing;
 
 use super::context::Context;
 use super::dependencies::depends_on;
-use super::expressions::{Expressions, Kept};
+use super::expressions::{ExpressionCache, Expressions};
 use super::kept::Memories;
-use super::kind::{Controlled, log_failed_request, node_named, node_of};
+use super::kind::{ControllerKind, log_failed_request, node_named, node_of};
 use super::namespaces::{self, Namespaces};
 use super::record::Latest;
 use super::reference::References;
-use super::target::{Target, Wanted};
+use super::target::{ClusterTarget, TargetSpec};
 use super::{gate, hold, lifecycle, marks, window};
 use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::settings::Settings;
 
 /// A kind that applies objects, as the run needs it.
-pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
+pub(crate) trait ApplierKind:
+    ControllerKind<ControllerState = ApplierState<Self>> + crds::Applier
+{
     /// The conditions that the kind sets beside `Ready`, `Reconciling` and `Stalled`; others in the status are kept.
     const OWNED: &'static [&'static str];
 
@@ -48,9 +50,9 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
     /// The durations of a spec, checked.
     type Timeouts: Copy + Send + Sync + 'static;
     /// What a spec names besides a cluster and an account, as it was read.
-    type Named: Send;
+    type SpecInputs: Send;
     /// What a run came by besides its rest.
-    type Came: Default + Send;
+    type RunDetails: Default + Send;
 
     /// Why a dependency that is ready does not do yet for an object that is about to be at a revision.
     fn stale(_dependency: &Self, _object: &Self, _revision: &str) -> Option<DependencyState> {
@@ -101,7 +103,7 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
         session: &Session<Self>,
         object: &Self,
         references: &mut References,
-    ) -> impl Future<Output = Result<Self::Named, Rest>> + Send;
+    ) -> impl Future<Output = Result<Self::SpecInputs, Rest>> + Send;
 
     /// A run behind the gate; nothing where the spec changed meanwhile.
     fn reconcile(
@@ -109,7 +111,7 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
         object: &Arc<Self>,
         facts: Facts,
         timeouts: Self::Timeouts,
-    ) -> impl Future<Output = Result<Option<Ended<Self>>, ClusterError>> + Send;
+    ) -> impl Future<Output = Result<Option<RunReport<Self>>, ClusterError>> + Send;
 
     /// The object goes: so does what it applied. `None` once nothing is left of it.
     fn finalize(
@@ -124,7 +126,7 @@ pub(crate) trait Applied: Controlled<Memory = Memory<Self>> + crds::Applier {
     fn left_behind(&self, subject: &str) -> Event;
 
     /// Status and events of the end of a run; log lines are written here.
-    fn report(session: &Session<Self>, ended: Ended<Self>, end: &End) -> Report<Self>;
+    fn report(session: &Session<Self>, ended: RunReport<Self>, end: &End) -> Report<Self>;
 
     /// How soon an object that is as it should be is observed again, where not after the interval.
     fn next_look(_own: &Self::Own) -> Option<Duration> {
@@ -150,27 +152,27 @@ pub(crate) enum Pending {
 }
 
 /// How far a run came.
-pub(crate) struct Ended<K: Applied> {
+pub(crate) struct RunReport<K: ApplierKind> {
     pub(crate) object: Arc<K>,
     pub(crate) rest: Rest,
-    pub(crate) came: K::Came,
+    pub(crate) came: K::RunDetails,
     /// For how long nothing is said of it, since it will mostly be over by then.
     pub(crate) unsaid_for: Option<Duration>,
 }
 
-impl<K: Applied> Ended<K> {
+impl<K: ApplierKind> RunReport<K> {
     /// A run that came to nothing but its rest.
     pub(crate) fn early(object: &Arc<K>, rest: Rest) -> Self {
-        Self { object: object.clone(), rest, came: K::Came::default(), unsaid_for: None }
+        Self { object: object.clone(), rest, came: K::RunDetails::default(), unsaid_for: None }
     }
 }
 
 /// How far the removal of an object came.
-pub(crate) enum Leaving<K: Applied> {
+pub(crate) enum Leaving<K: ApplierKind> {
     /// Nothing is left that is ours: the finalizer goes.
     Done(Arc<K>),
     /// It goes on later.
-    Later(Box<Ended<K>>, Option<K::Timeouts>),
+    Later(Box<RunReport<K>>, Option<K::Timeouts>),
     /// Something changed meanwhile: the next run decides anew, at once.
     Anew,
 }
@@ -185,7 +187,7 @@ pub(crate) struct End {
 }
 
 /// What is written and told.
-pub(crate) struct Report<K: Applied> {
+pub(crate) struct Report<K: ApplierKind> {
     pub(crate) object: Arc<K>,
     pub(crate) before: K::Status,
     pub(crate) after: K::Status,
@@ -193,20 +195,20 @@ pub(crate) struct Report<K: Applied> {
 }
 
 /// What an applier remembers between runs.
-pub(crate) struct Memory<K: Applied> {
+pub(crate) struct ApplierState<K: ApplierKind> {
     latest: Arc<Latest<K>>,
-    expressions: Kept,
+    expressions: ExpressionCache,
     /// Where and as whom it was applied last.
-    target: Option<Arc<Target>>,
+    target: Option<Arc<ClusterTarget>>,
     own: Arc<Mutex<K::Own>>,
     suspension_audits: AuditSpacing,
 }
 
-impl<K: Applied> Default for Memory<K> {
+impl<K: ApplierKind> Default for ApplierState<K> {
     fn default() -> Self {
         Self {
             latest: Arc::default(),
-            expressions: Kept::default(),
+            expressions: ExpressionCache::default(),
             target: None,
             own: Arc::default(),
             suspension_audits: AuditSpacing::default(),
@@ -218,18 +220,18 @@ impl<K: Applied> Default for Memory<K> {
 pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// Everything that one run needs at hand.
-pub(crate) struct Session<K: Applied> {
+pub(crate) struct Session<K: ApplierKind> {
     pub(crate) context: Arc<Context>,
-    pub(crate) node: Node,
+    pub(crate) node: ObjectKey,
     pub(crate) latest: Arc<Latest<K>>,
     pub(crate) expressions: Arc<Expressions>,
     pub(crate) began: Time,
-    memory: Arc<Mutex<Memory<K>>>,
+    memory: Arc<Mutex<ApplierState<K>>>,
     own: Arc<Mutex<K::Own>>,
 }
 
 /// What others depend on: whether the object is ready, of its newest spec, and at which revision.
-pub(crate) fn announcement<K: Applied>(object: &K, revision: Option<&str>) -> String {
+pub(crate) fn announcement<K: ApplierKind>(object: &K, revision: Option<&str>) -> String {
     let generation = object.meta().generation.unwrap_or_default();
     let ready = object.condition("Ready").map_or("", |it| it.status.as_str());
     let current = object.observed_generation() == Some(generation);
@@ -237,8 +239,8 @@ pub(crate) fn announcement<K: Applied>(object: &K, revision: Option<&str>) -> St
 }
 
 /// The object is gone: so are its watches, and what it remembered.
-pub(crate) fn forget<K: Applied>(node: &Node, context: &Context) {
-    let memories = context.shared::<Memories<Memory<K>>>();
+pub(crate) fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
+    let memories = context.shared::<Memories<ApplierState<K>>>();
     let memory = memories.of(node);
     let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
     if let Some(target) = target {
@@ -248,14 +250,14 @@ pub(crate) fn forget<K: Applied>(node: &Node, context: &Context) {
 }
 
 /// One run; returns when to run again.
-pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Option<Duration> {
+pub(crate) async fn run<K: ApplierKind>(seen: Arc<K>, context: Arc<Context>) -> Option<Duration> {
     // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
     context.sources.listed().await?;
     context.kept.listed::<K>().await.then_some(())?;
     context.shared::<Namespaces>().known().await;
     lifecycle::known(&context).await;
     let node = node_of(&*seen);
-    let memory = context.shared::<Memories<Memory<K>>>().of(&node);
+    let memory = context.shared::<Memories<ApplierState<K>>>().of(&node);
     let (latest, kept, own) = {
         let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
         (memory.latest.clone(), memory.expressions.clone(), memory.own.clone())
@@ -276,20 +278,20 @@ pub(crate) async fn run<K: Applied>(seen: Arc<K>, context: Arc<Context>) -> Opti
 }
 
 /// When an object that is as it should be is observed again: after its interval, with its own jitter.
-pub(crate) fn interval<K: Applied>(object: &K, pace: Pace, settings: &Settings) -> Duration {
+pub(crate) fn interval<K: ApplierKind>(object: &K, pace: Pace, settings: &Settings) -> Duration {
     let seed = reconcile::seed(&object.uid().unwrap_or_default());
     let interval = pace.interval.max(SHORTEST_INTERVAL);
     reconcile::jittered(interval, settings.interval_jitter_percentage, seed)
 }
 
-impl<K: Applied> Session<K> {
+impl<K: ApplierKind> Session<K> {
     /// What the object remembers between runs.
     pub(crate) fn memory(&self) -> MutexGuard<'_, K::Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where and as whom it was applied last.
-    fn last_target(&self) -> Option<Arc<Target>> {
+    fn last_target(&self) -> Option<Arc<ClusterTarget>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).target.clone()
     }
 
@@ -314,35 +316,35 @@ impl<K: Applied> Session<K> {
             Gate::Suspended if is_under_way => return K::stop(self, &object).await,
             Gate::Suspended => return self.rest_suspended(&object).await,
             Gate::Closed => return self.rest_closed(&object).await,
-            Gate::Rest(rest) => return self.finish(Ended::early(&object, rest), None).await,
+            Gate::Rest(rest) => return self.finish(RunReport::early(&object, rest), None).await,
             Gate::Open => {}
         }
         let Some(object) = self.latest.set_finalizer(&self.context, &object, true).await? else {
             return Ok(None);
         };
         if let Err(rest) = needed {
-            return self.finish(Ended::early(&object, rest), None).await;
+            return self.finish(RunReport::early(&object, rest), None).await;
         }
         let timeouts = match object.check() {
             Ok(timeouts) => timeouts,
-            Err(rest) => return self.finish(Ended::early(&object, rest), None).await,
+            Err(rest) => return self.finish(RunReport::early(&object, rest), None).await,
         };
         let health = object.health_check_exprs();
         let depends_on = object.depends_on();
         if let Err(rest) = self.expressions.read(object.meta(), health, depends_on).await {
-            return self.finish(Ended::early(&object, rest), None).await;
+            return self.finish(RunReport::early(&object, rest), None).await;
         }
         match K::reconcile(self, &object, facts, timeouts).await? {
             // Something changed meanwhile: the next run decides anew.
             None => Ok(Some(Duration::ZERO)),
-            Some(Ended { unsaid_for: Some(time), .. }) => Ok(Some(time)),
+            Some(RunReport { unsaid_for: Some(time), .. }) => Ok(Some(time)),
             Some(ended) => self.finish(ended, Some(timeouts)).await,
         }
     }
 
     /// Tells the hub on whom the object depends, so that their changes wake it.
-    fn set_edges(&self, object: &K, needed: &[Needed]) {
-        let mut dependencies: BTreeSet<Node> = depends_on(object)
+    fn set_edges(&self, object: &K, needed: &[ObjectDependency]) {
+        let mut dependencies: BTreeSet<ObjectKey> = depends_on(object)
             .iter()
             .map(|dependency| {
                 let (namespace, name) = gate::named(dependency, &self.node.namespace);
@@ -380,10 +382,10 @@ impl<K: Applied> Session<K> {
     }
 
     /// What a spec says about where and as whom.
-    pub(crate) fn wanted<'a>(&'a self, object: &'a K) -> Wanted<'a> {
+    pub(crate) fn wanted<'a>(&'a self, object: &'a K) -> TargetSpec<'a> {
         let kube_config = object.kube_config();
         let account = object.service_account_name();
-        Wanted::new(&self.context.settings, &self.node.namespace, kube_config, account)
+        TargetSpec::new(&self.context.settings, &self.node.namespace, kube_config, account)
     }
 
     /// Whether only what is verified may be applied; so it is where that is not known.
@@ -393,7 +395,7 @@ impl<K: Applied> Session<K> {
     }
 
     /// Where and as whom it is applied, without anything else that the spec names.
-    pub(crate) async fn target(&self, object: &K) -> Result<Arc<Target>, Rest> {
+    pub(crate) async fn target(&self, object: &K) -> Result<Arc<ClusterTarget>, Rest> {
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
@@ -401,7 +403,10 @@ impl<K: Applied> Session<K> {
     }
 
     /// What the spec names: where and as whom it is applied, and what the kind reads besides.
-    pub(crate) async fn named(&self, object: &K) -> Result<(Arc<Target>, K::Named), Rest> {
+    pub(crate) async fn named(
+        &self,
+        object: &K,
+    ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), Rest> {
         // All of it is watched before any of it is missed.
         let mut references = References::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
@@ -413,7 +418,7 @@ impl<K: Applied> Session<K> {
     }
 
     /// Applied elsewhere, or as somebody else, nothing that is remembered about objects holds.
-    fn moves(&self, to: &Arc<Target>) {
+    fn moves(&self, to: &Arc<ClusterTarget>) {
         let before = {
             let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
             memory.target.replace(to.clone())
@@ -432,7 +437,7 @@ impl<K: Applied> Session<K> {
     /// Says how the run ended, and when the next one is due.
     pub(crate) async fn finish(
         &self,
-        ended: Ended<K>,
+        ended: RunReport<K>,
         timeouts: Option<K::Timeouts>,
     ) -> Result<Option<Duration>, ClusterError> {
         let now = jiff::Timestamp::now();

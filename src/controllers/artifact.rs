@@ -6,9 +6,9 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use crds::Artifact;
-use reconcile::{Node, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 use sources::archive::ExtractOptions;
-use sources::artifact::{Limits, Remote};
+use sources::artifact::{FetchLimits, Remote};
 use sources::store;
 
 use super::context::Context;
@@ -23,7 +23,7 @@ pub(crate) fn origin_revision(artifact: &Artifact) -> &str {
 }
 
 /// Largest archive that is fetched from another shard; Flux sets no limit to it.
-const BYTES: u64 = 1 << 30;
+const MAX_ARTIFACT_BYTES: u64 = 1 << 30;
 
 /// Why an artifact cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +62,7 @@ impl ArtifactError {
     ///
     /// Parity(flux): an artifact that is not in the storage yet is waited for, which is in the log and no event: after a start
     /// on an empty volume it is so for every object.
-    pub(crate) fn ends(self, source: &Node, what: &str, again: Time) -> Rest {
+    pub(crate) fn ends(self, source: &ObjectKey, what: &str, again: Time) -> Rest {
         let text = format!("{what}: {self}");
         match self {
             Self::NotInStorage(_) => {
@@ -82,7 +82,7 @@ pub(crate) async fn files(
     context: &Context,
     artifact: &Artifact,
     elsewhere: bool,
-) -> Result<Arc<tree::Memory>, ArtifactError> {
+) -> Result<Arc<tree::MemoryTree>, ArtifactError> {
     let store = context.artifacts.clone();
     let time = context.settings.http_timeout;
     let egress = context.remotes.artifacts.clone();
@@ -91,7 +91,7 @@ pub(crate) async fn files(
     let loaded = tokio::task::spawn_blocking(move || {
         let options = ExtractOptions::default();
         if elsewhere {
-            let limits = Limits { bytes: BYTES, time };
+            let limits = FetchLimits { bytes: MAX_ARTIFACT_BYTES, time };
             let remote = Remote { url, digest, egress };
             sources::artifact::load(&store, &remote, &options, &limits, &runtime)
                 .map_err(|error| ArtifactError::of_remote(&error))
@@ -119,7 +119,7 @@ pub(crate) async fn bytes(
     if elsewhere {
         let egress = context.remotes.artifacts.clone();
         let remote = Remote { url, digest, egress };
-        let limits = Limits { bytes: limit, time };
+        let limits = FetchLimits { bytes: limit, time };
         let file = sources::artifact::fetch(&remote, &limits).await;
         return read(file.map_err(|error| ArtifactError::of_remote(&error))?, limit).await;
     }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_storage_yet_is_waited_for_and_what_is_damaged_is_a_failure() {
-        let source = Node::new("source.toolkit.fluxcd.io", "GitRepository", "apps", "app");
+        let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "apps", "app");
         let path = || "gitrepository/apps/app/a.tar.gz".to_owned();
         let missing = ArtifactError::of_store(&store::Error::Missing(path()));
         let rest = missing.ends(&source, "artifact of revision main", Time::UNIX_EPOCH);

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use apply::changes::{Change, Listing, What, list};
+use apply::changes::{Listing, ObjectChange, What, list};
 use crds::Time as When;
 use crds::release::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
@@ -24,7 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use kube::core::Resource as _;
 use objects::{Gvk, Masking, Object};
 use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, Time};
-use release::origin::Request;
+use release::origin::ManualRequest;
 use sha2::{Digest as _, Sha256};
 
 use super::context::Context;
@@ -40,28 +40,28 @@ pub(crate) const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
 const MANAGER: &str = "windlass";
 
 /// How large an audit may be as JSON.
-const SIZE: usize = 60 << 10;
+const MAX_AUDIT_BYTES: usize = 60 << 10;
 
 /// How long a message may be, in bytes.
-const MESSAGE: usize = 3 << 10;
+const MAX_MESSAGE_BYTES: usize = 3 << 10;
 
 /// How long other strings of users may be, in bytes.
-const TEXT: usize = 250;
+const MAX_TEXT_BYTES: usize = 250;
 
 /// How many causes are listed.
-const CAUSES: usize = 32;
+const MAX_LISTED_CAUSES: usize = 32;
 
 /// How many approvals of a phase are listed where more do not fit.
-const APPROVALS: [usize; 2] = [4, 0];
+const MAX_APPROVALS_PER_PHASE: [usize; 2] = [4, 0];
 
 /// How many answers of lifecycles are listed where more do not fit.
-const ANSWERS: usize = 16;
+const MAX_LISTED_LIFECYCLE_ANSWERS: usize = 16;
 
 /// How many audits are created later at most, where the API server does not take them.
-const OWED: usize = 512;
+const MAX_PENDING_AUDITS: usize = 512;
 
 /// How soon that is tried again.
-const REPAY: Duration = Duration::from_secs(3);
+const PENDING_AUDIT_RETRY_DELAY: Duration = Duration::from_secs(3);
 
 /// Corrections of an object within so many seconds are one audit.
 const CORRECTION_SECONDS: i64 = 600;
@@ -78,9 +78,9 @@ pub(crate) fn resource() -> Resource {
 
 /// What was last said of audits that cannot be written, so that it is said once.
 #[derive(Default)]
-struct Told(Mutex<Option<String>>);
+struct LastAuditError(Mutex<Option<String>>);
 
-impl Told {
+impl LastAuditError {
     /// Whether a reason is another than the last one.
     fn is_new(&self, why: Option<&str>) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,9 +166,9 @@ async fn create(context: &Context, audit: &Object) -> Creation {
 
 /// Audits that the API server did not take for a reason of its own: they are created later, as long as the process lives.
 #[derive(Default)]
-struct Owed(Mutex<VecDeque<Object>>);
+struct AuditRetryQueue(Mutex<VecDeque<Object>>);
 
-impl Owed {
+impl AuditRetryQueue {
     fn all(&self) -> MutexGuard<'_, VecDeque<Object>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,7 +176,7 @@ impl Owed {
     /// Keeps an audit for later, if there is room.
     fn put(&self, audit: Object) -> bool {
         let mut all = self.all();
-        let has_room = all.len() < OWED;
+        let has_room = all.len() < MAX_PENDING_AUDITS;
         if has_room {
             all.push_back(audit);
         }
@@ -186,9 +186,9 @@ impl Owed {
 
 /// Creates audits that the API server has not taken before, for ever.
 async fn repay(context: &Context) {
-    let owed = context.shared::<Owed>();
+    let owed = context.shared::<AuditRetryQueue>();
     loop {
-        tokio::time::sleep(REPAY).await;
+        tokio::time::sleep(PENDING_AUDIT_RETRY_DELAY).await;
         loop {
             let Some(audit) = owed.all().pop_front() else { break };
             let Creation { outcome, text, is_owed, .. } = create(context, &audit).await;
@@ -222,12 +222,14 @@ pub(crate) async fn write(
     let Creation { outcome, text, is_displaced, .. } = match object(namespace, &name, fitted(spec))
     {
         Ok(object) => match create(context, &object).await {
-            Creation { is_owed: true, .. } if context.shared::<Owed>().put(object) => return None,
+            Creation { is_owed: true, .. } if context.shared::<AuditRetryQueue>().put(object) => {
+                return None;
+            }
             created => created,
         },
         Err(text) => Creation::plain(AuditOutcome::Failed, text),
     };
-    let told = context.shared::<Told>();
+    let told = context.shared::<LastAuditError>();
     context.metrics.audited(outcome);
     match outcome {
         AuditOutcome::Written | AuditOutcome::Exists => {
@@ -290,42 +292,42 @@ fn object(namespace: &str, name: &str, spec: ReleaseAuditSpec) -> Result<Object,
 
 /// An audit of a size that is stored: what is listed goes before what is counted.
 fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
-    spec.message = spec.message.map(|text| cut(&text, MESSAGE));
+    spec.message = spec.message.map(|text| cut(&text, MAX_MESSAGE_BYTES));
     for cause in &mut spec.causes {
         let AuditCause { type_: _, object, version, manager, claimed_user, reason } = cause;
         for (text, most) in [
-            (object, 2 * TEXT),
-            (version, 2 * TEXT),
-            (manager, TEXT / 2),
-            (claimed_user, TEXT),
-            (reason, 2 * TEXT),
+            (object, 2 * MAX_TEXT_BYTES),
+            (version, 2 * MAX_TEXT_BYTES),
+            (manager, MAX_TEXT_BYTES / 2),
+            (claimed_user, MAX_TEXT_BYTES),
+            (reason, 2 * MAX_TEXT_BYTES),
         ] {
             *text = text.take().map(|it| cut(&it, most));
         }
     }
-    spec.causes.truncate(CAUSES);
+    spec.causes.truncate(MAX_LISTED_CAUSES);
     for step in &mut spec.steps {
-        step.hook = step.hook.take().map(|it| cut(&it, TEXT));
+        step.hook = step.hook.take().map(|it| cut(&it, MAX_TEXT_BYTES));
     }
     for state in [&mut spec.from, &mut spec.to].into_iter().flatten() {
         let AuditState { revision, chart, chart_version, app_version, .. } = state;
-        *revision = revision.take().map(|it| cut(&it, 2 * TEXT));
+        *revision = revision.take().map(|it| cut(&it, 2 * MAX_TEXT_BYTES));
         for text in [chart, chart_version, app_version] {
-            *text = text.take().map(|it| cut(&it, TEXT));
+            *text = text.take().map(|it| cut(&it, MAX_TEXT_BYTES));
         }
     }
     let size = |spec: &ReleaseAuditSpec| serde_json::to_vec(spec).map_or(0, |json| json.len());
-    if size(&spec) > SIZE {
+    if size(&spec) > MAX_AUDIT_BYTES {
         let listed = std::mem::take(&mut spec.changes.objects);
         spec.changes.omitted = spec.changes.omitted.saturating_add(count(listed.len()));
     }
-    if size(&spec) > SIZE {
+    if size(&spec) > MAX_AUDIT_BYTES {
         let steps = std::mem::take(&mut spec.steps);
         spec.omitted_steps = spec.omitted_steps.saturating_add(count(steps.len()));
     }
     // Who approved stays as long as it fits; why does not.
-    for most in APPROVALS {
-        if size(&spec) > SIZE {
+    for most in MAX_APPROVALS_PER_PHASE {
+        if size(&spec) > MAX_AUDIT_BYTES {
             for answer in &mut spec.lifecycles {
                 answer.message = None;
                 answer.approvals.truncate(most);
@@ -333,8 +335,8 @@ fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
             }
         }
     }
-    if size(&spec) > SIZE {
-        spec.lifecycles.truncate(ANSWERS);
+    if size(&spec) > MAX_AUDIT_BYTES {
+        spec.lifecycles.truncate(MAX_LISTED_LIFECYCLE_ANSWERS);
     }
     spec
 }
@@ -371,9 +373,9 @@ pub(crate) fn took(started: Time, ended: Time) -> Option<String> {
 }
 
 /// Changes as an audit lists them, without what came from Secrets.
-pub(crate) fn listed(changes: Vec<Change>, partial: bool, secrets: &Masking) -> AuditChanges {
+pub(crate) fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &Masking) -> AuditChanges {
     let Listing { added, changed, removed, digest, listed, omitted } = list(changes);
-    let object = |change: Change| AuditChange {
+    let object = |change: ObjectChange| AuditChange {
         change: match change.what {
             What::Added => AuditChangeKind::Added,
             What::Changed => AuditChangeKind::Changed,
@@ -397,7 +399,7 @@ pub(crate) fn listed(changes: Vec<Change>, partial: bool, secrets: &Masking) -> 
 }
 
 /// The answer of a lifecycle.
-pub(crate) fn answer(of: lifecycle::Answer) -> AuditLifecycle {
+pub(crate) fn answer(of: lifecycle::EventAnswer) -> AuditLifecycle {
     let approval = |it: lifecycle::Approval| AuditApproval {
         user: cut(&it.user, 240),
         at: it.at.and_then(when),
@@ -421,21 +423,21 @@ pub(crate) fn stretch(now: Time) -> i64 {
 }
 
 /// What names the audit of a correction: when, and which objects.
-pub(crate) fn correction_key(stretch: i64, changes: &[Change]) -> String {
+pub(crate) fn correction_key(stretch: i64, changes: &[ObjectChange]) -> String {
     let objects: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
     format!("correct {stretch} {}", objects.join(" "))
 }
 
 /// What a user asked of an object by an annotation; `None` without it. Another annotation names the user, and counts only if
 /// the same program wrote it.
-pub(crate) fn request(meta: &ObjectMeta, key: &str) -> Option<Request> {
+pub(crate) fn request(meta: &ObjectMeta, key: &str) -> Option<ManualRequest> {
     let at = meta.annotations.as_ref()?.get(key)?;
     let manager = manager_of_annotation(meta, key);
     // A rollback comes after a suspension, which has the reason.
     let of_hold = || claim(meta, &manager, SUSPENDED_BY, SUSPENDED_REASON);
     let asked = (key == ROLLBACK).then(of_hold).flatten();
     let asked = asked.or_else(|| claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON));
-    Some(Request { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
+    Some(ManualRequest { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
 }
 
 /// Who asked for something and why, as two annotations say that this field manager wrote.
@@ -444,19 +446,19 @@ pub(crate) fn claim(
     manager: &str,
     user_annotation: &str,
     reason_annotation: &str,
-) -> Option<Request> {
+) -> Option<ManualRequest> {
     let annotation = |key: &str| {
         let text = meta.annotations.as_ref()?.get(key)?;
         let is_its = !manager.is_empty() && manager_of_annotation(meta, key) == manager;
-        is_its.then(|| cut(text.trim(), TEXT)).filter(|text| !text.is_empty())
+        is_its.then(|| cut(text.trim(), MAX_TEXT_BYTES)).filter(|text| !text.is_empty())
     };
     let user = annotation(user_annotation)?;
     let reason = annotation(reason_annotation).unwrap_or_default();
-    Some(Request { user, reason, ..Request::default() })
+    Some(ManualRequest { user, reason, ..ManualRequest::default() })
 }
 
 /// A request as a reason for an operation.
-pub(crate) fn requested(of: Request) -> AuditCause {
+pub(crate) fn requested(of: ManualRequest) -> AuditCause {
     AuditCause {
         type_: AuditCauseKind::Request,
         object: None,

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use crds::source::Bucket;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Reason, Rest, reason};
-use sources::plan::{Kept, Shape};
+use reconcile::{ObjectKey, Reason, Rest, reason};
+use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
-use super::source::world::{Asked, Run, Stored};
-use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url};
+use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
+use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url};
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
 const BUNDLE: &str = "windlass.dev/bundle";
@@ -36,7 +36,7 @@ fn bundle(object: &Bucket) -> Option<&str> {
     object.annotations().get(BUNDLE).map(String::as_str)
 }
 
-impl Sourced for Bucket {
+impl SourceKind for Bucket {
     const FOLDER: &'static str = "bucket";
     const ANNOTATIONS: &'static [&'static str] = &[BUNDLE];
     const CONDITIONS: Conditions = Conditions {
@@ -44,8 +44,8 @@ impl Sourced for Bucket {
         of_failure: failure,
     };
 
-    type Work = world::Work;
-    type Found = world::Found;
+    type FetchSpec = world::BucketFetchSpec;
+    type LookupResult = world::BucketLookupResult;
 
     fn unsupported(&self) -> Vec<&'static str> {
         wish::unsupported(&self.spec)
@@ -57,31 +57,37 @@ impl Sourced for Bucket {
 
     async fn wish(
         context: &Arc<Context>,
-        node: &Node,
+        node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<Wished<Self::Work>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         let resolved = resolve::resolve(context, node, object).await?;
         wish::wish(object, resolved)
     }
 
-    async fn ask(run: &Arc<Run<Self>>, _kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+    async fn ask(
+        run: &Arc<SourceRun<Self>>,
+        _kept: Option<&KeptArtifact>,
+    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
         world::ask(run).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
+    async fn fetch(
+        run: &Arc<SourceRun<Self>>,
+        found: Self::LookupResult,
+    ) -> Result<StoredArtifact<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ArtifactInputs> {
         let status = self.status.as_ref()?;
-        Some(Shape::default().with("ignore", status.observed_ignore.clone()))
+        Some(ArtifactInputs::default().with("ignore", status.observed_ignore.clone()))
     }
 
-    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
     }
 
-    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+    fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {
         if !is_new {
             latest_url(run, LATEST_ARCHIVE, &mut status.url);
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crds::Artifact;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Reason, Rest, Wake};
+use reconcile::{ObjectKey, Reason, Rest, Wake};
 
 use super::kept::ByType;
 use super::namespaces::Namespaces;
@@ -24,7 +24,7 @@ use sources::store::{Slot, Store};
 pub(crate) const SOURCES: &str = "source.toolkit.fluxcd.io";
 
 /// A kind whose artifacts others name.
-pub(crate) trait Provider: OurKind + crds::Source {
+pub(crate) trait Provider: OurKind + crds::ArtifactSource {
     /// Whether its status tells of which generation of the spec it is: somebody of ours runs for it.
     const IS_RUN: bool = true;
 
@@ -42,7 +42,7 @@ pub(crate) trait Provider: OurKind + crds::Source {
 /// The sources of one kind.
 #[derive(Clone, Copy)]
 struct OfKind {
-    find: fn(&ByType, &Node, &Settings) -> Option<Found>,
+    find: fn(&ByType, &ObjectKey, &Settings) -> Option<SourceSnapshot>,
     /// Returns once they were listed; false if the watch ended before.
     listed: fn(&ByType) -> BoxFuture<'_, bool>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Catalog {
 
 /// A source, as whoever reads from it needs to know it.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct SourceSnapshot {
     /// Its artifact.
     pub(crate) artifact: Option<Artifact>,
     /// Why what its status names is not used as its artifact.
@@ -73,7 +73,7 @@ pub(crate) struct Found {
 /// The policy of the namespace asks for sources that are verified.
 pub(crate) const SOURCE_NOT_VERIFIED: Reason = Reason::new("SourceNotVerified");
 
-impl Found {
+impl SourceSnapshot {
     /// Checks that an applier of a namespace may apply the artifact, as the policy of the namespace says.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Found {
         &self,
         (kept, store): (&ByType, &Store),
         namespace: &str,
-        source: &Node,
+        source: &ObjectKey,
     ) -> Result<(), Rest> {
         if !kept.get::<Namespaces>().is_verified_only(namespace)? {
             return Ok(());
@@ -97,7 +97,7 @@ impl Found {
 
     /// Why the store does not prove what the status says. Who may write a status, as Flux's role for editors lets them,
     /// could say anything there.
-    fn unproven(&self, store: &Store, source: &Node) -> Option<String> {
+    fn unproven(&self, store: &Store, source: &ObjectKey) -> Option<String> {
         // Without an artifact nothing is applied.
         let artifact = self.artifact.as_ref()?;
         if self.is_elsewhere {
@@ -139,7 +139,7 @@ fn not_current<K: Provider>(object: &K) -> Option<String> {
     if is_stalled { message("Stalled") } else { None }
 }
 
-/// What others have to know of a source that compare [`Found::not_current`].
+/// What others have to know of a source that compare [`SourceSnapshot::not_current`].
 pub(crate) fn currency<K: Provider>(object: &K) -> String {
     format!("{:?} {}", object.observed_generation(), not_current(object).is_none())
 }
@@ -159,13 +159,13 @@ impl Catalog {
     /// The source that a node stands for; `None` if there is none of that name, or if its kind is no source.
     ///
     /// What its status names is its artifact only if it can be its own.
-    pub(crate) fn find(&self, node: &Node, settings: &Settings) -> Option<Found> {
+    pub(crate) fn find(&self, node: &ObjectKey, settings: &Settings) -> Option<SourceSnapshot> {
         let kind = self.kinds.get(&node.kind)?;
         let mut found = (kind.find)(&self.kept, node, settings)?;
         if let Some(artifact) = &found.artifact
             && let Err(why) = own::check(node, artifact, found.is_elsewhere)
         {
-            found = Found { artifact: None, denied: Some(why), ..found };
+            found = SourceSnapshot { artifact: None, denied: Some(why), ..found };
         }
         Some(found)
     }
@@ -178,9 +178,13 @@ impl Catalog {
     }
 }
 
-fn found<K: Provider>(kept: &ByType, node: &Node, settings: &Settings) -> Option<Found> {
+fn found<K: Provider>(
+    kept: &ByType,
+    node: &ObjectKey,
+    settings: &Settings,
+) -> Option<SourceSnapshot> {
     let object = kept.seen::<K>(&node.namespace, &node.name)?;
-    Some(Found {
+    Some(SourceSnapshot {
         artifact: object.artifact().cloned(),
         not_current: not_current(&*object),
         unverified: object.unverified(),
@@ -240,7 +244,7 @@ mod tests {
     fn an_artifact_is_verified_only_if_the_store_says_so_too() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), sources::store::Options::default()).unwrap();
-        let node = Node::new(SOURCES, "GitRepository", "shop", "app");
+        let node = ObjectKey::new(SOURCES, "GitRepository", "shop", "app");
         let artifact = |digest: &str| -> Artifact {
             serde_json::from_value(
                 json!({"path": "gitrepository/shop/app/1.tar.gz", "url": "http://h/1",
@@ -249,7 +253,7 @@ mod tests {
             .unwrap()
         };
         // What a status says is that all is well.
-        let found = |digest: &str, uid: &str, generation: i64, is_elsewhere: bool| Found {
+        let found = |digest: &str, uid: &str, generation: i64, is_elsewhere: bool| SourceSnapshot {
             artifact: Some(artifact(digest)),
             denied: None,
             is_elsewhere,

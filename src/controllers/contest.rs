@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use apply::changes::Change;
+use apply::changes::ObjectChange;
 use objects::ObjectId;
 use reconcile::{Corrections, Time};
 
@@ -44,9 +44,14 @@ impl Contests {
     }
 
     /// Corrections that no audit of this stretch of time is about, which one is from now on.
-    pub(crate) fn unaudited(&mut self, stretch: i64, changes: Vec<Change>) -> Vec<Change> {
+    pub(crate) fn unaudited(
+        &mut self,
+        stretch: i64,
+        changes: Vec<ObjectChange>,
+    ) -> Vec<ObjectChange> {
         self.audited.retain(|_, of| *of == stretch);
-        let is_new = |change: &Change| self.audited.insert(change.id.clone(), stretch).is_none();
+        let is_new =
+            |change: &ObjectChange| self.audited.insert(change.id.clone(), stretch).is_none();
         changes.into_iter().filter(is_new).collect()
     }
 
@@ -63,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_correction_is_audited_once_in_a_stretch_of_time() {
-        let change = |name: &str| Change {
+        let change = |name: &str| ObjectChange {
             id: ObjectId::new("shop", name, "", "ConfigMap"),
             what: apply::changes::What::Changed,
             fields: Vec::new(),

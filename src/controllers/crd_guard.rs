@@ -15,7 +15,7 @@ mod policy;
 mod removal;
 pub(crate) mod survey;
 
-use crdguard::Verdict;
+use crdguard::ChangeVerdict;
 use objects::{Gvk, Object};
 use reconcile::RemovalPermit;
 use serde_json::Value;
@@ -24,7 +24,7 @@ use self::claims::Mark;
 use self::policy::{POLICY, Policy};
 use self::removal::Removing;
 use super::context::Context;
-use super::target::Target;
+use super::target::ClusterTarget;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::cluster::{Cluster, ClusterError};
@@ -40,7 +40,7 @@ pub(crate) fn is_definition(object: &Object) -> bool {
 
 /// What may be done with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ManifestPermission {
     /// It may be written.
     Allowed,
     /// It may be written after [`Guard::migrate`]; before, the API server refuses it.
@@ -65,14 +65,14 @@ pub(crate) enum Removal {
 /// Judges definitions at a target.
 pub(crate) struct Guard<'a> {
     context: &'a Context,
-    target: &'a Target,
+    target: &'a ClusterTarget,
     /// Where the object is that applies there.
     namespace: &'a str,
 }
 
 impl<'a> Guard<'a> {
     /// At a target, for the identity that applies there and the object that has it applied, which is in a namespace.
-    pub(crate) fn new(context: &'a Context, target: &'a Target, namespace: &'a str) -> Self {
+    pub(crate) fn new(context: &'a Context, target: &'a ClusterTarget, namespace: &'a str) -> Self {
         Self { context, target, namespace }
     }
 
@@ -98,50 +98,58 @@ impl<'a> Guard<'a> {
         &self,
         manifest: &Object,
         manager: &str,
-    ) -> Result<Change, ClusterError> {
+    ) -> Result<ManifestPermission, ClusterError> {
         if self.is_off() || !is_definition(manifest) {
-            return Ok(Change::Allowed);
+            return Ok(ManifestPermission::Allowed);
         }
         match self.changed(manifest, manager).await {
             // Such as a version of the API that is not served: the same would be said again.
             Err(error) if !error.is_of_server() => {
                 let name = manifest.name();
                 let text = format!("CustomResourceDefinition {name} cannot be judged: {error}");
-                Ok(Change::Refused(text))
+                Ok(ManifestPermission::Refused(text))
             }
             change => change,
         }
     }
 
-    async fn changed(&self, manifest: &Object, manager: &str) -> Result<Change, ClusterError> {
+    async fn changed(
+        &self,
+        manifest: &Object,
+        manager: &str,
+    ) -> Result<ManifestPermission, ClusterError> {
         let name = manifest.name();
         let policy = match Policy::of(manifest) {
-            Ok(Policy::Skip) => return Ok(Change::Skipped),
+            Ok(Policy::Skip) => return Ok(ManifestPermission::Skipped),
             Ok(policy) => policy,
             Err(text) => {
                 let text = format!("CustomResourceDefinition {name}: {text}");
-                return Ok(Change::Refused(text));
+                return Ok(ManifestPermission::Refused(text));
             }
         };
         let ours = self.target.as_ourselves();
         let resource = ours.resource(&manifest.gvk()).await?;
-        let Some(live) = ours.get(&resource, "", name).await? else { return Ok(Change::Allowed) };
+        let Some(live) = ours.get(&resource, "", name).await? else {
+            return Ok(ManifestPermission::Allowed);
+        };
         if self.is_trusted() && policy.forces(&live) {
-            return Ok(Change::Allowed);
+            return Ok(ManifestPermission::Allowed);
         }
         let dry = self.target.cluster.apply(&resource, manifest, manager, Mode::DryRun).await;
         let new = match dry {
             Ok(dry) => self.without_what_goes(dry, &live, manifest, manager),
             Err(error) if error.is_of_server() => return Err(error),
             // Who may not write it learns nothing of its objects; the write is refused all the same.
-            Err(error) if error.code() == Some(403) => return Ok(Change::Allowed),
+            Err(error) if error.code() == Some(403) => return Ok(ManifestPermission::Allowed),
             // The API server rejects it; the guard judges the manifest as it is.
             Err(_) => manifest.clone(),
         };
         Ok(match self.judged(&live, &new).await? {
-            None if migrate::is_needed(&live, &new).unwrap_or(false) => Change::Migrates,
-            None => Change::Allowed,
-            Some(lines) => Change::Refused(refused(&live, &lines, self.is_trusted())),
+            None if migrate::is_needed(&live, &new).unwrap_or(false) => {
+                ManifestPermission::Migrates
+            }
+            None => ManifestPermission::Allowed,
+            Some(lines) => ManifestPermission::Refused(refused(&live, &lines, self.is_trusted())),
         })
     }
 
@@ -178,7 +186,7 @@ impl<'a> Guard<'a> {
         let old = fields(live);
         let new = fields(new);
         let surveyed = survey::survey(self.target.as_ourselves(), self.namespace, old, new).await?;
-        let verdict: Verdict = match surveyed {
+        let verdict: ChangeVerdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
             Ok(verdict) => verdict,
             Err(why) => return Ok(Some(vec![format!("it cannot be judged: {why}")])),

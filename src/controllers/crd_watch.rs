@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use objects::Gvk;
-use reconcile::Node;
+use reconcile::ObjectKey;
 
 use super::hub::Hub;
 use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
-use crate::cluster::item::{Sighted, Wire as _};
-use crate::cluster::watch::{Seen, Selection};
+use crate::cluster::item::{MetadataOnly, Wire as _};
+use crate::cluster::watch::{Selection, WatcherEvent};
 
 /// How much later those who miss a kind look once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);
 
 /// The node that stands for the kinds of a group: whoever misses one of them waits for it.
-pub(crate) fn kinds_of(group: &str) -> Node {
-    Node::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
+pub(crate) fn kinds_of(group: &str) -> ObjectKey {
+    ObjectKey::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
 }
 
 /// Follows CRDs: where kinds live is asked again, and whoever waits for a kind is reconciled again.
@@ -60,30 +60,30 @@ struct KnownCrds {
 
 impl KnownCrds {
     /// Groups whose CRDs came, changed or went, in a gap of the watch as well.
-    fn changed_by(&mut self, event: Seen<Sighted>) -> BTreeSet<String> {
+    fn changed_by(&mut self, event: WatcherEvent<MetadataOnly>) -> BTreeSet<String> {
         let group = |name: &str| name.split_once('.').map(|(_, group)| group.to_owned());
         match event {
-            Seen::Listing => self.listing.clear(),
-            Seen::Listed(object) => {
+            WatcherEvent::Listing => self.listing.clear(),
+            WatcherEvent::Listed(object) => {
                 self.listing.insert(object.name.clone(), object.version().to_owned());
             }
-            Seen::ListEnded => {
+            WatcherEvent::ListEnded => {
                 let now = std::mem::take(&mut self.listing);
                 let Some(before) = self.known.replace(now.clone()) else { return BTreeSet::new() };
                 let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
                 let changed = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
                 return changed.filter_map(|name| group(name)).collect();
             }
-            Seen::Applied(object) => {
+            WatcherEvent::Applied(object) => {
                 let known = self.known.get_or_insert_default();
                 known.insert(object.name.clone(), object.version().to_owned());
                 return group(&object.name).into_iter().collect();
             }
-            Seen::Deleted(object) => {
+            WatcherEvent::Deleted(object) => {
                 self.known.get_or_insert_default().remove(&object.name);
                 return group(&object.name).into_iter().collect();
             }
-            Seen::Live | Seen::Interrupted => {}
+            WatcherEvent::Live | WatcherEvent::Interrupted => {}
         }
         BTreeSet::new()
     }
@@ -93,17 +93,17 @@ impl KnownCrds {
 mod tests {
     use super::*;
 
-    fn crd(name: &str, version: &str) -> Sighted {
+    fn crd(name: &str, version: &str) -> MetadataOnly {
         let object = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#);
-        Sighted::read(object.as_bytes()).unwrap()
+        MetadataOnly::read(object.as_bytes()).unwrap()
     }
 
     fn listed(known: &mut KnownCrds, all: &[(&str, &str)]) -> Vec<String> {
-        let mut changed = known.changed_by(Seen::Listing);
+        let mut changed = known.changed_by(WatcherEvent::Listing);
         for (name, version) in all {
-            changed.extend(known.changed_by(Seen::Listed(crd(name, version))));
+            changed.extend(known.changed_by(WatcherEvent::Listed(crd(name, version))));
         }
-        changed.extend(known.changed_by(Seen::ListEnded));
+        changed.extend(known.changed_by(WatcherEvent::ListEnded));
         changed.into_iter().collect()
     }
 
@@ -115,9 +115,9 @@ mod tests {
         assert!(listed(&mut known, &first).is_empty());
         let later = [("bs.two.io", "4"), ("cs.three.io", "3"), ("ds.four.io", "5")];
         assert_eq!(listed(&mut known, &later), ["four.io", "one.io", "two.io"]);
-        let seen = known.changed_by(Seen::Applied(crd("bs.two.io", "6")));
+        let seen = known.changed_by(WatcherEvent::Applied(crd("bs.two.io", "6")));
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["two.io"]);
-        known.changed_by(Seen::Deleted(crd("cs.three.io", "7")));
+        known.changed_by(WatcherEvent::Deleted(crd("cs.three.io", "7")));
         let after = [("bs.two.io", "6"), ("ds.four.io", "5")];
         assert!(listed(&mut known, &after).is_empty(), "the watch has told of them");
     }

@@ -29,7 +29,7 @@ pub(crate) use self::lanes::Lanes;
 use self::dispatch::Dispatcher;
 use self::incidents::Outcomes;
 use self::lane::Troubles;
-use self::lanes::Place;
+use self::lanes::ProviderKey;
 use self::repetitions::Repetitions;
 use self::spool::{Bounds, Notification, Spool};
 use self::suppression::Suppression;
@@ -40,7 +40,7 @@ use super::permit::Permits;
 pub(crate) const CONTROLLER: &str = "notification-controller";
 
 /// How many services are asked at once, and how many of them in the name of one namespace.
-const REQUESTS: usize = 64;
+const MAX_CONCURRENT_REQUESTS: usize = 64;
 const REQUESTS_EACH: usize = 16;
 
 /// How often the same warning is recorded on an Alert.
@@ -50,11 +50,11 @@ const WARNED_AGAIN: Duration = Duration::from_secs(300);
 const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Longest text of another server in a line of the log, in bytes.
-const LOGGED: usize = 2_048;
+const MAX_LOGGED_TEXT_BYTES: usize = 2_048;
 
 /// As much of a text as a line of the log repeats.
 pub(crate) fn logged(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LOGGED)]
+    &text[..text.floor_char_boundary(MAX_LOGGED_TEXT_BYTES)]
 }
 
 /// See the module.
@@ -70,7 +70,7 @@ pub(crate) struct Delivery {
     stop: CancellationToken,
     working: TaskTracker,
     /// What waited when the process started.
-    found: Mutex<Vec<(u64, Place)>>,
+    found: Mutex<Vec<(u64, ProviderKey)>>,
 }
 
 impl Delivery {
@@ -86,7 +86,7 @@ impl Delivery {
         let delivery = Arc::new(Self {
             lanes: context.shared::<Lanes>(),
             spool: Arc::new(spool),
-            permits: Permits::shared(REQUESTS, REQUESTS_EACH),
+            permits: Permits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
             troubles: Troubles::default(),
             outcomes: Outcomes::default(),
             suppression: Suppression::default(),
@@ -148,7 +148,7 @@ impl Delivery {
         self.count();
     }
 
-    fn enqueue(self: &Arc<Self>, number: u64, place: &Place) {
+    fn enqueue(self: &Arc<Self>, number: u64, place: &ProviderKey) {
         if self.lanes.push(place, number) {
             self.working.spawn(lane::work(self.clone(), place.clone()));
         }

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crds::{Applier, DependencyReference, Reconciled};
+use crds::{Applier, DependencyReference, ReconciledObject};
 use kube::core::ResourceExt as _;
-use reconcile::depends_on::{self, Needed};
-use reconcile::{Dependency, DependencyState, Node, Rest, reason};
+use reconcile::depends_on::{self, ObjectDependency};
+use reconcile::{Dependency, DependencyState, ObjectKey, Rest, reason};
 
 use super::kept::ByType;
 use crate::cluster::kind::OurKind;
@@ -18,7 +18,7 @@ use crate::cluster::kind::OurKind;
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
 
 /// A kind whose objects others may depend on.
-pub(crate) trait Depended: OurKind + Reconciled {
+pub(crate) trait DependencyTarget: OurKind + ReconciledObject {
     /// Why a release of the object is not ready; `None` if it is.
     fn release_not_ready(&self, _release: &str) -> Option<String> {
         Some(format!("a {} has no releases to depend on", Self::kind(&())))
@@ -28,7 +28,7 @@ pub(crate) trait Depended: OurKind + Reconciled {
 struct OfKind {
     group: String,
     kind: String,
-    find: fn(&ByType, &Node, Option<&str>) -> Option<DependencyState>,
+    find: fn(&ByType, &ObjectKey, Option<&str>) -> Option<DependencyState>,
 }
 
 /// The kinds on whose objects others may depend.
@@ -44,7 +44,7 @@ impl Dependencies {
     }
 
     /// Has the objects of a kind found.
-    pub(crate) fn add<K: Depended>(&mut self) {
+    pub(crate) fn add<K: DependencyTarget>(&mut self) {
         let group = K::group(&()).into_owned();
         let kind = K::kind(&()).into_owned();
         self.kinds.push(OfKind { group, kind, find: found::<K> });
@@ -58,7 +58,7 @@ impl Dependencies {
         &self,
         object: &K,
         is_blocked: bool,
-    ) -> Result<Vec<Needed>, Rest> {
+    ) -> Result<Vec<ObjectDependency>, Rest> {
         check_length(object.depends_on())?;
         let Some(text) = object.annotations().get(DEPENDS_ON) else { return Ok(Vec::new()) };
         let own = object.namespace().unwrap_or_default();
@@ -86,18 +86,18 @@ impl Dependencies {
     }
 
     /// The nodes that may be meant: kinds of several groups may have one name.
-    pub(crate) fn nodes(&self, needed: &Needed) -> impl Iterator<Item = Node> {
-        let Needed { namespace, name, .. } = needed;
-        self.kinds_of(needed).map(|it| Node::new(&it.group, &it.kind, namespace, name))
+    pub(crate) fn nodes(&self, needed: &ObjectDependency) -> impl Iterator<Item = ObjectKey> {
+        let ObjectDependency { namespace, name, .. } = needed;
+        self.kinds_of(needed).map(|it| ObjectKey::new(&it.group, &it.kind, namespace, name))
     }
 
-    fn kinds_of(&self, needed: &Needed) -> impl Iterator<Item = &OfKind> {
+    fn kinds_of(&self, needed: &ObjectDependency) -> impl Iterator<Item = &OfKind> {
         self.kinds.iter().filter(|it| needed.may_be(&it.group, &it.kind))
     }
 
     /// How far what is needed is: the first object of that name.
-    pub(crate) fn state(&self, needed: &Needed) -> Dependency {
-        let nodes: Vec<Node> = self.nodes(needed).collect();
+    pub(crate) fn state(&self, needed: &ObjectDependency) -> Dependency {
+        let nodes: Vec<ObjectKey> = self.nodes(needed).collect();
         let mut states = self.kinds_of(needed).zip(&nodes).filter_map(|(of, node)| {
             let state = (of.find)(&self.kept, node, needed.part.as_deref())?;
             Some((node, state))
@@ -106,7 +106,7 @@ impl Dependencies {
         match states.next() {
             Some((node, state)) => Dependency { node: node.clone(), shown, state },
             None => {
-                let unknown = || Node::new("", &needed.kind, &needed.namespace, &needed.name);
+                let unknown = || ObjectKey::new("", &needed.kind, &needed.namespace, &needed.name);
                 let node = nodes.first().cloned().unwrap_or_else(unknown);
                 Dependency { node, shown, state: DependencyState::Missing }
             }
@@ -133,7 +133,11 @@ fn check_length(depends_on: &[DependencyReference]) -> Result<(), Rest> {
     Err(Rest::Stalled(reason::INVALID_DEPENDENCY, text))
 }
 
-fn found<K: Depended>(kept: &ByType, node: &Node, part: Option<&str>) -> Option<DependencyState> {
+fn found<K: DependencyTarget>(
+    kept: &ByType,
+    node: &ObjectKey,
+    part: Option<&str>,
+) -> Option<DependencyState> {
     let object = kept.seen::<K>(&node.namespace, &node.name)?;
     let why = match part {
         None => not_ready(&*object),
@@ -143,7 +147,7 @@ fn found<K: Depended>(kept: &ByType, node: &Node, part: Option<&str>) -> Option<
 }
 
 /// Why an object is not ready; `None` if it is.
-pub(crate) fn not_ready<K: OurKind + Reconciled>(other: &K) -> Option<String> {
+pub(crate) fn not_ready<K: OurKind + ReconciledObject>(other: &K) -> Option<String> {
     let generation = other.meta().generation.unwrap_or_default();
     if other.observed_generation().unwrap_or(-1) != generation {
         return Some("its latest generation has not been applied".to_owned());

@@ -17,10 +17,10 @@ use crate::cluster::services::Ranges;
 use crate::settings::Settings;
 
 /// How often it is looked where this process and its cluster are: a Service may get another address.
-const AGAIN: Duration = Duration::from_secs(60);
+const ADDRESS_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How soon it is looked again when the API server did not answer, as long as nothing is known.
-const SOON: Duration = Duration::from_secs(2);
+const ADDRESS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// How long looking a name up may take.
 const LOOK_UP_LIMIT: Duration = Duration::from_secs(5);
@@ -63,7 +63,7 @@ impl Surroundings {
                 }
                 Err(error) => {
                     tracing::warn!(error = %error, "failed to detect the Service CIDRs, retrying");
-                    tokio::time::sleep(SOON).await;
+                    tokio::time::sleep(ADDRESS_RETRY_DELAY).await;
                 }
             }
         }
@@ -72,7 +72,7 @@ impl Surroundings {
     /// Goes on learning.
     pub(crate) async fn follow(&self) {
         loop {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(ADDRESS_REFRESH_INTERVAL).await;
             self.rules.learn_own(own(&self.advertised).await);
             if self.refuses_services {
                 match self.cluster.service_ranges().await {

@@ -8,8 +8,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use notify::{MAX_ANSWER, Outcome, Request, Response};
-use objects::Redacted;
+use notify::{DeliveryResult, MAX_ANSWER, ProviderRequest, Response};
+use objects::RedactedValue;
 use sources::http::{ClientIdentity, Clients, Proxy, Tls, refusal};
 use url::Url;
 
@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 ///
 /// What went wrong is told without the URL, which may be a secret. A server that may not be asked is none that another try
 /// may help with.
-pub(crate) async fn exchange(clients: &Clients, request: &Request) -> Outcome {
+pub(crate) async fn exchange(clients: &Clients, request: &ProviderRequest) -> DeliveryResult {
     let never = |text: String| (text, false);
     let url = Url::parse(&request.url).map_err(|error| never(format!("invalid URL: {error}")))?;
     let tls = request.tls.as_deref().map(tls).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) async fn send(
     (tls, proxy): (&Tls, Option<&Proxy>),
     Letter { method, url, headers, body }: Letter,
     most: usize,
-) -> Outcome {
+) -> DeliveryResult {
     let never = |text: String| (text, false);
     clients.egress().admits(&url).map_err(|refused| never(refused.to_string()))?;
     let client = clients.client(tls, proxy).map_err(|error| never(error.to_string()))?;
@@ -81,7 +81,7 @@ fn failed(error: &(dyn Error + 'static)) -> (String, bool) {
 fn tls(of: &notify::Tls) -> Tls {
     let identity = of.identity.as_ref().map(|(certificate, key)| ClientIdentity {
         certificate: certificate.clone(),
-        key: Redacted::new(key.clone()),
+        key: RedactedValue::new(key.clone()),
     });
     Tls { ca: of.authorities.clone(), identity }
 }
@@ -91,7 +91,7 @@ fn proxy(address: &str) -> Result<Proxy, String> {
     Proxy::from_secret(&data).map_err(|error| error.to_string())
 }
 
-fn headers(request: &Request) -> Result<HeaderMap, String> {
+fn headers(request: &ProviderRequest) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
         let invalid = || format!("invalid header `{name}`");
@@ -128,14 +128,14 @@ mod tests {
     use axum::http::StatusCode;
     use axum::http::header::LOCATION;
     use axum::routing::{get, post};
-    use notify::{Alert, Dispatch, Event, Parcel, Provider, Step};
+    use notify::{Alert, Dispatch, Event, HttpStep, Parcel, Provider};
     use serde_json::json;
     use sources::http::{Egress, Rules};
 
     use super::*;
 
     /// The first request of an event to a service at an address.
-    fn request(address: &str) -> Request {
+    fn request(address: &str) -> ProviderRequest {
         let provider =
             json!({"metadata": {"name": "p"}, "spec": {"type": "generic", "address": address}});
         let provider = Provider::new(provider).unwrap();
@@ -143,7 +143,7 @@ mod tests {
         let event = Event { message: "hello".to_owned(), ..Event::default() };
         let mut dispatch = Dispatch::new(event, &provider, &alert, 0, &|_, _| None);
         match dispatch.delivery.start() {
-            Step::Send(_, Parcel::Http(request)) => *request,
+            HttpStep::Send(_, Parcel::Http(request)) => *request,
             other => panic!("{other:?}"),
         }
     }

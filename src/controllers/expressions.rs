@@ -11,27 +11,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use apply::{Health, Report};
 use crds::{CustomHealthCheck, DependencyReference};
 use gocel::{Expression, HealthCheck, HealthChecks, Judgement, READING};
-use golang::meter::{Allowance, Exhausted, Meter, Stop};
+use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
 use objects::Object;
 use reconcile::{Rest, Wake, reason};
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use threads::{Broken, run as on_thread};
+pub(crate) use threads::{EvaluationError, run as on_thread};
 
 /// What the expressions of one run may use up together, after they were read: about half a second of a processor.
 const EVALUATING: Allowance = Allowance { steps: 5_000_000, bytes: 256 << 20 };
 
 /// What was read from the spec of an object: its uid and generation, and the expressions or what is wrong with them.
-type Known = (String, i64, Result<Arc<Compiled>, Rest>);
+type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, Rest>);
 
 /// The expressions of an object's spec, kept from run to run.
 #[derive(Default, Clone)]
-pub(crate) struct Kept(Arc<Mutex<Option<Known>>>);
+pub(crate) struct ExpressionCache(Arc<Mutex<Option<CompileResult>>>);
 
 /// Expressions that were read.
 #[derive(Debug, Default)]
-struct Compiled {
+struct CompiledExpressions {
     checks: HealthChecks,
     /// One for each entry of `dependsOn`.
     ready: Vec<Option<Expression>>,
@@ -40,8 +40,8 @@ struct Compiled {
 /// What one run asks expressions.
 pub(crate) struct Expressions {
     namespace: String,
-    kept: Kept,
-    compiled: Mutex<Arc<Compiled>>,
+    kept: ExpressionCache,
+    compiled: Mutex<Arc<CompiledExpressions>>,
     used: Mutex<Meter>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) type Readiness = Option<Result<bool, String>>;
 
 impl Expressions {
     /// For a run of an object in a namespace. There are none until they are read.
-    pub(crate) fn new(namespace: &str, kept: Kept) -> Self {
+    pub(crate) fn new(namespace: &str, kept: ExpressionCache) -> Self {
         Self {
             namespace: namespace.to_owned(),
             kept,
@@ -59,7 +59,7 @@ impl Expressions {
         }
     }
 
-    fn compiled(&self) -> Arc<Compiled> {
+    fn compiled(&self) -> Arc<CompiledExpressions> {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -89,7 +89,7 @@ impl Expressions {
             None => {
                 let exprs = exprs.to_vec();
                 let depends_on = depends_on.to_vec();
-                let read = move || Compiled::read(&exprs, &depends_on).map(Arc::new);
+                let read = move || CompiledExpressions::read(&exprs, &depends_on).map(Arc::new);
                 let outcome = threads::run(&self.namespace, read).await.map_err(|broken| {
                     Rest::Failed(
                         reason::INVALID_CEL_EXPRESSION,
@@ -174,7 +174,7 @@ fn ready_expr(dependency: &DependencyReference) -> Option<&str> {
     dependency.ready_expr.as_deref().filter(|text| !text.is_empty())
 }
 
-impl Compiled {
+impl CompiledExpressions {
     /// # Assumes
     /// It is called on one of [`threads`], as all that follows.
     fn read(exprs: &[CustomHealthCheck], depends_on: &[DependencyReference]) -> Result<Self, Rest> {
@@ -230,7 +230,7 @@ impl Compiled {
 
 /// An object as expressions see it, which is paid for.
 fn data<K: Serialize>(object: &K, run: &mut Meter) -> Result<Value, String> {
-    let too_much = |_: Exhausted| {
+    let too_much = |_: WorkLimitExceeded| {
         "the objects that readyExpr reads are too large in total; use fewer dependencies with readyExpr"
             .to_owned()
     };

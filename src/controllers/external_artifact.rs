@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crds::source::ExternalArtifact;
 use crds::windlass::HTTPArchive;
-use crds::{Artifact, Source as _};
+use crds::{Artifact, ArtifactSource as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
@@ -13,14 +13,14 @@ use kube::core::ResourceExt as _;
 use super::catalog::Provider;
 use super::context::Context;
 use super::kept::ByType;
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 use crate::settings::Settings;
 
-impl Controlled for ExternalArtifact {
+impl ControllerKind for ExternalArtifact {
     const CONTROLLER: &'static str = "source-controller";
     const APPLIES: bool = false;
 
-    type Memory = ();
+    type ControllerState = ();
 
     fn announcement(&self) -> String {
         let artifact = self.artifact();

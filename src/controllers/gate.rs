@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crds::{DependencyReference, Reconciled};
+use crds::{DependencyReference, ReconciledObject};
 use kube::core::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use reconcile::{Dependency, DependencyState};
@@ -15,7 +15,7 @@ use crate::cluster::kind::OurKind;
 
 /// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
 /// has to be.
-pub(crate) async fn named_by<K: OurKind + Reconciled>(
+pub(crate) async fn named_by<K: OurKind + ReconciledObject>(
     context: &Context,
     store: &Store<K>,
     object: &Arc<K>,
@@ -107,7 +107,7 @@ mod tests {
     use crds::kustomize::Kustomization;
 
     use super::*;
-    use crate::controllers::expressions::Kept;
+    use crate::controllers::expressions::ExpressionCache;
     use serde_json::{Value, json};
 
     fn kustomization(name: &str, status: &Value) -> Kustomization {
@@ -130,7 +130,7 @@ mod tests {
         let state = async |expr: Option<&str>, additive: bool| {
             let dependency = json!({"name": "dep", "readyExpr": expr});
             let dependency: DependencyReference = serde_json::from_value(dependency).unwrap();
-            let expressions = Expressions::new("ns", Kept::default());
+            let expressions = Expressions::new("ns", ExpressionCache::default());
             expressions.read(&own.metadata, &[], &[dependency]).await.unwrap();
             let said = expressions.readiness(&own, &[Some(other.clone())]).await;
             asked(said.into_iter().next().unwrap(), additive)

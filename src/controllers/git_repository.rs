@@ -12,9 +12,9 @@ mod world;
 use std::sync::Arc;
 
 use crds::source::GitRepository;
-use reconcile::{Node, Reason, Rest};
+use reconcile::{ObjectKey, Reason, Rest};
 use sources::git::revision;
-use sources::plan::{Kept, Shape};
+use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::{
     ARCHIVE_OPERATION_FAILED, COPY_FAILURE, ILLEGAL_PATH, INCLUDE_CYCLE, NO_ARTIFACT, NOT_FOUND,
     VERIFICATION_ERROR, is_refused_signature,
@@ -22,8 +22,8 @@ use sources::reason::{
 
 use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished, verified};
+use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
+use super::source::{SourceKind, SourceSpec, verified};
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 
@@ -38,7 +38,7 @@ fn failure(why: Reason) -> &'static str {
     }
 }
 
-impl Sourced for GitRepository {
+impl SourceKind for GitRepository {
     const FOLDER: &'static str = "gitrepository";
     const CONDITIONS: Conditions = Conditions {
         owned: &[
@@ -53,8 +53,8 @@ impl Sourced for GitRepository {
         of_failure: failure,
     };
 
-    type Work = world::Work;
-    type Found = ();
+    type FetchSpec = world::GitFetchSpec;
+    type LookupResult = ();
 
     fn unsupported(&self) -> Vec<&'static str> {
         wish::unsupported(&self.spec)
@@ -66,29 +66,35 @@ impl Sourced for GitRepository {
 
     async fn wish(
         context: &Arc<Context>,
-        node: &Node,
+        node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<Wished<Self::Work>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         let resolved = resolve::resolve(context, node, object).await?;
         wish::wish(object, resolved)
     }
 
-    async fn ask(run: &Arc<Run<Self>>, _kept: Option<&Kept>) -> Result<Asked<()>, Rest> {
+    async fn ask(
+        run: &Arc<SourceRun<Self>>,
+        _kept: Option<&KeptArtifact>,
+    ) -> Result<RemoteRevision<()>, Rest> {
         let revision = world::ask(run).await?;
-        Ok(Asked { revision, found: () })
+        Ok(RemoteRevision { revision, found: () })
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, (): ()) -> Result<Stored<Self::Status>, Rest> {
+    async fn fetch(
+        run: &Arc<SourceRun<Self>>,
+        (): (),
+    ) -> Result<StoredArtifact<Self::Status>, Rest> {
         world::fetch(run).await
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ArtifactInputs> {
         let status = self.status.as_ref()?;
         let spec = &status.observed_include;
         let artifacts = &status.included_artifacts;
         let include = || spec.iter().zip(artifacts).map(|(spec, it)| include::shape(spec, it));
         (spec.len() == artifacts.len()).then(|| {
-            Shape::default()
+            ArtifactInputs::default()
                 .with("ignore", status.observed_ignore.clone())
                 .with("recurseSubmodules", status.observed_recurse_submodules)
                 .with("sparseCheckout", status.observed_sparse_checkout.clone())
@@ -121,7 +127,7 @@ impl Sourced for GitRepository {
         }
     }
 
-    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+    fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {
         match &run.work.signed {
             Some(signed) if is_new => {
                 status.source_verification_mode = Some(signed.mode().as_str().to_owned());

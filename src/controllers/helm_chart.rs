@@ -16,8 +16,8 @@ mod world;
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use reconcile::{Node, Reason, Rest};
-use sources::plan::{Kept, Shape};
+use reconcile::{ObjectKey, Reason, Rest};
+use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::{
     ARCHIVE_OPERATION_FAILED, CHART_PACKAGE_ERROR, CHART_VERIFICATION_ERROR,
     DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR, VALUES_FILES_ERROR, VERIFICATION_ERROR,
@@ -25,10 +25,10 @@ use sources::reason::{
 
 use super::catalog::currency;
 use super::context::Context;
-use super::image_trust::Wanted;
+use super::image_trust::SignaturePolicy;
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished, verified};
+use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
+use super::source::{SourceKind, SourceSpec, verified};
 
 const BUILD_FAILED: &str = "BuildFailed";
 
@@ -49,11 +49,11 @@ fn failure(why: Reason) -> &'static str {
 }
 
 /// What an artifact is made with besides the version of the chart: whatever a generation of the spec says.
-fn shape(generation: Option<i64>) -> Shape {
-    Shape::default().with("generation", generation)
+fn shape(generation: Option<i64>) -> ArtifactInputs {
+    ArtifactInputs::default().with("generation", generation)
 }
 
-impl Sourced for HelmChart {
+impl SourceKind for HelmChart {
     const FOLDER: &'static str = "helmchart";
     const CONDITIONS: Conditions = Conditions {
         owned: &[
@@ -68,8 +68,8 @@ impl Sourced for HelmChart {
 
     const ANNOTATIONS: &'static [&'static str] = &[provenance::ANNOTATION];
 
-    type Work = world::Work;
-    type Found = world::Found;
+    type FetchSpec = world::ChartFetchSpec;
+    type LookupResult = world::ChartLookupResult;
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())
@@ -77,9 +77,9 @@ impl Sourced for HelmChart {
 
     async fn wish(
         context: &Arc<Context>,
-        node: &Node,
+        node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<Wished<Self::Work>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         resolve::edges(context, node, object);
         wish::check(object)?;
         let (from, keyring) = resolve::resolve(context, node, object).await?;
@@ -92,15 +92,21 @@ impl Sourced for HelmChart {
 
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
-        let anyone = verify.and_then(|it| Wanted::of_chart(it).accepts_anyone());
+        let anyone = verify.and_then(|it| SignaturePolicy::of_chart(it).accepts_anyone());
         anyone.or_else(|| verified::unverified(self))
     }
 
-    async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+    async fn ask(
+        run: &Arc<SourceRun<Self>>,
+        kept: Option<&KeptArtifact>,
+    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
         world::ask(run, kept).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
+    async fn fetch(
+        run: &Arc<SourceRun<Self>>,
+        found: Self::LookupResult,
+    ) -> Result<StoredArtifact<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
@@ -109,12 +115,12 @@ impl Sourced for HelmChart {
         vec![currency(self)]
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ArtifactInputs> {
         // Parity(flux): another generation is always built, since a status does not say all that one was made with.
         Some(shape(self.status.as_ref()?.observed_generation))
     }
 
-    fn settled(run: &Run<Self>, _revision: &str) -> (Reason, String) {
+    fn settled(run: &SourceRun<Self>, _revision: &str) -> (Reason, String) {
         let built = run.work.built();
         (built.reason(), built.summary())
     }
@@ -123,7 +129,7 @@ impl Sourced for HelmChart {
         settled.as_str()
     }
 
-    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+    fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {
         if !is_new {
             super::source::latest_url(run, LATEST, &mut status.url);
         }

@@ -23,24 +23,24 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helm::template::Strategy;
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Facts, Node, ROLLBACK, Rest};
-use release::{Desired, Origin};
+use reconcile::{Facts, ObjectKey, ROLLBACK, Rest};
+use release::{Origin, ReleaseDesiredState};
 
-use self::owner::{Held, ReleaseOwner};
+use self::owner::{PendingStatus, ReleaseOwner};
 pub(super) use self::pause::released_parts;
 pub(crate) use self::wish::{FORCE_AT, RESET_AT};
-use self::wish::{Parts, Timeouts};
-use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
+use self::wish::{ReleaseInputs, Timeouts};
+use super::applier::{self, ApplierKind, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
-use super::dependencies::Depended;
-use super::kind::{Controlled, REQUESTED_AT};
+use super::dependencies::DependencyTarget;
+use super::kind::{ControllerKind, REQUESTED_AT};
 use super::lifecycle;
 use super::object_watcher::Ownership;
 use super::reference::References;
 use super::releaser::action_options::ActionOptions;
 use super::releaser::postrender::PostRenderers;
 use super::releaser::{self, MANAGER, Wish, drive};
-use super::target::Target;
+use super::target::ClusterTarget;
 use crate::cluster::ClusterError;
 use crate::events::Event;
 
@@ -70,11 +70,11 @@ pub(crate) fn post_renderers(object: &HelmRelease, strategy: Strategy) -> PostRe
 
 /// What a HelmRelease remembers between runs.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct HelmReleaseState {
     /// What is remembered of its release.
-    release: Arc<drive::Memory>,
+    release: Arc<drive::ReleaseRunnerState>,
     /// What the run has seen that waits.
-    waits_for: Option<Seen>,
+    waits_for: Option<HelmReleaseRequest>,
     /// What names the chart that was released last.
     source: Option<String>,
     /// Since when its own HelmChart is on its way.
@@ -83,12 +83,12 @@ pub(crate) struct Memory {
 
 /// A spec, and what is asked for besides.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct HelmReleaseRequest {
     generation: Option<i64>,
     asked: Vec<Option<String>>,
 }
 
-impl Seen {
+impl HelmReleaseRequest {
     /// What a run of the object has seen: a request causes one run, and its wait goes on after that.
     fn of(object: &HelmRelease) -> Self {
         let annotations = [REQUESTED_AT, wish::FORCE_AT, wish::RESET_AT];
@@ -97,17 +97,17 @@ impl Seen {
     }
 }
 
-impl Depended for HelmRelease {}
+impl DependencyTarget for HelmRelease {}
 
-impl Controlled for HelmRelease {
+impl ControllerKind for HelmRelease {
     const CONTROLLER: &'static str = "helm-controller";
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] =
         &[wish::FORCE_AT, wish::RESET_AT, ROLLBACK, requires::REQUIRES];
 
-    type Memory = applier::Memory<Self>;
+    type ControllerState = applier::ApplierState<Self>;
 
-    fn source(&self) -> Option<Node> {
+    fn source(&self) -> Option<ObjectKey> {
         chart::source_node(self)
     }
 
@@ -128,38 +128,38 @@ impl Controlled for HelmRelease {
         applier::run(self, context).boxed()
     }
 
-    fn forget(node: &Node, context: &Context) {
+    fn forget(node: &ObjectKey, context: &Context) {
         applier::forget::<Self>(node, context);
     }
 }
 
 /// What a run came by besides its rest.
 #[derive(Default)]
-pub(crate) struct Came {
+pub(crate) struct HelmReleaseRunDetails {
     wish: Option<Arc<Wish>>,
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
     helm_chart: Option<String>,
     /// What has to be written besides.
-    held: Option<Held>,
+    held: Option<PendingStatus>,
     /// What the operation does that is under way.
     running: Option<String>,
 }
 
-type Ended = applier::Ended<HelmRelease>;
+type HelmReleaseRunReport = applier::RunReport<HelmRelease>;
 type Session = applier::Session<HelmRelease>;
 
 /// How long the HelmChart of a template may take to be reconciled before the status reports it as pending. A new version
 /// takes less, and the status of each of hundreds of releases would be written twice.
 const CHART_PATIENCE: Duration = Duration::from_secs(5);
 
-impl Applied for HelmRelease {
+impl ApplierKind for HelmRelease {
     const OWNED: &'static [&'static str] = &status::OWNED;
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
-    type Own = Memory;
+    type Own = HelmReleaseState;
     type Timeouts = Timeouts;
-    type Named = values::Values;
-    type Came = Came;
+    type SpecInputs = values::Values;
+    type RunDetails = HelmReleaseRunDetails;
 
     fn check(&self) -> Result<Timeouts, Rest> {
         status::check(self).and_then(|()| wish::check(&self.spec))
@@ -171,11 +171,12 @@ impl Applied for HelmRelease {
 
     fn observation(session: &Session, object: &Self) -> Option<Observation> {
         let memory = session.memory();
-        let is_seen = memory.waits_for.as_ref().is_some_and(|seen| *seen == Seen::of(object));
+        let is_seen =
+            memory.waits_for.as_ref().is_some_and(|seen| *seen == HelmReleaseRequest::of(object));
         memory.release.observation().filter(|_| is_seen)
     }
 
-    fn moved(own: &mut Memory) {
+    fn moved(own: &mut HelmReleaseState) {
         (own.waits_for, own.release) = (None, Arc::default());
     }
 
@@ -195,7 +196,7 @@ impl Applied for HelmRelease {
         pause::where_stopped(self)
     }
 
-    fn waits_no_more(own: &mut Memory) {
+    fn waits_no_more(own: &mut HelmReleaseState) {
         own.release.waits_no_more();
     }
 
@@ -212,7 +213,7 @@ impl Applied for HelmRelease {
         object: &Arc<Self>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Result<Option<Ended>, ClusterError> {
+    ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
         let ended = session.reconcile(object, facts, timeouts).await?;
         Ok(ended.and_then(pause::outside))
     }
@@ -228,10 +229,10 @@ impl Applied for HelmRelease {
         finalize::left_behind(subject)
     }
 
-    fn report(_: &Session, ended: Ended, end: &End) -> applier::Report<Self> {
-        let Ended { object, came, .. } = ended;
-        let Came { wish, helm_chart, held, running } = came;
-        let run = report::Run {
+    fn report(_: &Session, ended: HelmReleaseRunReport, end: &End) -> applier::Report<Self> {
+        let HelmReleaseRunReport { object, came, .. } = ended;
+        let HelmReleaseRunDetails { wish, helm_chart, held, running } = came;
+        let run = report::HelmReleaseRun {
             rest: &end.rest,
             desired: wish.as_ref().map(|wish| &wish.desired),
             helm_chart: helm_chart.as_deref(),
@@ -262,7 +263,7 @@ impl Session {
     async fn required(
         &self,
         object: &Arc<HelmRelease>,
-        target: &Arc<Target>,
+        target: &Arc<ClusterTarget>,
     ) -> Result<Result<(), Rest>, ClusterError> {
         let annotation = object.annotations().get(requires::REQUIRES);
         let own = &self.node.namespace;
@@ -287,13 +288,13 @@ impl Session {
         object: &Arc<HelmRelease>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Result<Option<Ended>, ClusterError> {
+    ) -> Result<Option<HelmReleaseRunReport>, ClusterError> {
         let helm_chart = match template::keep(&self.context, object).await {
             Ok(helm_chart) => helm_chart.unwrap_or_default(),
-            Err(rest) => return Ok(Some(Ended::early(object, rest))),
+            Err(rest) => return Ok(Some(HelmReleaseRunReport::early(object, rest))),
         };
         let early = |rest| {
-            let mut ended = Ended::early(object, rest);
+            let mut ended = HelmReleaseRunReport::early(object, rest);
             ended.came.helm_chart = Some(helm_chart.clone());
             Ok(Some(ended))
         };
@@ -307,7 +308,7 @@ impl Session {
             Ok(source) => source,
             Err(rest) => {
                 let unsaid_for = self.chart_patience(object);
-                return Ok(early(rest)?.map(|ended| Ended { unsaid_for, ..ended }));
+                return Ok(early(rest)?.map(|ended| HelmReleaseRunReport { unsaid_for, ..ended }));
             }
         };
         self.memory().chart_since = None;
@@ -323,7 +324,7 @@ impl Session {
             Err(rest) => return early(rest),
         };
         let metadata = &loaded.chart.metadata;
-        let parts = Parts {
+        let parts = ReleaseInputs {
             chart_name: metadata.name.clone(),
             chart_version: metadata.version.clone(),
             app_version: metadata.app_version.clone(),
@@ -339,7 +340,8 @@ impl Session {
             ..desired.origin.clone().with_values(values.versions)
         };
         let lifecycles = lifecycle::holding(&self.context, &**object);
-        let desired = Desired { gates: self.gates(object), lifecycles, origin, ..desired };
+        let desired =
+            ReleaseDesiredState { gates: self.gates(object), lifecycles, origin, ..desired };
         let ignore = match wish::ignore(&object.spec) {
             Ok(ignore) => ignore,
             Err(rest) => return early(rest),
@@ -368,8 +370,8 @@ impl Session {
         &self,
         object: &Arc<HelmRelease>,
         wish: Arc<Wish>,
-        target: &Arc<Target>,
-    ) -> Option<Ended> {
+        target: &Arc<ClusterTarget>,
+    ) -> Option<HelmReleaseRunReport> {
         let context = &self.context;
         let node = &self.node;
         let latest = self.latest.clone();
@@ -377,11 +379,14 @@ impl Session {
         let owner = Arc::new(owner);
         let memory = self.memory().release.clone();
         let driven = drive::drive(context, (target, node), &owner, &wish, &memory).await?;
-        self.memory().waits_for = driven.is_waiting.then(|| Seen::of(object));
+        self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseRequest::of(object));
         let held = owner.held();
         let running = driven.running;
-        let came = Came { wish: Some(wish), held, running, helm_chart: None };
-        Some(Ended { came, ..Ended::early(&owner.object(), driven.rest) })
+        let came = HelmReleaseRunDetails { wish: Some(wish), held, running, helm_chart: None };
+        Some(HelmReleaseRunReport {
+            came,
+            ..HelmReleaseRunReport::early(&owner.object(), driven.rest)
+        })
     }
 }
 
@@ -405,9 +410,15 @@ mod tests {
     fn a_request_interrupts_the_pauses_of_a_wait_once() {
         let before = release(1, None);
         let asking = release(1, Some("now"));
-        assert_eq!(Seen::of(&before), Seen::of(&before.clone()));
-        assert_ne!(Seen::of(&before), Seen::of(&asking));
-        assert_ne!(Seen::of(&asking), Seen::of(&release(2, Some("now"))));
-        assert_ne!(Seen::of(&asking), Seen::of(&release(1, Some("later"))));
+        assert_eq!(HelmReleaseRequest::of(&before), HelmReleaseRequest::of(&before.clone()));
+        assert_ne!(HelmReleaseRequest::of(&before), HelmReleaseRequest::of(&asking));
+        assert_ne!(
+            HelmReleaseRequest::of(&asking),
+            HelmReleaseRequest::of(&release(2, Some("now")))
+        );
+        assert_ne!(
+            HelmReleaseRequest::of(&asking),
+            HelmReleaseRequest::of(&release(1, Some("later")))
+        );
     }
 }

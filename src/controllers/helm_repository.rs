@@ -13,15 +13,15 @@ use std::sync::Arc;
 
 use crds::source::{HelmRepository, HelmRepositoryType};
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Reason, Rest, reason};
+use reconcile::{ObjectKey, Reason, Rest, reason};
 use sources::charts::repository::normalized;
-use sources::plan::{Kept, Shape};
+use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
-use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished};
+use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
+use super::source::{SourceKind, SourceSpec};
 
 pub(crate) use oci_registry::registry;
 pub(crate) use resolve::secrets;
@@ -72,16 +72,16 @@ fn is_address_of(object: &HelmRepository, url: &str) -> bool {
     }
 }
 
-impl Sourced for HelmRepository {
+impl SourceKind for HelmRepository {
     const FOLDER: &'static str = "helmrepository";
     const CONDITIONS: Conditions = Conditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
         of_failure: failure,
     };
 
-    type Work = world::Work;
+    type FetchSpec = world::RepositoryFetchSpec;
     /// The index, if it was sent.
-    type Found = Option<File>;
+    type LookupResult = Option<File>;
 
     fn unsupported(&self) -> Vec<&'static str> {
         wish::unsupported(&self.spec)
@@ -97,30 +97,33 @@ impl Sourced for HelmRepository {
 
     async fn wish(
         context: &Arc<Context>,
-        node: &Node,
+        node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<Wished<Self::Work>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         wish::check(object)?;
         let secrets = resolve::resolve(context, node, object).await?;
         wish::wish(object, &secrets, context)
     }
 
-    async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Option<File>>, Rest> {
+    async fn ask(
+        run: &Arc<SourceRun<Self>>,
+        kept: Option<&KeptArtifact>,
+    ) -> Result<RemoteRevision<Option<File>>, Rest> {
         world::ask(run, kept).await
     }
 
     async fn fetch(
-        run: &Arc<Run<Self>>,
+        run: &Arc<SourceRun<Self>>,
         index: Option<File>,
-    ) -> Result<Stored<Self::Status>, Rest> {
+    ) -> Result<StoredArtifact<Self::Status>, Rest> {
         world::fetch(run, index).await
     }
 
-    fn shape(&self) -> Option<Shape> {
-        Some(Shape::default())
+    fn shape(&self) -> Option<ArtifactInputs> {
+        Some(ArtifactInputs::default())
     }
 
-    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
     }
 
@@ -133,7 +136,7 @@ impl Sourced for HelmRepository {
         told.into_iter().chain(names).collect()
     }
 
-    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+    fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {
         if !is_new {
             super::source::latest_url(run, LATEST, &mut status.url);
         }

@@ -40,7 +40,7 @@ use futures::future::BoxFuture;
 use golang::meter::Stop;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Facts, Node, ROLLBACK, Reason, Rest, Wake};
+use reconcile::{Facts, ObjectKey, ROLLBACK, Reason, Rest, Wake};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -49,17 +49,17 @@ use self::book::Book;
 use self::bounds::fitted;
 use self::decryption::Decrypting;
 use self::fetching::{NOT_VERIFIED, Reaching};
-use self::keep::{Remembered, Silent};
+use self::keep::{ReleaseRunState, Silent};
 use self::model::Model;
-use self::origin::{Fetched, Origin};
+use self::origin::{Origin, RemoteSourceRevision};
 use self::places::Places;
-use self::plan::{Inputs, Key, Planned};
+use self::plan::{HelmfilePlan, Inputs, Key};
 use self::repositories::Repositories;
 use self::suspended::Suspensions;
-use self::wish::{Named, Timeouts};
-use super::applier::{self, Applied, End, Leaving, Observation, Pace, Pending};
+use self::wish::{HelmfileInputs, Timeouts};
+use super::applier::{self, ApplierKind, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
-use super::kind::{Controlled, REQUESTED_AT};
+use super::kind::{ControllerKind, REQUESTED_AT};
 use super::kustomization::bases::{BuildPermits, SharedPermits};
 use super::kustomization::decryption::{Decryption, MAC};
 use super::kustomization::key_services::KeyServices;
@@ -67,7 +67,7 @@ use super::marks;
 use super::object_watcher::Ownership;
 use super::reference::References;
 use super::releaser::MANAGER;
-use super::target::Target;
+use super::target::ClusterTarget;
 use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
@@ -86,39 +86,39 @@ pub(super) const OWNERSHIP: Ownership = Ownership {
 const HELMFILE_ERROR: Reason = Reason::new("HelmfileError");
 
 /// Templates may include each other deeply.
-const STACK: usize = helm::render::STACK;
+const RENDER_STACK_BYTES: usize = helm::render::REQUIRED_STACK_BYTES;
 
 /// What a Helmfile remembers between runs.
 #[derive(Default)]
-pub(crate) struct Memory {
-    plan: Option<Kept>,
+pub(crate) struct HelmfileState {
+    plan: Option<CachedPlan>,
     /// What the address of the spec named when it was fetched last.
-    fetched: Option<Arc<Fetched>>,
-    releases: BTreeMap<Key, Arc<Remembered>>,
+    fetched: Option<Arc<RemoteSourceRevision>>,
+    releases: BTreeMap<Key, Arc<ReleaseRunState>>,
     /// When the suspension of a release ends.
     next_end: Option<Instant>,
 }
 
 /// A plan that was made.
-struct Kept {
+struct CachedPlan {
     /// A digest of all that it was made from, but for what repositories have.
     key: String,
     made: Instant,
-    plan: Arc<Planned>,
+    plan: Arc<HelmfilePlan>,
 }
 
-impl Controlled for Helmfile {
+impl ControllerKind for Helmfile {
     const CONTROLLER: &'static str = "helmfile-controller";
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] = &[MAC, ROLLBACK];
 
-    type Memory = applier::Memory<Self>;
+    type ControllerState = applier::ApplierState<Self>;
 
     fn unsupported(&self) -> Vec<&'static str> {
         wish::unsupported(&self.spec)
     }
 
-    fn source(&self) -> Option<Node> {
+    fn source(&self) -> Option<ObjectKey> {
         origin::source(self)
     }
 
@@ -134,35 +134,35 @@ impl Controlled for Helmfile {
         applier::run(self, context).boxed()
     }
 
-    fn forget(node: &Node, context: &Context) {
+    fn forget(node: &ObjectKey, context: &Context) {
         applier::forget::<Self>(node, context);
     }
 }
 
 /// What a run came by besides its rest.
-pub(crate) struct Came<K: Model> {
+pub(crate) struct HelmfileRunDetails<K: Model> {
     revision: String,
-    plan: Option<Arc<Planned>>,
+    plan: Option<Arc<HelmfilePlan>>,
     book: Option<Arc<Book<K>>>,
 }
 
-impl<K: Model> Default for Came<K> {
+impl<K: Model> Default for HelmfileRunDetails<K> {
     fn default() -> Self {
         Self { revision: String::new(), plan: None, book: None }
     }
 }
 
-type Ended<K> = applier::Ended<K>;
+type HelmfileRunReport<K> = applier::RunReport<K>;
 type Session<K> = applier::Session<K>;
 
-impl<K: Model> Applied for K {
+impl<K: Model> ApplierKind for K {
     const OWNED: &'static [&'static str] = &report::OWNED;
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
-    type Own = Memory;
+    type Own = HelmfileState;
     type Timeouts = Timeouts;
-    type Named = Named;
-    type Came = Came<K>;
+    type SpecInputs = HelmfileInputs;
+    type RunDetails = HelmfileRunDetails<K>;
 
     fn check(&self) -> Result<Timeouts, Rest> {
         match self.fault() {
@@ -179,7 +179,7 @@ impl<K: Model> Applied for K {
         None
     }
 
-    fn moved(own: &mut Memory) {
+    fn moved(own: &mut HelmfileState) {
         own.releases.clear();
     }
 
@@ -226,7 +226,7 @@ impl<K: Model> Applied for K {
         session: &Session<K>,
         object: &Self,
         references: &mut References,
-    ) -> Result<Named, Rest> {
+    ) -> Result<HelmfileInputs, Rest> {
         let namespace = object.namespace().unwrap_or_default();
         let who = (&*namespace, &*object.name_any(), object.annotations());
         let in_use = session.contexts_in_use(object);
@@ -238,7 +238,7 @@ impl<K: Model> Applied for K {
         object: &Arc<Self>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Result<Option<Ended<K>>, ClusterError> {
+    ) -> Result<Option<HelmfileRunReport<K>>, ClusterError> {
         Ok(session.reconcile(object, facts, timeouts).await)
     }
 
@@ -253,19 +253,19 @@ impl<K: Model> Applied for K {
         finalize::left_behind(subject)
     }
 
-    fn next_look(own: &Memory) -> Option<Duration> {
+    fn next_look(own: &HelmfileState) -> Option<Duration> {
         own.next_end.map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    fn report(_: &Session<K>, ended: Ended<K>, end: &End) -> applier::Report<Self> {
-        let Ended { object, came, .. } = ended;
+    fn report(_: &Session<K>, ended: HelmfileRunReport<K>, end: &End) -> applier::Report<Self> {
+        let HelmfileRunReport { object, came, .. } = ended;
         let object = came.book.as_ref().map_or(object, |book| book.object());
         // One that came during the run is for the next one.
         let requested = match &came.book {
             Some(book) => book.requested.as_deref(),
             None => object.annotations().get(REQUESTED_AT).map(String::as_str),
         };
-        let run = report::Run {
+        let run = report::HelmfileRunSummary {
             requested,
             rest: &end.rest,
             revision: &came.revision,
@@ -302,15 +302,15 @@ impl<K: Model> Session<K> {
         object: &Arc<K>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Option<Ended<K>> {
+    ) -> Option<HelmfileRunReport<K>> {
         let spec = object.asked();
         let pace = (self.interval(object, &timeouts), timeouts.timeout);
         let mut origin = match self.origin(&**object, &spec, pace).await {
             Ok(origin) => origin,
-            Err(rest) => return Some(Ended::early(object, rest)),
+            Err(rest) => return Some(HelmfileRunReport::early(object, rest)),
         };
         let early = |rest, origin: &Origin| {
-            let mut ended: Ended<K> = Ended::early(object, rest);
+            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(object, rest);
             ended.came.revision = origin.revision().to_owned();
             Some(ended)
         };
@@ -344,16 +344,16 @@ impl<K: Model> Session<K> {
         asking: &Asking<'_, K>,
         revision: &str,
         (places, secrets): (&Places, &Masking),
-        planned: Arc<Planned>,
-    ) -> Option<Ended<K>> {
+        planned: Arc<HelmfilePlan>,
+    ) -> Option<HelmfileRunReport<K>> {
         let Asking { object, spec, timeouts } = *asking;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let ended = |rest| {
-            let mut ended: Ended<K> = Ended::early(&book.object(), rest);
+            let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), rest);
             let book = Some(book.clone());
             let plan = Some(planned.clone());
-            ended.came = Came { revision: revision.to_owned(), plan, book };
+            ended.came = HelmfileRunDetails { revision: revision.to_owned(), plan, book };
             ended
         };
         if let Err(rest) = places.check_apart(&planned) {
@@ -364,7 +364,7 @@ impl<K: Model> Session<K> {
         if let Err(rest) = book.flush().await {
             return Some(ended(rest));
         }
-        let run = keep::Run {
+        let run = keep::HelmfileRun {
             object,
             spec,
             places,
@@ -394,8 +394,8 @@ impl<K: Model> Session<K> {
     /// Keeps the releases of a plan, then uninstalls those that left; nothing where the Helmfile changed meanwhile.
     async fn keep_and_prune(
         &self,
-        planned: &Planned,
-        run: &keep::Run<'_, K>,
+        planned: &HelmfilePlan,
+        run: &keep::HelmfileRun<'_, K>,
     ) -> Option<keep::Outcomes> {
         let mut outcomes = self.keep(planned, run).await?;
         let left = self.prune(planned, &outcomes, run).await?;
@@ -408,9 +408,9 @@ impl<K: Model> Session<K> {
         &self,
         asking: &Asking<'_, K>,
         origin: &mut Origin,
-        target: &Arc<Target>,
-        named: &Named,
-    ) -> Result<Arc<Planned>, Rest> {
+        target: &Arc<ClusterTarget>,
+        named: &HelmfileInputs,
+    ) -> Result<Arc<HelmfilePlan>, Rest> {
         let Asking { object, spec, timeouts } = *asking;
         let served =
             target.cluster.served().await.map_err(|error| {
@@ -460,10 +460,10 @@ impl<K: Model> Session<K> {
         })?;
         let plan = Arc::new(plan);
         for warning in &plan.warnings {
-            let Node { name, namespace, .. } = &self.node;
+            let ObjectKey { name, namespace, .. } = &self.node;
             tracing::info!(controller_kind = "Helmfile", name, namespace, "{warning}");
         }
-        self.memory().plan = Some(Kept { key, made: Instant::now(), plan: plan.clone() });
+        self.memory().plan = Some(CachedPlan { key, made: Instant::now(), plan: plan.clone() });
         Ok(plan)
     }
 
@@ -471,10 +471,10 @@ impl<K: Model> Session<K> {
     async fn plan(
         &self,
         inputs: Inputs,
-        target: &Target,
+        target: &ClusterTarget,
         (keys, timeout): (Option<Arc<Decryption>>, Duration),
         is_verified_only: bool,
-    ) -> Result<Planned, String> {
+    ) -> Result<HelmfilePlan, String> {
         let permit = self.context.building.acquire(&self.node.namespace).await;
         let cancel = CancellationToken::new();
         // A run that is broken off asks no more servers.
@@ -502,7 +502,8 @@ impl<K: Model> Session<K> {
             // Nobody may wait any more, because the process ends.
             tell.send(plan::plan(inputs, reaching, decrypting, &stop, limit)).ok();
         };
-        let thread = std::thread::Builder::new().name("helmfile".to_owned()).stack_size(STACK);
+        let thread =
+            std::thread::Builder::new().name("helmfile".to_owned()).stack_size(RENDER_STACK_BYTES);
         thread.spawn(work).map_err(|error| format!("failed to start a thread: {error}"))?;
         told.await.unwrap_or_else(|_| {
             Err("reading the helmfile panicked; this is a bug in windlass, please report it"
@@ -518,7 +519,7 @@ impl<K: Model> Session<K> {
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let secrets = Masking::default();
-        let run = keep::Run {
+        let run = keep::HelmfileRun {
             object,
             spec: &spec,
             places: &places,
@@ -540,7 +541,7 @@ impl<K: Model> Session<K> {
             return self.rest_suspended(&book.object()).await;
         }
         let rest = report::rest("", &book.rows(), &outcomes);
-        let mut ended: Ended<K> = Ended::early(&book.object(), rest);
+        let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), rest);
         ended.came.book = Some(book);
         self.finish(ended, Some(timeouts)).await
     }
@@ -554,7 +555,7 @@ struct Asking<'r, K: Model> {
 }
 
 /// A digest of all that a plan is made from, but for what repositories have.
-fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &Named, version: &str) -> String {
+fn inputs_key(spec: &HelmfileSpec, digest: &str, named: &HelmfileInputs, version: &str) -> String {
     let parts = (
         (digest, &spec.source, &spec.path, &spec.environment, &spec.selectors),
         (&spec.dialect, &spec.values_files),

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::core::{Resource, ResourceExt as _};
-use reconcile::{HOLD, Hold, Mark, Status, Time, reason};
+use reconcile::{ConditionStatus, HOLD, Hold, Mark, Time, reason};
 
 use super::context::Context;
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 use super::record::Latest;
 use crate::cluster::ClusterError;
 use crate::events::{Event, Severity};
@@ -33,23 +33,23 @@ fn expired<K: Resource>(object: &K, now: Time) -> Option<(Hold, Time)> {
 }
 
 /// Whether an object is suspended: `spec.suspend`, unless it is a hold that has expired.
-pub(crate) fn is_suspended<K: Controlled>(object: &K, now: Time) -> bool {
+pub(crate) fn is_suspended<K: ControllerKind>(object: &K, now: Time) -> bool {
     object.is_suspended() && expired(object, now).is_none()
 }
 
 /// How a hold is shown; nothing is while the object is not suspended, or suspended without a word.
-pub(super) fn mark<K: Controlled>(object: &K, now: Time) -> Option<Mark> {
+pub(super) fn mark<K: ControllerKind>(object: &K, now: Time) -> Option<Mark> {
     let hold = of(object).filter(|_| object.is_suspended())?;
     Some(match expired(object, now) {
         None => Mark {
             kind: HOLD,
-            status: Status::True,
+            status: ConditionStatus::True,
             reason: reason::SUSPENDED,
             text: hold.to_string(),
         },
         Some((_, at)) => Mark {
             kind: HOLD,
-            status: Status::False,
+            status: ConditionStatus::False,
             reason: reason::EXPIRED,
             text: format!("expired at {}; {}", spelled(at), still_there(object)),
         },
@@ -90,7 +90,7 @@ fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
 ///
 /// # Errors
 /// If the object was changed meanwhile; any other refusal is logged, and the hold has expired all the same.
-pub(crate) async fn lift<K: Controlled>(
+pub(crate) async fn lift<K: ControllerKind>(
     context: &Context,
     latest: &Latest<K>,
     object: Arc<K>,
@@ -139,7 +139,7 @@ fn left_behind<K: Resource>(object: &K) -> Vec<&'static str> {
     [BY, REASON, UNTIL].into_iter().filter(is_ours_to_remove).collect()
 }
 
-fn tell<K: Controlled>(context: &Context, object: &Arc<K>, message: String) {
+fn tell<K: ControllerKind>(context: &Context, object: &Arc<K>, message: String) {
     let event = Event {
         severity: Severity::Info,
         reason: "HoldExpired".to_owned(),
@@ -193,7 +193,7 @@ mod tests {
     fn a_hold_is_shown_while_the_object_is_suspended() {
         let before = time("2026-11-23T20:59:59Z");
         let mark = mark(&object(true, json!([])), before).unwrap();
-        assert_eq!((mark.status, mark.reason), (Status::True, reason::SUSPENDED));
+        assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::SUSPENDED));
         assert_eq!(mark.text, "suspended by alice until 2026-11-23T21:00:00Z");
         assert_eq!(self::mark(&object(false, json!([])), before), None);
     }
@@ -203,7 +203,7 @@ mod tests {
         let suspend = json!({"f:spec": {"f:suspend": {}, "f:url": {}}});
         let applied = object(true, owned("Apply", suspend.clone()));
         let mark = mark(&applied, time(AT)).unwrap();
-        assert_eq!((mark.status, mark.reason), (Status::False, reason::EXPIRED));
+        assert_eq!((mark.status, mark.reason), (ConditionStatus::False, reason::EXPIRED));
         assert_eq!(
             mark.text,
             "expired at 2026-11-23T21:00:00Z; spec.suspend is still true in the manifest applied by flux, and is \

@@ -12,20 +12,20 @@ use std::sync::Arc;
 
 use crds::Artifact;
 use crds::windlass::HTTPArchive;
-use reconcile::{Node, Reason, Rest, reason};
+use reconcile::{ObjectKey, Reason, Rest, reason};
 use sources::http_archive::Validators;
-use sources::plan::{Kept, Shape};
+use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
-use super::source::world::{Asked, Run, Stored};
-use super::source::{Sourced, Wished};
+use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
+use super::source::{SourceKind, SourceSpec};
 use crate::cluster::ClusterError;
 
 /// What was learned since the status was written: the validators of a file that came again with the same contents.
 #[derive(Debug, Default)]
-pub(crate) struct Learned {
+pub(crate) struct RevalidatedArchive {
     /// The revision of those contents, and where they are.
     of: (String, String),
     validators: Validators,
@@ -39,15 +39,15 @@ fn failure(why: Reason) -> &'static str {
     }
 }
 
-impl Sourced for HTTPArchive {
+impl SourceKind for HTTPArchive {
     const FOLDER: &'static str = "httparchive";
     const CONDITIONS: Conditions = Conditions {
         owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
         of_failure: failure,
     };
 
-    type Work = world::Work;
-    type Found = Option<world::Found>;
+    type FetchSpec = world::HttpFetchSpec;
+    type LookupResult = Option<world::HttpArchiveDownload>;
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())
@@ -55,32 +55,38 @@ impl Sourced for HTTPArchive {
 
     async fn wish(
         context: &Arc<Context>,
-        node: &Node,
+        node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<Wished<Self::Work>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         let resolved = resolve::resolve(context, node, object).await?;
         wish::wish(object, &resolved)
     }
 
-    async fn ask(run: &Arc<Run<Self>>, kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+    async fn ask(
+        run: &Arc<SourceRun<Self>>,
+        kept: Option<&KeptArtifact>,
+    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
         world::ask(run, kept).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
+    async fn fetch(
+        run: &Arc<SourceRun<Self>>,
+        found: Self::LookupResult,
+    ) -> Result<StoredArtifact<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ArtifactInputs> {
         let status = self.status.as_ref()?;
         Some(
-            Shape::default()
+            ArtifactInputs::default()
                 .with("url", status.observed_url.clone())
                 .with("digest", status.observed_digest.clone())
                 .with("ignore", status.observed_ignore.clone()),
         )
     }
 
-    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 

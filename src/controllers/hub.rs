@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use reconcile::{Edge, Graph, Node};
+use reconcile::{Edge, Graph, ObjectKey};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::metrics::{Metrics, WakeReason};
@@ -12,11 +12,11 @@ use crate::metrics::{Metrics, WakeReason};
 pub(crate) struct Hub {
     graph: Mutex<Graph>,
     /// By group and kind: two groups may have kinds of one name.
-    queues: Mutex<BTreeMap<[String; 2], UnboundedSender<Node>>>,
+    queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
     /// Woken, and not yet running.
-    queued: Mutex<BTreeSet<Node>>,
+    queued: Mutex<BTreeSet<ObjectKey>>,
     /// Parts of nodes that were woken since their node asked for them.
-    parts: Mutex<BTreeSet<Node>>,
+    parts: Mutex<BTreeSet<ObjectKey>>,
     metrics: std::sync::Arc<Metrics>,
 }
 
@@ -30,7 +30,7 @@ impl Hub {
     }
 
     /// Opens the queue of a group and kind: what is woken comes out of it. A kind has one queue.
-    pub(crate) fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<Node> {
+    pub(crate) fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<ObjectKey> {
         let (queue, woken) = unbounded_channel();
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.insert(kind.map(str::to_owned), queue);
@@ -42,7 +42,7 @@ impl Hub {
     }
 
     /// Queues a node for reconciliation, or the node whose part it is; a wake during a run makes it run once more.
-    pub(crate) fn wake(&self, node: &Node, why: WakeReason) {
+    pub(crate) fn wake(&self, node: &ObjectKey, why: WakeReason) {
         if node.is_part() {
             self.parts().insert(node.clone());
         }
@@ -58,31 +58,31 @@ impl Hub {
         }
     }
 
-    fn parts(&self) -> MutexGuard<'_, BTreeSet<Node>> {
+    fn parts(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The parts of a node that were woken since this was asked last.
-    pub(crate) fn woken_parts(&self, whole: &Node) -> BTreeSet<Node> {
+    pub(crate) fn woken_parts(&self, whole: &ObjectKey) -> BTreeSet<ObjectKey> {
         let mut parts = self.parts();
         let of_it = parts.iter().filter(|part| part.whole() == *whole).cloned().collect();
         parts.retain(|part| part.whole() != *whole);
         of_it
     }
 
-    fn queued(&self) -> MutexGuard<'_, BTreeSet<Node>> {
+    fn queued(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
         self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A node's turn has come, or there is nothing of that name to run.
-    pub(crate) fn leaves_queue(&self, node: &Node) {
+    pub(crate) fn leaves_queue(&self, node: &ObjectKey) {
         if self.queued().remove(node) {
             self.metrics.queued(&node.kind).dec();
         }
     }
 
     /// Something about a node changed that others may depend on.
-    pub(crate) fn changed(&self, node: &Node) {
+    pub(crate) fn changed(&self, node: &ObjectKey) {
         let dependents = self.graph().changed(node);
         for (dependent, edge) in dependents {
             let why = match edge {
@@ -96,19 +96,19 @@ impl Hub {
     }
 
     /// Replaces one sort of edges of a node.
-    pub(crate) fn set_edges(&self, from: &Node, edge: Edge, to: BTreeSet<Node>) {
+    pub(crate) fn set_edges(&self, from: &ObjectKey, edge: Edge, to: BTreeSet<ObjectKey>) {
         self.graph().set_edges_of(from, edge, to);
     }
 
     /// A node is gone.
-    pub(crate) fn forget(&self, node: &Node) {
+    pub(crate) fn forget(&self, node: &ObjectKey) {
         self.leaves_queue(node);
         self.parts().retain(|part| part.whole() != *node);
         self.graph().forget(node);
     }
 
     /// The cycle of dependencies that a node is part of.
-    pub(crate) fn cycle(&self, node: &Node) -> Option<Vec<Node>> {
+    pub(crate) fn cycle(&self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
         self.graph().cycle(node)
     }
 }

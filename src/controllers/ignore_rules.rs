@@ -1,16 +1,16 @@
 //! Fields of objects that others may change: `ignore` of specs.
 
-use apply::ignore::{Rules, Target};
+use apply::ignore::{IgnoreTarget, Rules};
 use crds::IgnoreRule;
 use reconcile::{Rest, reason};
 
 /// The fields that others may change; `field` names where the rules stand.
 pub(crate) fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Rest> {
-    let given: Vec<(Target, Vec<String>)> = rules
+    let given: Vec<(IgnoreTarget, Vec<String>)> = rules
         .iter()
         .map(|rule| {
             let selector = rule.target.clone().unwrap_or_default();
-            let target = Target {
+            let target = IgnoreTarget {
                 group: selector.group.unwrap_or_default(),
                 version: selector.version.unwrap_or_default(),
                 kind: selector.kind.unwrap_or_default(),

@@ -10,18 +10,18 @@ use crds::source::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use signatures::image::{Data, Trust, Verified, refusal};
-use signatures::sigstore::Identity;
+use signatures::image::{ImageVerification, SignatureSecretData, Trust, refusal};
+use signatures::sigstore::CertificateIdentity;
 use sources::oci::{Digest, Error, Session};
 
 use super::reference::References;
 
 /// What a spec says of who has to have signed.
-pub(crate) struct Wanted {
+pub(crate) struct SignaturePolicy {
     provider: SignatureProvider,
     secret: Option<String>,
     root: Option<String>,
-    identities: Vec<Identity>,
+    identities: Vec<CertificateIdentity>,
 }
 
 /// Who has to have signed.
@@ -32,14 +32,14 @@ pub(crate) struct Verification {
 }
 
 /// Why an image is not known to be signed.
-pub(crate) enum Failure {
+pub(crate) enum ImageTrustError {
     /// The registry did not say.
     Registry(Error),
     /// It is not, in Flux's words.
     Refused(String),
 }
 
-impl Wanted {
+impl SignaturePolicy {
     /// As an OCIRepository says it.
     pub(crate) fn of_repository(verify: &OCIRepositoryVerification) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Wanted {
 
     /// Why anyone may have signed: the authority certifies the identities of all its users. Nothing if only some may.
     pub(crate) fn accepts_anyone(&self) -> Option<String> {
-        let is_anyone = |it: &Identity| it.issuer.is_empty() || it.subject.is_empty();
+        let is_anyone = |it: &CertificateIdentity| it.issuer.is_empty() || it.subject.is_empty();
         let all = &self.identities;
         let is_open = all.is_empty() || all.iter().any(is_anyone);
         (self.provider() == "cosign keyless" && is_open).then(|| {
@@ -117,7 +117,7 @@ impl Wanted {
     fn with(
         self,
         repository: &str,
-        secret: Option<(String, Data)>,
+        secret: Option<(String, SignatureSecretData)>,
     ) -> Result<Verification, String> {
         let provider = self.provider();
         let secret = secret.as_ref().map(|(place, data)| (place.as_str(), data));
@@ -144,8 +144,8 @@ impl Wanted {
     }
 }
 
-fn identities(matches: &[OIDCIdentityMatch]) -> Vec<Identity> {
-    let identity = |it: &OIDCIdentityMatch| Identity {
+fn identities(matches: &[OIDCIdentityMatch]) -> Vec<CertificateIdentity> {
+    let identity = |it: &OIDCIdentityMatch| CertificateIdentity {
         issuer: it.issuer.clone(),
         subject: it.subject.clone(),
     };
@@ -154,13 +154,14 @@ fn identities(matches: &[OIDCIdentityMatch]) -> Vec<Identity> {
 
 /// Who signed, as a condition says it, in one line.
 pub(crate) fn signer(name: &str) -> String {
-    const MOST: usize = 256;
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(MOST).collect();
+    const MAX_SHOWN_NAME_CHARACTERS: usize = 256;
+    let shown: String =
+        name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_NAME_CHARACTERS).collect();
     format!(": signed by {shown}")
 }
 
 /// A hash of the data of a Secret.
-fn fingerprint(data: &Data) -> String {
+fn fingerprint(data: &SignatureSecretData) -> String {
     let mut digest = Sha256::new();
     for (name, value) in data {
         for part in [name.as_bytes(), value] {
@@ -174,11 +175,16 @@ fn fingerprint(data: &Data) -> String {
 #[cfg(test)]
 impl Verification {
     /// What an OCIRepository asks for, with the data of its Secret.
-    pub(crate) fn for_tests(object: &crds::source::OCIRepository, data: Data) -> Self {
+    pub(crate) fn for_tests(
+        object: &crds::source::OCIRepository,
+        data: SignatureSecretData,
+    ) -> Self {
         let verify = object.spec.verify.as_ref().unwrap();
         let secret = Some(("shop/keys".to_owned(), data));
         let url = object.spec.url.as_str();
-        Wanted::of_repository(verify).with(url, secret).unwrap_or_else(|why| panic!("{why}"))
+        SignaturePolicy::of_repository(verify)
+            .with(url, secret)
+            .unwrap_or_else(|why| panic!("{why}"))
     }
 }
 
@@ -193,16 +199,16 @@ impl Verification {
         &self,
         session: &Session<'_>,
         digest: &Digest,
-    ) -> Result<Verified, Failure> {
+    ) -> Result<ImageVerification, ImageTrustError> {
         let search = session.gather(self.trust.search(&digest.to_string())).await;
-        let search = search.map_err(Failure::Registry)?;
+        let search = search.map_err(ImageTrustError::Registry)?;
         let trust = self.trust.clone();
         let repository = session.repository().to_string();
         let now = jiff::Timestamp::now().as_second();
         let verify = move || trust.verify(&search, &repository, now);
         let verified = tokio::task::spawn_blocking(verify).await;
         let verified = verified.unwrap_or_else(|_| Err("it was interrupted".to_owned()));
-        verified.map_err(|why| Failure::Refused(refusal(self.provider, &why)))
+        verified.map_err(|why| ImageTrustError::Refused(refusal(self.provider, &why)))
     }
 }
 
@@ -218,7 +224,8 @@ mod tests {
 
     #[test]
     fn keyless_signatures_are_of_anyone_unless_an_identity_is_given() {
-        let told = |wanted: Value| Wanted::of_repository(&verify(&wanted)).accepts_anyone();
+        let told =
+            |wanted: Value| SignaturePolicy::of_repository(&verify(&wanted)).accepts_anyone();
         let of = |issuer: &str, subject: &str| {
             json!({"provider": "cosign", "matchOIDCIdentity": [
                 {"issuer": "^https://a$", "subject": "^b$"}, {"issuer": issuer, "subject": subject}]})
@@ -232,7 +239,7 @@ mod tests {
         assert_eq!(told(json!({"provider": "notation", "secretRef": {"name": "keys"}})), None);
         let chart: HelmChartVerification =
             serde_json::from_value(json!({"provider": "cosign"})).unwrap();
-        assert!(Wanted::of_chart(&chart).accepts_anyone().is_some());
+        assert!(SignaturePolicy::of_chart(&chart).accepts_anyone().is_some());
     }
 
     #[test]
@@ -245,7 +252,7 @@ mod tests {
                     "verify": {"provider": "cosign", "secretRef": {"name": "keys"}}},
             }))
             .unwrap();
-            Verification::for_tests(&object, Data::new()).how()
+            Verification::for_tests(&object, SignatureSecretData::new()).how()
         };
         assert_eq!(of("oci://r.io/dev"), of("oci://r.io/dev"));
         assert_ne!(of("oci://r.io/dev"), of("oci://r.io/prod"));

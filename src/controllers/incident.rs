@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cause::incident::{self as failures, Identity, Own, Reach, Verdict, is_over};
+use cause::incident::{self as failures, IncidentIdentity, ObjectVerdict, Own, Reach, is_over};
 use crds::incidents::{Incident, IncidentState};
 use crds::notification::Alert;
 use kube::core::ResourceExt as _;
@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use self::audience::Audience;
 use self::book::Book;
 pub(crate) use self::observed::Row;
-use self::observed::{Listed, Observed};
+use self::observed::{ListedKinds, ObservedObjects};
 use self::suppression::{EventDecision, IncidentNotice, decision};
 use self::telling::{Notice, Teller};
 use self::turns::Turns;
@@ -42,13 +42,13 @@ use super::context::Context;
 use super::delivery::Delivery;
 use super::delivery::incidents::Wanting;
 use super::delivery::suppression::{Beginning, Topic};
-use super::lifecycle::table::{self, Changed, Tabled};
+use super::lifecycle::table::{self, TableChange, TableKind};
 
 /// How often conditions are compared. What changes in between is one pass.
-const EVERY: Duration = Duration::from_secs(1);
+const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long conditions are not compared after that took a while, as a multiple of that time: a twentieth of a core.
-const RESTS: u32 = 20;
+const COMPARISON_REST_FACTOR: u32 = 20;
 
 /// The longest such time.
 const LONGEST_REST: Duration = Duration::from_secs(10);
@@ -64,29 +64,29 @@ const AT_ONCE: usize = 64;
 const JUDGED_AGAIN: Duration = Duration::from_secs(30);
 
 /// How long a failure lasts before it is an incident, so that what fails for the same cause is known.
-const SETTLED: Duration = Duration::from_secs(3);
+const MIN_FAILURE_AGE: Duration = Duration::from_secs(3);
 
 /// The same for an object that waits for something that is not known to fail, and is most likely about to be reconciled.
 const SETTLED_WAITING: Duration = Duration::from_secs(300);
 
-impl Tabled for Incident {
+impl TableKind for Incident {
     const NAMESPACED: bool = true;
 }
 
 /// Follows Incidents until `stop`.
 pub(crate) async fn follow(context: Arc<Context>, stop: CancellationToken) {
-    let gone = context.shared::<Gone>();
-    let changed = |_: &Context, it: Changed<Incident>| gone.note(it);
+    let gone = context.shared::<DeletedIncidents>();
+    let changed = |_: &Context, it: TableChange<Incident>| gone.note(it);
     stop.run_until_cancelled(table::follow::<Incident>(context, changed)).await;
 }
 
 /// Incidents that another client deleted while they were open, such as with their namespace.
 #[derive(Default)]
-struct Gone(Mutex<BTreeMap<String, Vec<Arc<Incident>>>>);
+struct DeletedIncidents(Mutex<BTreeMap<String, Vec<Arc<Incident>>>>);
 
-impl Gone {
-    fn note(&self, changed: Changed<Incident>) {
-        let Changed { before: Some(before), after } = changed else { return };
+impl DeletedIncidents {
+    fn note(&self, changed: TableChange<Incident>) {
+        let TableChange { before: Some(before), after } = changed else { return };
         let is_there = after.is_some_and(|after| after.metadata.uid == before.metadata.uid);
         if is_there || book::state(&before) != Some(IncidentState::Open) {
             return;
@@ -121,18 +121,18 @@ pub(crate) async fn run(
         if !delivery.listed().await {
             return;
         }
-        let gone = context.shared::<Gone>();
+        let gone = context.shared::<DeletedIncidents>();
         // The process that acted then has sent their ends.
         drop(gone.take());
-        let mut run = Run {
+        let mut run = IncidentRun {
             gone,
             book: Book::new(context.clone()),
             teller: Teller::new(context.clone(), delivery.clone()),
             context,
             delivery: delivery.clone(),
             rows,
-            observed: Observed::default(),
-            judged: Judged::default(),
+            observed: ObservedObjects::default(),
+            judged: IncidentAssessment::default(),
             next: None,
             since: BTreeMap::new(),
             turns: Turns::default(),
@@ -140,7 +140,7 @@ pub(crate) async fn run(
         loop {
             run.pass().await;
             tokio::select! {
-                () = tokio::time::sleep(EVERY) => {}
+                () = tokio::time::sleep(COMPARISON_INTERVAL) => {}
                 () = delivery.outcome() => {}
             }
         }
@@ -150,20 +150,20 @@ pub(crate) async fn run(
 
 /// What is known of all objects.
 #[derive(Default)]
-struct Judged {
+struct IncidentAssessment {
     at: Option<Instant>,
-    verdicts: BTreeMap<ObjectId, Verdict>,
-    found: BTreeMap<Identity, failures::Incident>,
+    verdicts: BTreeMap<ObjectId, ObjectVerdict>,
+    found: BTreeMap<IncidentIdentity, failures::Incident>,
     /// The identities of `found`, by what an Incident says of them.
-    named: BTreeMap<(ObjectId, String), Identity>,
+    named: BTreeMap<(ObjectId, String), IncidentIdentity>,
 }
 
-impl Judged {
+impl IncidentAssessment {
     fn new(
-        verdicts: BTreeMap<ObjectId, Verdict>,
-        found: BTreeMap<Identity, failures::Incident>,
+        verdicts: BTreeMap<ObjectId, ObjectVerdict>,
+        found: BTreeMap<IncidentIdentity, failures::Incident>,
     ) -> Self {
-        let named = |it: &Identity| ((it.0.clone(), it.1.to_string()), it.clone());
+        let named = |it: &IncidentIdentity| ((it.0.clone(), it.1.to_string()), it.clone());
         let named = found.keys().map(named).collect();
         Self { at: Some(Instant::now()), verdicts, found, named }
     }
@@ -174,19 +174,19 @@ impl Judged {
     }
 }
 
-struct Run {
+struct IncidentRun {
     context: Arc<Context>,
     delivery: Arc<Delivery>,
     rows: Vec<Row>,
-    observed: Observed,
-    judged: Judged,
+    observed: ObservedObjects,
+    judged: IncidentAssessment,
     /// When conditions are compared next.
     next: Option<Instant>,
-    gone: Arc<Gone>,
+    gone: Arc<DeletedIncidents>,
     book: Book,
     teller: Teller,
     /// Since when this process knows of a failure.
-    since: BTreeMap<Identity, Instant>,
+    since: BTreeMap<IncidentIdentity, Instant>,
     turns: Turns,
 }
 
@@ -194,8 +194,8 @@ struct Run {
 enum Need {
     /// It has ended.
     Resolve(Arc<Incident>),
-    Open(Identity),
-    Update(Arc<Incident>, Identity),
+    Open(IncidentIdentity),
+    Update(Arc<Incident>, IncidentIdentity),
 }
 
 /// Gives others their turn after some steps.
@@ -207,13 +207,13 @@ async fn pause(step: usize) {
 
 /// Whether a failure lasts long enough to be an incident, by how long this process knows of it, and by its condition.
 ///
-/// That condition outlives the process. What fails for the same cause is known after [`SETTLED`] only.
+/// That condition outlives the process. What fails for the same cause is known after [`MIN_FAILURE_AGE`] only.
 fn lasts(known: Duration, failing: Option<Duration>, is_waiting: bool) -> bool {
-    let enough = if is_waiting { SETTLED_WAITING } else { SETTLED };
-    known >= SETTLED && failing.unwrap_or_default().max(known) >= enough
+    let enough = if is_waiting { SETTLED_WAITING } else { MIN_FAILURE_AGE };
+    known >= MIN_FAILURE_AGE && failing.unwrap_or_default().max(known) >= enough
 }
 
-impl Run {
+impl IncidentRun {
     async fn pass(&mut self) {
         self.book.pass();
         self.teller.record(&mut self.book).await;
@@ -225,14 +225,14 @@ impl Run {
             }
         }
         let wanting = if is_kept { self.delivery.wanting() } else { Vec::new() };
-        let listed = Listed::of(&self.rows, &self.context);
+        let listed = ListedKinds::of(&self.rows, &self.context);
         if wanting.is_empty() && !(is_kept && self.book.has_unfinished()) {
             self.send_suppressed(&listed).await;
             if is_kept {
                 self.sweep().await;
             }
-            self.observed = Observed::default();
-            self.judged = Judged::default();
+            self.observed = ObservedObjects::default();
+            self.judged = IncidentAssessment::default();
             self.next = None;
             self.since.clear();
             return;
@@ -257,7 +257,7 @@ impl Run {
     }
 
     /// Judges all objects, if one changed, unless that took long a short while ago.
-    async fn judge(&mut self, listed: &Listed) {
+    async fn judge(&mut self, listed: &ListedKinds) {
         if self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
@@ -277,7 +277,7 @@ impl Run {
             let mut verdicts = observed.judge(&listed, reach, jiff::Timestamp::now());
             failures::join_cycles(&mut verdicts, reach);
             let found = failures::incidents(&verdicts);
-            (observed, Some(Judged::new(verdicts, found)), begun.elapsed())
+            (observed, Some(IncidentAssessment::new(verdicts, found)), begun.elapsed())
         });
         // It panics only by a bug, and begins anew then.
         let Ok((observed, judged, took)) = judging.await else { return };
@@ -293,7 +293,7 @@ impl Run {
     }
 
     /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
-    async fn write(&mut self, listed: &Listed, audience: &Audience) {
+    async fn write(&mut self, listed: &ListedKinds, audience: &Audience) {
         let mut needs = self.ended(listed).await;
         needs.extend(self.begun(audience).await);
         for (namespace, need) in self.turns.order(needs) {
@@ -349,7 +349,7 @@ impl Run {
     }
 
     /// Incidents that have ended.
-    async fn ended(&self, listed: &Listed) -> Vec<(String, Need)> {
+    async fn ended(&self, listed: &ListedKinds) -> Vec<(String, Need)> {
         let mut ended = Vec::new();
         // Before anything was judged all would look deleted.
         if self.judged.at.is_none() {
@@ -407,7 +407,7 @@ impl Run {
     }
 
     /// Has those events sent after all that no incident says.
-    async fn send_suppressed(&mut self, listed: &Listed) {
+    async fn send_suppressed(&mut self, listed: &ListedKinds) {
         for (step, (topic, beginning)) in self.delivery.suppressed().into_iter().enumerate() {
             pause(step).await;
             match self.decision(&topic, beginning, listed) {
@@ -419,7 +419,7 @@ impl Run {
     }
 
     /// What becomes of an event that an incident may say.
-    fn decision(&self, topic: &Topic, beginning: Beginning, listed: &Listed) -> EventDecision {
+    fn decision(&self, topic: &Topic, beginning: Beginning, listed: &ListedKinds) -> EventDecision {
         let alert = self.context.seen::<Alert>(&topic.namespace, &topic.alert);
         // Who deleted or suspended it wants nothing.
         let Some(alert) = alert.filter(|alert| self.delivery.is_sending(alert)) else {
@@ -429,7 +429,7 @@ impl Run {
             return EventDecision::Send;
         }
         let judged_after = self.judged.at.and_then(|at| at.checked_duration_since(beginning.since));
-        let absent = Verdict { own: Own::Absent, since: None, failure: None };
+        let absent = ObjectVerdict { own: Own::Absent, since: None, failure: None };
         let verdict = self.judged.verdicts.get(&topic.object);
         let verdict = verdict.or_else(|| listed.has(&topic.object).then_some(&absent));
         let failure = verdict.and_then(|it| it.failure.as_ref());
@@ -439,7 +439,7 @@ impl Run {
     }
 
     /// What an Alert is sent about the incident of a failure.
-    fn notified(&self, identity: &Identity, alert: &Alert) -> IncidentNotice {
+    fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> IncidentNotice {
         let own = self.book.of(identity);
         if let Some(own) = own.filter(|it| book::state(it) == Some(IncidentState::Open)) {
             return match self.teller.notice(&own, alert) {
@@ -472,7 +472,7 @@ fn objects_of(incident: &failures::Incident) -> impl Iterator<Item = &ObjectId> 
 
 /// How long conditions are not compared after that took a while.
 fn rest(took: Duration) -> Duration {
-    took.saturating_mul(RESTS).clamp(EVERY, LONGEST_REST)
+    took.saturating_mul(COMPARISON_REST_FACTOR).clamp(COMPARISON_INTERVAL, LONGEST_REST)
 }
 
 #[cfg(test)]
@@ -506,11 +506,11 @@ mod tests {
             it.status = serde_json::from_value(json!({"state": "Open"})).unwrap();
             Some(Arc::new(it))
         };
-        let gone = Gone::default();
+        let gone = DeletedIncidents::default();
         for at in 0..MOST_GONE + 5 {
-            gone.note(Changed { before: open("loud", at), after: None });
+            gone.note(TableChange { before: open("loud", at), after: None });
         }
-        gone.note(Changed { before: open("quiet", 0), after: None });
+        gone.note(TableChange { before: open("quiet", 0), after: None });
         let all = gone.take();
         assert_eq!(all.len(), MOST_GONE + 1);
         assert!(all.iter().any(|it| it.namespace().as_deref() == Some("quiet")));
@@ -524,8 +524,8 @@ mod tests {
             it.status = serde_json::from_value(json!({"state": state})).unwrap();
             Some(Arc::new(it))
         };
-        let gone = Gone::default();
-        let note = |before, after| gone.note(Changed { before, after });
+        let gone = DeletedIncidents::default();
+        let note = |before, after| gone.note(TableChange { before, after });
         note(None, incident("a", "Open"));
         note(incident("a", "Open"), incident("a", "Resolved"));
         note(incident("b", "Resolved"), None);

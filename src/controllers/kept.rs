@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
-use reconcile::Node;
+use reconcile::ObjectKey;
 use tokio::sync::watch;
 
 use crate::cluster::kind::OurKind;
@@ -86,7 +86,7 @@ impl<K: OurKind> Shelf<K> {
 }
 
 /// What nodes of a kind remember between runs; gone with the process, so never the only truth.
-pub(crate) struct Memories<M>(Mutex<BTreeMap<Node, Arc<Mutex<M>>>>);
+pub(crate) struct Memories<M>(Mutex<BTreeMap<ObjectKey, Arc<Mutex<M>>>>);
 
 impl<M> Default for Memories<M> {
     fn default() -> Self {
@@ -96,7 +96,7 @@ impl<M> Default for Memories<M> {
 
 impl<M: Default> Memories<M> {
     /// What a node remembers; nothing at first.
-    pub(crate) fn of(&self, node: &Node) -> Arc<Mutex<M>> {
+    pub(crate) fn of(&self, node: &ObjectKey) -> Arc<Mutex<M>> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -106,7 +106,7 @@ impl<M: Default> Memories<M> {
     }
 
     /// A node is gone.
-    pub(crate) fn forget(&self, node: &Node) {
+    pub(crate) fn forget(&self, node: &ObjectKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
 }

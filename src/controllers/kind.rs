@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::Reconciled;
+use crds::ReconciledObject;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
-use reconcile::Node;
+use reconcile::ObjectKey;
 
 use super::context::Context;
 use super::kept::Memories;
@@ -17,7 +17,7 @@ use crate::cluster::ClusterError;
 use crate::cluster::kind::OurKind;
 
 /// A kind of ours that has runs.
-pub(crate) trait Controlled: OurKind + Reconciled {
+pub(crate) trait ControllerKind: OurKind + ReconciledObject {
     /// Name under which it reports: Flux's controller for the kind.
     const CONTROLLER: &'static str;
 
@@ -28,7 +28,7 @@ pub(crate) trait Controlled: OurKind + Reconciled {
     const ANNOTATIONS: &'static [&'static str] = &[];
 
     /// What an object remembers between runs.
-    type Memory: Default + Send + 'static;
+    type ControllerState: Default + Send + 'static;
 
     /// Fields that the object has and this version does not support.
     fn unsupported(&self) -> Vec<&'static str> {
@@ -36,7 +36,7 @@ pub(crate) trait Controlled: OurKind + Reconciled {
     }
 
     /// The source that the spec names, if it is applied from one.
-    fn source(&self) -> Option<Node> {
+    fn source(&self) -> Option<ObjectKey> {
         None
     }
 
@@ -52,23 +52,23 @@ pub(crate) trait Controlled: OurKind + Reconciled {
     fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>>;
 
     /// The object is gone: forget what is known about it.
-    fn forget(node: &Node, context: &Context) {
-        context.shared::<Memories<Self::Memory>>().forget(node);
+    fn forget(node: &ObjectKey, context: &Context) {
+        context.shared::<Memories<Self::ControllerState>>().forget(node);
     }
 }
 
 /// What an object of ours is called in the graph.
-pub(crate) fn node_of<K: OurKind>(object: &K) -> Node {
+pub(crate) fn node_of<K: OurKind>(object: &K) -> ObjectKey {
     node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
 }
 
 /// The same, for one that is known by name only.
-pub(crate) fn node_named<K: OurKind>(namespace: &str, name: &str) -> Node {
-    Node::new(&K::group(&()), &K::kind(&()), namespace, name)
+pub(crate) fn node_named<K: OurKind>(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(&K::group(&()), &K::kind(&()), namespace, name)
 }
 
 /// Logs that a run of an object ended because the API server did not do what it was asked; it is repeated.
-pub(crate) fn log_failed_request(node: &Node, error: &ClusterError) {
+pub(crate) fn log_failed_request(node: &ObjectKey, error: &ClusterError) {
     tracing::error!(
         controller_kind = node.kind,
         name = node.name,

@@ -23,11 +23,11 @@ use super::catalog::{Catalog, Provider};
 use super::context::Context;
 use super::crd_watch::follow_crds;
 use super::delivery::Delivery;
-use super::dependencies::{Depended, Dependencies};
+use super::dependencies::{Dependencies, DependencyTarget};
 use super::egress::Surroundings;
 use super::hub::Hub;
 use super::kept::ByType;
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 use super::namespaces::{self, Namespaces};
 use super::object_watcher::{ObjectWatcher, Ownership};
 use super::permit::Permits;
@@ -44,7 +44,7 @@ use crate::settings::Settings;
 
 /// What the program has to know of a kind.
 #[derive(Clone, Copy)]
-struct Kind {
+struct KindRegistration {
     /// Group and kind.
     name: fn() -> [String; 2],
     /// Runs it until the token is cancelled.
@@ -67,8 +67,8 @@ struct Kind {
     observed: Option<incident::Row>,
 }
 
-impl Kind {
-    const fn of<K: Controlled>() -> Self {
+impl KindRegistration {
+    const fn of<K: ControllerKind>() -> Self {
         Self {
             name: || [K::group(&()).into_owned(), K::kind(&()).into_owned()],
             run: |context, stop| run_kind::<K>(context, stop.cancelled_owned()).boxed(),
@@ -107,7 +107,7 @@ impl Kind {
     }
 
     /// It applies objects with these marks, and others may depend on it.
-    const fn applying<K: Depended>(self, ownership: Ownership) -> Self {
+    const fn applying<K: DependencyTarget>(self, ownership: Ownership) -> Self {
         Self { ownership: Some(ownership), depend: Some(Dependencies::add::<K>), ..self }
     }
 
@@ -121,31 +121,35 @@ impl Kind {
 }
 
 /// The list. `crds::all` has their definitions; a test compares both.
-const KINDS: &[Kind] = &[
-    Kind::of::<Alert>().only(Settings::notifies).optional(),
-    Kind::of::<Bucket>().providing::<Bucket>(),
-    Kind::of::<ExternalArtifact>().providing::<ExternalArtifact>(),
-    Kind::of::<GitRepository>().providing::<GitRepository>(),
-    Kind::of::<HTTPArchive>().optional(),
-    Kind::of::<HelmChart>().providing::<HelmChart>(),
-    Kind::of::<HelmRelease>().applying::<HelmRelease>(helm_release::OWNERSHIP),
-    Kind::of::<HelmRepository>().providing::<HelmRepository>(),
-    Kind::of::<Helmfile>().applying::<Helmfile>(helmfile::OWNERSHIP).optional(),
-    Kind::of::<operator::Helmfile>()
+const KINDS: &[KindRegistration] = &[
+    KindRegistration::of::<Alert>().only(Settings::notifies).optional(),
+    KindRegistration::of::<Bucket>().providing::<Bucket>(),
+    KindRegistration::of::<ExternalArtifact>().providing::<ExternalArtifact>(),
+    KindRegistration::of::<GitRepository>().providing::<GitRepository>(),
+    KindRegistration::of::<HTTPArchive>().optional(),
+    KindRegistration::of::<HelmChart>().providing::<HelmChart>(),
+    KindRegistration::of::<HelmRelease>().applying::<HelmRelease>(helm_release::OWNERSHIP),
+    KindRegistration::of::<HelmRepository>().providing::<HelmRepository>(),
+    KindRegistration::of::<Helmfile>().applying::<Helmfile>(helmfile::OWNERSHIP).optional(),
+    KindRegistration::of::<operator::Helmfile>()
         .applying::<operator::Helmfile>(helmfile::operator::OWNERSHIP)
         .optional(),
-    Kind::of::<Kustomization>().applying::<Kustomization>(kustomization::OWNERSHIP),
-    Kind::of::<OCIRepository>().providing::<OCIRepository>(),
-    Kind::of::<NotificationProvider>().only(Settings::notifies).optional(),
-    Kind::of::<Receiver>().only(Settings::notifies).optional(),
-    Kind::kept::<Lifecycle>(|context, stop| lifecycle::follow_lifecycles(context, stop).boxed()),
-    Kind::kept::<LifecycleBinding>(|context, stop| {
+    KindRegistration::of::<Kustomization>().applying::<Kustomization>(kustomization::OWNERSHIP),
+    KindRegistration::of::<OCIRepository>().providing::<OCIRepository>(),
+    KindRegistration::of::<NotificationProvider>().only(Settings::notifies).optional(),
+    KindRegistration::of::<Receiver>().only(Settings::notifies).optional(),
+    KindRegistration::kept::<Lifecycle>(|context, stop| {
+        lifecycle::follow_lifecycles(context, stop).boxed()
+    }),
+    KindRegistration::kept::<LifecycleBinding>(|context, stop| {
         lifecycle::follow_bindings(context, stop).boxed()
     }),
-    Kind::kept::<LifecycleEvent>(|context, stop| lifecycle::follow_events(context, stop).boxed()),
-    Kind::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
+    KindRegistration::kept::<LifecycleEvent>(|context, stop| {
+        lifecycle::follow_events(context, stop).boxed()
+    }),
+    KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
         .only(Settings::notifies),
-    Kind::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
+    KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
 
 /// Fields of an object that this version does not support; `None` if it is of no kind that runs here.
@@ -154,8 +158,9 @@ const KINDS: &[Kind] = &[
 /// Says what of the object cannot be read.
 pub(crate) fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_json::Error>> {
     let group = object["apiVersion"].as_str().and_then(|it| it.split_once('/'))?.0;
-    let is_its =
-        |kind: &&Kind| (kind.name)() == [group, object["kind"].as_str().unwrap_or_default()];
+    let is_its = |kind: &&KindRegistration| {
+        (kind.name)() == [group, object["kind"].as_str().unwrap_or_default()]
+    };
     let kind = KINDS.iter().find(is_its)?;
     Some((kind.unsupported)(object.clone()))
 }
@@ -195,9 +200,9 @@ pub(crate) async fn run(settings: Settings, process: Process, stop: Cancellation
     let at_once = usize::from(settings.sources_at_once());
     let context = Arc::new(Context {
         building: Permits::new(usize::from(settings.kustomizations_at_once())),
-        reaching: Permits::shared(REACHING_AT_ONCE, REACHING_AT_ONCE / NAMESPACES),
-        fetching: Permits::shared(NAMESPACES * at_once, at_once),
-        asking: Permits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / NAMESPACES),
+        reaching: Permits::shared(REACHING_AT_ONCE, REACHING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
+        fetching: Permits::shared(MIN_CONCURRENT_NAMESPACES * at_once, at_once),
+        asking: Permits::shared(ASKING_AT_ONCE, ASKING_AT_ONCE / MIN_CONCURRENT_NAMESPACES),
         settings,
         cluster,
         hub,
@@ -256,7 +261,7 @@ async fn tell_ready(context: &Context, readiness: Readiness) {
 }
 
 /// How many namespaces have to wait for remotes with all that one may have until others wait, too.
-const NAMESPACES: usize = 4;
+const MIN_CONCURRENT_NAMESPACES: usize = 4;
 
 /// How many remotes are asked at once whether they have something new: mostly waiting, on a thread each.
 const ASKING_AT_ONCE: usize = 64;

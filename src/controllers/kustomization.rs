@@ -28,42 +28,42 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use apply::changes::Change;
-use apply::{Apply, Desired, FailedWait};
+use apply::changes::ObjectChange;
+use apply::{Apply, ApplyDesiredState, FailedWait};
 use crds::kustomize::Kustomization;
-use crds::{Artifact, Reconciled as _};
+use crds::{Artifact, ReconciledObject as _};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{
-    DependencyState, Edge, Facts, Node, READY, RemovalCause, Rest, Retries, Time, reason,
+    DependencyState, Edge, Facts, ObjectKey, READY, RemovalCause, Rest, Retries, Time, reason,
 };
 use tree::Trace;
 
 use self::audit::{About, Attempts};
-use self::build::Built;
-use self::held::{Held, Passed, Stopped};
+use self::build::BuildOutcome;
+use self::held::{HeldAttempt, LifecycleClearance, LifecycleHold};
 use self::inputs::Inputs;
-use self::retry::{Judged, LastApplied};
+use self::retry::{BuildIdentity, LastApplied};
 use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
-use self::world::{Verify, Wishes, World};
-use super::applier::{Applied, End, Leaving, Observation, Pace, Pending};
+use self::world::{KustomizationExecutor, Verify, Wishes};
+use super::applier::{ApplierKind, End, Leaving, Observation, Pace, Pending};
 use super::contest::Contests;
 use super::context::Context;
-use super::dependencies::Depended;
-use super::kind::Controlled;
+use super::dependencies::DependencyTarget;
+use super::kind::ControllerKind;
 use super::object_watcher::Ownership;
 use super::permit::Line;
 use super::reference::References;
-use super::target::Target;
+use super::target::ClusterTarget;
 use super::{applier, artifact, hold, marks, progress, window};
 use crate::cluster::ClusterError;
 use crate::events::Event;
 use crate::metrics::WakeReason;
 
 /// Field manager of what Kustomizations apply.
-pub(crate) const MANAGER: &str = <Kustomization as Controlled>::CONTROLLER;
+pub(crate) const MANAGER: &str = <Kustomization as ControllerKind>::CONTROLLER;
 
 /// The marks on the objects of a Kustomization.
 pub(super) const OWNERSHIP: Ownership = Ownership {
@@ -74,7 +74,7 @@ pub(super) const OWNERSHIP: Ownership = Ownership {
 
 /// What a Kustomization remembers between runs.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct KustomizationState {
     /// When every object is compared again, whatever is remembered about it.
     verify_at: Option<Instant>,
     /// When every object was last compared.
@@ -84,9 +84,9 @@ pub(crate) struct Memory {
     /// The last wish that was applied to its end; what differs from it is drift.
     applied: LastApplied,
     /// Objects of a build that were healthy while others were awaited, and the resourceVersions in which they were.
-    healthy: Option<(Judged, BTreeMap<ObjectId, u64>)>,
+    healthy: Option<(BuildIdentity, BTreeMap<ObjectId, u64>)>,
     /// The wait that failed last, until it is repeated.
-    failed_wait: Option<(Judged, FailedWait)>,
+    failed_wait: Option<(BuildIdentity, FailedWait)>,
     /// Refusals in a row.
     retries: Retries,
     /// Objects that somebody else changes again and again.
@@ -119,20 +119,20 @@ struct SettledBuild {
     warnings: Vec<String>,
 }
 
-impl Depended for Kustomization {}
+impl DependencyTarget for Kustomization {}
 
-impl Controlled for Kustomization {
+impl ControllerKind for Kustomization {
     const CONTROLLER: &'static str = "kustomize-controller";
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, decryption::MAC];
 
-    type Memory = applier::Memory<Self>;
+    type ControllerState = applier::ApplierState<Self>;
 
     fn unsupported(&self) -> Vec<&'static str> {
         wish::unsupported(&self.spec)
     }
 
-    fn source(&self) -> Option<Node> {
+    fn source(&self) -> Option<ObjectKey> {
         Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
     }
 
@@ -150,14 +150,14 @@ impl Controlled for Kustomization {
         applier::run(self, context).boxed()
     }
 
-    fn forget(node: &Node, context: &Context) {
+    fn forget(node: &ObjectKey, context: &Context) {
         applier::forget::<Self>(node, context);
     }
 }
 
 /// What a run came by besides its rest.
 #[derive(Default)]
-pub(crate) struct Came {
+pub(crate) struct KustomizationRunDetails {
     /// The revision that the run was about; empty when it did not get that far.
     revision: String,
     /// The revision that the source names as its own origin; empty if it names none.
@@ -171,30 +171,33 @@ pub(crate) struct Came {
 
 /// What a run leaves besides.
 #[derive(Default)]
-struct Done {
+struct KustomizationRunResults {
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
     healthy: BTreeMap<ObjectId, u64>,
     /// What it changed, as an audit lists it.
-    audited: Vec<Change>,
+    audited: Vec<ObjectChange>,
 }
 
-type Ended = applier::Ended<Kustomization>;
+type KustomizationRunReport = applier::RunReport<Kustomization>;
 type Session = applier::Session<Kustomization>;
 
 /// A run that came to nothing but its rest, about a revision.
-fn early(object: &Arc<Kustomization>, revision: &str, rest: Rest) -> Ended {
-    let came = Came { revision: revision.to_owned(), ..Came::default() };
-    Ended { came, ..Ended::early(object, rest) }
+fn early(object: &Arc<Kustomization>, revision: &str, rest: Rest) -> KustomizationRunReport {
+    let came = KustomizationRunDetails {
+        revision: revision.to_owned(),
+        ..KustomizationRunDetails::default()
+    };
+    KustomizationRunReport { came, ..KustomizationRunReport::early(object, rest) }
 }
 
-impl Applied for Kustomization {
+impl ApplierKind for Kustomization {
     const OWNED: &'static [&'static str] = &report::OWNED;
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
-    type Own = Memory;
+    type Own = KustomizationState;
     type Timeouts = Timeouts;
-    type Named = Inputs;
-    type Came = Came;
+    type SpecInputs = Inputs;
+    type RunDetails = KustomizationRunDetails;
 
     fn stale(dependency: &Self, object: &Self, revision: &str) -> Option<DependencyState> {
         resolve::stale(dependency, object, revision)
@@ -218,7 +221,7 @@ impl Applied for Kustomization {
         same.then_some(waiting.observation)
     }
 
-    fn moved(own: &mut Memory) {
+    fn moved(own: &mut KustomizationState) {
         (own.settled, own.verify_at, own.healthy) = (None, None, None);
         (own.waiting, own.failed_wait) = (None, None);
         own.contests = Arc::default();
@@ -264,7 +267,7 @@ impl Applied for Kustomization {
         object: &Arc<Self>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Result<Option<Ended>, ClusterError> {
+    ) -> Result<Option<KustomizationRunReport>, ClusterError> {
         Ok(Some(session.reconcile(object, facts, timeouts).await))
     }
 
@@ -279,11 +282,16 @@ impl Applied for Kustomization {
         report::left_behind(self, subject)
     }
 
-    fn report(session: &Session, ended: Ended, end: &End) -> applier::Report<Self> {
+    fn report(
+        session: &Session,
+        ended: KustomizationRunReport,
+        end: &End,
+    ) -> applier::Report<Self> {
         // What was said of the run's phases is part of the status by now.
         let object = session.latest.begun(&ended.object);
-        let Came { revision, origin_revision, digest, changes, is_permanent: _ } = &ended.came;
-        let run = report::Run {
+        let KustomizationRunDetails { revision, origin_revision, digest, changes, is_permanent: _ } =
+            &ended.came;
+        let run = report::KustomizationRun {
             rest: &end.rest,
             revision,
             origin_revision,
@@ -300,7 +308,7 @@ impl Applied for Kustomization {
         applier::Report { object, before, after, events }
     }
 
-    fn next_look(own: &Memory) -> Option<Duration> {
+    fn next_look(own: &KustomizationState) -> Option<Duration> {
         own.verify_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
@@ -316,14 +324,14 @@ impl Session {
         object: &Arc<Kustomization>,
         facts: Facts,
         timeouts: Timeouts,
-    ) -> Ended {
+    ) -> KustomizationRunReport {
         let requeue = self.context.settings.requeue_dependency;
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
         let retry_at = self.in_future(requeue);
         let artifact = match resolve::artifact(&self.context, own, source, retry_at) {
             Ok(artifact) => artifact,
-            Err(rest) => return Ended::early(object, rest),
+            Err(rest) => return KustomizationRunReport::early(object, rest),
         };
         let mut ended = self.follow(object, facts, timeouts, &artifact).await;
         artifact::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
@@ -337,7 +345,7 @@ impl Session {
         facts: Facts,
         timeouts: Timeouts,
         artifact: &Artifact,
-    ) -> Ended {
+    ) -> KustomizationRunReport {
         let revision = &artifact.revision;
         let generation = object.meta().generation.unwrap_or_default();
         self.audit_superseded(object, (generation, revision)).await;
@@ -350,8 +358,8 @@ impl Session {
         };
         self.end_failed_wait(object);
         let wish = match self.build(object, timeouts, artifact, &target, inputs).await {
-            Ok(Built::Wish(wish)) => wish,
-            Ok(Built::Unchanged(ended)) => {
+            Ok(BuildOutcome::Wish(wish)) => wish,
+            Ok(BuildOutcome::Unchanged(ended)) => {
                 self.dismiss_events(object, None).await;
                 return *ended;
             }
@@ -385,19 +393,19 @@ impl Session {
         timeouts: Timeouts,
         artifact: &Artifact,
         wish: &Arc<Wish>,
-        target: &Arc<Target>,
-    ) -> Ended {
+        target: &Arc<ClusterTarget>,
+    ) -> KustomizationRunReport {
         let digest = &wish.digest;
         let verify = self.verify(object);
         let generation = object.meta().generation.unwrap_or_default();
         let revision = artifact.revision.clone();
-        let judged = Judged { generation, digest: digest.clone(), revision };
+        let judged = BuildIdentity { generation, digest: digest.clone(), revision };
         let is_correction = self.is_applied(object, &judged);
-        let held = (!is_correction).then(|| Held::build(self, object, &judged));
+        let held = (!is_correction).then(|| LifecycleHold::build(self, object, &judged));
         self.dismiss_events(object, held.as_ref()).await;
         let passed = match &held {
             Some(held) => self.pass_before(object, held).await,
-            None => Ok(Passed::of_correction()),
+            None => Ok(LifecycleClearance::of_correction()),
         };
         let passed = match passed {
             Ok(passed) => passed,
@@ -441,7 +449,7 @@ impl Session {
         let answers = match held.filter(|_| is_at_end(&ended.rest)) {
             Some(held) => match self.pass_after(object, &held, answers).await {
                 Ok(answers) => answers,
-                Err(Stopped { rest, answers }) => {
+                Err(HeldAttempt { rest, answers }) => {
                     ended.rest = rest;
                     answers
                 }
@@ -471,7 +479,7 @@ impl Session {
     fn remember(
         &self,
         object: &Kustomization,
-        judged: Judged,
+        judged: BuildIdentity,
         rest: &Rest,
         (wish, artifact): (&Arc<Wish>, &Artifact),
         healthy: BTreeMap<ObjectId, u64>,
@@ -515,7 +523,7 @@ impl Session {
     }
 
     /// Whether a build was applied to its end, so that what differs from it is drift.
-    fn is_applied(&self, object: &Kustomization, judged: &Judged) -> bool {
+    fn is_applied(&self, object: &Kustomization, judged: &BuildIdentity) -> bool {
         let is_told = || report::was_applied(object, &judged.revision, &judged.digest);
         self.memory().applied.is(judged, is_told)
     }
@@ -524,9 +532,9 @@ impl Session {
     async fn not_begun(
         &self,
         object: &Arc<Kustomization>,
-        judged: &Judged,
-        Stopped { rest, answers }: Stopped,
-    ) -> Ended {
+        judged: &BuildIdentity,
+        HeldAttempt { rest, answers }: HeldAttempt,
+    ) -> KustomizationRunReport {
         let is_told = object.condition(READY).is_some_and(|it| it.message == rest.text());
         if matches!(rest, Rest::Failed(..)) && !answers.is_empty() && !is_told {
             self.audit_refused(object, judged, &rest, answers).await;
@@ -536,12 +544,12 @@ impl Session {
 
     async fn drive(
         &self,
-        _: &Passed,
+        _: &LifecycleClearance,
         object: &Arc<Kustomization>,
-        desired: Arc<Desired>,
+        desired: Arc<ApplyDesiredState>,
         wishes: Wishes,
-        target: &Arc<Target>,
-    ) -> (Ended, Done) {
+        target: &Arc<ClusterTarget>,
+    ) -> (KustomizationRunReport, KustomizationRunResults) {
         let line = if self.memory().waiting.is_some() { Line::GoOn } else { Line::Begin };
         let permit = target.applying().run_permit_in(line, &self.node.namespace).await;
         let revision = desired.revision.clone();
@@ -550,7 +558,7 @@ impl Session {
         let target = target.clone();
         let node = self.node.clone();
         let watcher = target.watcher().clone();
-        let world = World::new(
+        let world = KustomizationExecutor::new(
             context,
             (target, permit),
             node,
@@ -561,7 +569,9 @@ impl Session {
         );
         let world = match world {
             Ok(world) => world,
-            Err(rest) => return (early(object, &revision, rest), Done::default()),
+            Err(rest) => {
+                return (early(object, &revision, rest), KustomizationRunResults::default());
+            }
         };
         let (_, rest) = reconcile::drive::<Apply>(&desired, &world).await;
         let rest = world.sooner(rest);
@@ -571,14 +581,17 @@ impl Session {
             None => Vec::new(),
         };
         watcher.await_objects(&self.node, &awaited);
-        let came = Came {
+        let came = KustomizationRunDetails {
             revision,
             changes: world.changes(),
             is_permanent: world.is_permanent(),
-            ..Came::default()
+            ..KustomizationRunDetails::default()
         };
-        let done = Done { healthy: world.healthy(), audited: world.audited() };
-        (Ended { came, ..Ended::early(&world.object(), rest) }, done)
+        let done = KustomizationRunResults { healthy: world.healthy(), audited: world.audited() };
+        (
+            KustomizationRunReport { came, ..KustomizationRunReport::early(&world.object(), rest) },
+            done,
+        )
     }
 
     /// Does the work of a phase, which is told of by Flux's words if it takes long and is about something new.

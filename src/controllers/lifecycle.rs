@@ -23,16 +23,16 @@ use crds::lifecycle::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::core::{Resource, ResourceExt as _};
 use lifecycle::{
-    Approval, Ask, Binding, Dismissed, Event, OnTimeout, Phase, Requirement, Revision, Selector,
-    State, Subject, SubjectSelector,
+    Approval, Ask, Binding, DismissedEvent, Event, HoldSubject, OnTimeout, Phase, Requirement,
+    Revision, Selector, State, SubjectSelector,
 };
-use reconcile::{BREAK_GLASS, Node, Time};
+use reconcile::{BREAK_GLASS, ObjectKey, Time};
 use release::hold::Lifecycles;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::handlers::Handlers;
-use self::table::{Changed, Table, resource};
+use self::table::{Table, TableChange, resource};
 use super::context::Context;
 use super::namespaces::Namespaces;
 use crate::cluster::ClusterError;
@@ -42,11 +42,11 @@ use crate::metrics::WakeReason;
 const MANAGER: &str = "windlass";
 
 /// How long an event may be unanswered, where a Lifecycle does not say.
-const TIMEOUT: Duration = Duration::from_secs(3600);
+const DEFAULT_EVENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Follows Lifecycles until `stop`.
 pub(crate) async fn follow_lifecycles(context: Arc<Context>, stop: CancellationToken) {
-    let changed = |context: &Context, changed: Changed<Lifecycle>| {
+    let changed = |context: &Context, changed: TableChange<Lifecycle>| {
         let object = changed.after.or(changed.before);
         let name = object.map(|object| object.name_any()).unwrap_or_default();
         wake(context, &|event| event.spec.lifecycle == name);
@@ -57,7 +57,7 @@ pub(crate) async fn follow_lifecycles(context: Arc<Context>, stop: CancellationT
 
 /// Follows LifecycleBindings until `stop`.
 pub(crate) async fn follow_bindings(context: Arc<Context>, stop: CancellationToken) {
-    let changed = |context: &Context, changed: Changed<LifecycleBinding>| {
+    let changed = |context: &Context, changed: TableChange<LifecycleBinding>| {
         let object = changed.after.or(changed.before);
         let namespace = object.and_then(|object| object.namespace());
         wake(context, &|event| event.metadata.namespace == namespace);
@@ -67,7 +67,8 @@ pub(crate) async fn follow_bindings(context: Arc<Context>, stop: CancellationTok
 
 /// Follows LifecycleEvents until `stop`: an answer wakes who waits for it, and progress does not.
 pub(crate) async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
-    let changed = |context: &Context, Changed { before, after }: Changed<LifecycleEvent>| {
+    let changed = |context: &Context,
+                   TableChange { before, after }: TableChange<LifecycleEvent>| {
         let said = |event: &Arc<LifecycleEvent>| {
             let status = event.status.clone().unwrap_or_default();
             (status.phase, status.approvals)
@@ -94,9 +95,9 @@ fn wake(context: &Context, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
 }
 
 /// Who waits for an event.
-fn waiting(event: &LifecycleEvent) -> Node {
+fn waiting(event: &LifecycleEvent) -> ObjectKey {
     let EventSubject { group, kind, name, .. } = &event.spec.subject;
-    Node::new(group, kind, &event.namespace().unwrap_or_default(), name)
+    ObjectKey::new(group, kind, &event.namespace().unwrap_or_default(), name)
 }
 
 /// Returns once it is known which Lifecycles, bindings and events there are, or that this cannot be found out.
@@ -139,7 +140,7 @@ fn holds<K: Resource<DynamicType = ()>>(
         }
         None => Default::default(),
     };
-    let subject = Subject {
+    let subject = HoldSubject {
         kind: &K::kind(&()),
         name: &object.name_any(),
         labels: object.labels(),
@@ -226,7 +227,7 @@ fn definition(object: &Lifecycle) -> lifecycle::Lifecycle {
         name: object.name_any(),
         key: spec.key.clone(),
         phases: spec.phases.iter().copied().map(phase).collect(),
-        timeout: timeout.unwrap_or(TIMEOUT),
+        timeout: timeout.unwrap_or(DEFAULT_EVENT_TIMEOUT),
         on_timeout: match spec.on_timeout.unwrap_or_default() {
             crds::lifecycle::OnTimeout::Fail => OnTimeout::Fail,
             crds::lifecycle::OnTimeout::Continue => OnTimeout::Continue,
@@ -239,7 +240,7 @@ fn definition(object: &Lifecycle) -> lifecycle::Lifecycle {
 }
 
 fn timeout(object: &Lifecycle) -> Result<Duration, String> {
-    let Some(text) = &object.spec.timeout else { return Ok(TIMEOUT) };
+    let Some(text) = &object.spec.timeout else { return Ok(DEFAULT_EVENT_TIMEOUT) };
     reconcile::parse_duration(text.as_str()).map_err(|error| format!("spec.timeout: {error}"))
 }
 
@@ -292,7 +293,7 @@ pub(crate) fn events_of(
 /// Cancels and deletes all events about a release that is given up.
 pub(crate) async fn dismiss_all(context: &Context, namespace: &str, uid: &str, of: Release<'_>) {
     let over = events_of(context, namespace, uid, Some(of)).into_iter();
-    let over = over.map(|Event { name, uid, state, .. }| Dismissed {
+    let over = over.map(|Event { name, uid, state, .. }| DismissedEvent {
         name,
         uid,
         is_open: state.is_open(),
@@ -330,7 +331,7 @@ fn event(object: &LifecycleEvent) -> Event {
 
 /// Who asks.
 pub(crate) struct Asking<'a> {
-    pub(crate) node: &'a Node,
+    pub(crate) node: &'a ObjectKey,
     pub(crate) uid: &'a str,
     /// The release that waits; `None` if the object is no owner of releases.
     pub(crate) release: Option<Release<'a>>,
@@ -438,10 +439,10 @@ fn asked_now(context: &Context, event: LifecycleEvent) {
 
 /// Cancels events that are open, and deletes them. What fails is logged and repeated with a later run; the operation does not
 /// depend on it.
-pub(crate) async fn dismiss(context: &Context, namespace: &str, over: &[Dismissed]) {
+pub(crate) async fn dismiss(context: &Context, namespace: &str, over: &[DismissedEvent]) {
     let events = resource::<LifecycleEvent>();
     let table = context.shared::<Table<LifecycleEvent>>();
-    for Dismissed { name, uid, is_open } in over {
+    for DismissedEvent { name, uid, is_open } in over {
         if *is_open {
             let status =
                 json!({"phase": "Cancelled", "message": "the operation does not wait any more"});

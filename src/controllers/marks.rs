@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use crds::Status as _;
+use crds::ObjectStatus as _;
 use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Mark, Time};
 
 use super::context::Context;
-use super::kind::{Controlled, REQUESTED_AT};
+use super::kind::{ControllerKind, REQUESTED_AT};
 use super::record::{Latest, conditions_of, listed, status_of};
 use super::{hold, window};
 use crate::cluster::ClusterError;
@@ -25,7 +25,7 @@ pub(super) const ANNOTATIONS: [&str; 6] = [
 ];
 
 /// The conditions that an object should have now.
-pub(super) fn of<K: Controlled>(object: &K, now: Time) -> Vec<Mark> {
+pub(super) fn of<K: ControllerKind>(object: &K, now: Time) -> Vec<Mark> {
     let window = window::state(object, now).map(|state| state.mark());
     [window, hold::mark(object, now), window::invalid_schedule(object)]
         .into_iter()
@@ -34,7 +34,7 @@ pub(super) fn of<K: Controlled>(object: &K, now: Time) -> Vec<Mark> {
 }
 
 /// Whether an object's look was asked for and not yet answered.
-pub(super) fn is_asked<K: Controlled>(object: &K) -> bool {
+pub(super) fn is_asked<K: ControllerKind>(object: &K) -> bool {
     let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
     requested.is_some() && requested != object.last_handled_reconcile_at()
 }
@@ -45,7 +45,7 @@ pub(super) fn is_asked<K: Controlled>(object: &K) -> bool {
 ///
 /// # Errors
 /// The server's refusal.
-pub(super) async fn show<K: Controlled>(
+pub(super) async fn show<K: ControllerKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -64,7 +64,7 @@ pub(super) async fn show<K: Controlled>(
 ///
 /// # Errors
 /// The server's refusal.
-pub(super) async fn show_suspended<K: Controlled>(
+pub(super) async fn show_suspended<K: ControllerKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -79,7 +79,7 @@ pub(super) async fn show_suspended<K: Controlled>(
 }
 
 /// The status before and after; `None` if there is nothing to write.
-fn suspension<K: Controlled>(
+fn suspension<K: ControllerKind>(
     object: &K,
     now: Time,
     owned: &[&str],
@@ -97,7 +97,11 @@ fn suspension<K: Controlled>(
 }
 
 /// The status before and after; `None` if there is nothing to write.
-fn change<K: Controlled>(object: &K, now: Time, answered: bool) -> Option<(K::Status, K::Status)> {
+fn change<K: ControllerKind>(
+    object: &K,
+    now: Time,
+    answered: bool,
+) -> Option<(K::Status, K::Status)> {
     let before = status_of(object);
     let mut after = before.clone();
     let had = conditions_of(before.conditions());

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt as _;
 use objects::Gvk;
-use reconcile::{Node, Reason, Rest, Wake};
+use reconcile::{ObjectKey, Reason, Rest, Wake};
 use tokio::sync::watch;
 
 use super::hub::Hub;
 use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
-use crate::cluster::item::Sighted;
-use crate::cluster::watch::{Seen, Selection};
+use crate::cluster::item::MetadataOnly;
+use crate::cluster::watch::{Selection, WatcherEvent};
 
 /// Annotation of a Namespace: with it, appliers there apply nothing that is not verified, unless it is `false`.
 const ANNOTATION: &str = "windlass.dev/require-verified";
@@ -26,12 +26,12 @@ const ANNOTATION: &str = "windlass.dev/require-verified";
 const POLICY_UNKNOWN: Reason = Reason::new("VerificationPolicyUnknown");
 
 /// The node that stands for a Namespace: its appliers wait for changes of its policy.
-pub(crate) fn node_of(namespace: &str) -> Node {
-    Node::new("", "Namespace", "", namespace)
+pub(crate) fn node_of(namespace: &str) -> ObjectKey {
+    ObjectKey::new("", "Namespace", "", namespace)
 }
 
 /// What is known of all Namespaces.
-enum Known {
+enum NamespaceListState {
     /// Nothing yet.
     Nothing,
     /// They could not be listed, for this reason.
@@ -49,7 +49,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    fn of(namespace: &Sighted) -> Self {
+    fn of(namespace: &MetadataOnly) -> Self {
         let labels = namespace.metadata["labels"].as_object().into_iter().flatten();
         let text = |(key, value): (&String, &serde_json::Value)| {
             (key.clone(), value.as_str().unwrap_or_default().to_owned())
@@ -63,13 +63,13 @@ impl Facts {
 
 /// The policies of all Namespaces. They come from the Namespace objects, which tenants cannot write.
 pub(crate) struct Namespaces {
-    known: watch::Sender<Known>,
+    known: watch::Sender<NamespaceListState>,
     facts: Mutex<BTreeMap<String, Facts>>,
 }
 
 impl Default for Namespaces {
     fn default() -> Self {
-        Self { known: watch::Sender::new(Known::Nothing), facts: Mutex::default() }
+        Self { known: watch::Sender::new(NamespaceListState::Nothing), facts: Mutex::default() }
     }
 }
 
@@ -78,7 +78,7 @@ impl Namespaces {
     pub(crate) async fn known(&self) {
         let mut known = self.known.subscribe();
         // The sender is part of the value that is borrowed here, so it cannot be gone.
-        drop(known.wait_for(|known| !matches!(known, Known::Nothing)).await);
+        drop(known.wait_for(|known| !matches!(known, NamespaceListState::Nothing)).await);
     }
 
     /// What is known of a namespace; `None` if it was not seen.
@@ -86,7 +86,7 @@ impl Namespaces {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned()
     }
 
-    fn saw(&self, namespace: &Sighted) {
+    fn saw(&self, namespace: &MetadataOnly) {
         let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         facts.insert(namespace.name.clone(), Facts::of(namespace));
     }
@@ -97,9 +97,9 @@ impl Namespaces {
     /// It is not known, and so nothing may be applied.
     pub(crate) fn is_verified_only(&self, namespace: &str) -> Result<bool, Rest> {
         let why = match &*self.known.borrow() {
-            Known::Listed(all) => return Ok(all.contains(namespace)),
-            Known::Failed(why) => why.clone(),
-            Known::Nothing => "they have not been listed yet".to_owned(),
+            NamespaceListState::Listed(all) => return Ok(all.contains(namespace)),
+            NamespaceListState::Failed(why) => why.clone(),
+            NamespaceListState::Nothing => "they have not been listed yet".to_owned(),
         };
         let text = format!("cannot tell whether namespace {namespace} has {ANNOTATION}: {why}");
         Err(Rest::Failed(POLICY_UNKNOWN, text, Wake::default()))
@@ -127,7 +127,7 @@ pub(crate) async fn follow(cluster: Cluster, hub: Arc<Hub>, namespaces: Arc<Name
     }
 }
 
-fn is_marked(namespace: &Sighted) -> bool {
+fn is_marked(namespace: &MetadataOnly) -> bool {
     // What cannot be read does not weaken the policy that was meant.
     let value = namespace.metadata["annotations"][ANNOTATION].as_str();
     value.is_some_and(|value| value != "false")
@@ -135,54 +135,65 @@ fn is_marked(namespace: &Sighted) -> bool {
 
 impl Namespaces {
     /// Takes in what a watch says; gives those whose policy changed.
-    fn take(&self, event: Seen<Sighted>, listing: &mut BTreeSet<String>) -> BTreeSet<String> {
+    fn take(
+        &self,
+        event: WatcherEvent<MetadataOnly>,
+        listing: &mut BTreeSet<String>,
+    ) -> BTreeSet<String> {
         let mut now = match &*self.known.borrow() {
-            Known::Listed(all) => all.clone(),
-            Known::Nothing | Known::Failed(_) => BTreeSet::new(),
+            NamespaceListState::Listed(all) => all.clone(),
+            NamespaceListState::Nothing | NamespaceListState::Failed(_) => BTreeSet::new(),
         };
         match &event {
-            Seen::Listed(namespace) | Seen::Applied(namespace) => self.saw(namespace),
-            Seen::Deleted(namespace) => {
+            WatcherEvent::Listed(namespace) | WatcherEvent::Applied(namespace) => {
+                self.saw(namespace);
+            }
+            WatcherEvent::Deleted(namespace) => {
                 let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
                 facts.remove(&namespace.name);
             }
-            Seen::Listing | Seen::ListEnded | Seen::Live | Seen::Interrupted => {}
+            WatcherEvent::Listing
+            | WatcherEvent::ListEnded
+            | WatcherEvent::Live
+            | WatcherEvent::Interrupted => {}
         }
         match event {
-            Seen::Listing => {
+            WatcherEvent::Listing => {
                 listing.clear();
                 return BTreeSet::new();
             }
-            Seen::Listed(namespace) => {
+            WatcherEvent::Listed(namespace) => {
                 if is_marked(&namespace) {
                     listing.insert(namespace.name);
                 }
                 return BTreeSet::new();
             }
-            Seen::ListEnded => now = std::mem::take(listing),
-            Seen::Applied(namespace) if is_marked(&namespace) => {
+            WatcherEvent::ListEnded => now = std::mem::take(listing),
+            WatcherEvent::Applied(namespace) if is_marked(&namespace) => {
                 now.insert(namespace.name);
             }
-            Seen::Applied(namespace) | Seen::Deleted(namespace) => {
+            WatcherEvent::Applied(namespace) | WatcherEvent::Deleted(namespace) => {
                 now.remove(&namespace.name);
             }
-            Seen::Live | Seen::Interrupted => return BTreeSet::new(),
+            WatcherEvent::Live | WatcherEvent::Interrupted => return BTreeSet::new(),
         }
-        let before = self.known.send_replace(Known::Listed(now.clone()));
+        let before = self.known.send_replace(NamespaceListState::Listed(now.clone()));
         match before {
-            Known::Listed(before) => before.symmetric_difference(&now).cloned().collect(),
+            NamespaceListState::Listed(before) => {
+                before.symmetric_difference(&now).cloned().collect()
+            }
             // Whoever asked before was told that nothing is known.
-            Known::Failed(_) => now,
-            Known::Nothing => BTreeSet::new(),
+            NamespaceListState::Failed(_) => now,
+            NamespaceListState::Nothing => BTreeSet::new(),
         }
     }
 
     /// What was known goes on to hold; who knows nothing is told why.
     fn failed(&self, why: &str) -> BTreeSet<String> {
         self.known.send_if_modified(|known| {
-            let is_unknown = !matches!(known, Known::Listed(_));
+            let is_unknown = !matches!(known, NamespaceListState::Listed(_));
             if is_unknown {
-                *known = Known::Failed(format!("listing namespaces failed: {why}"));
+                *known = NamespaceListState::Failed(format!("listing namespaces failed: {why}"));
             }
             is_unknown
         });
@@ -196,14 +207,14 @@ mod tests {
 
     use super::*;
 
-    fn namespace(name: &str, value: Option<&str>) -> Sighted {
+    fn namespace(name: &str, value: Option<&str>) -> MetadataOnly {
         let annotations = match value {
             Some(value) => format!(r#","annotations":{{"{ANNOTATION}":"{value}"}}"#),
             None => String::new(),
         };
         let object =
             format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"1"{annotations}}}}}"#);
-        Sighted::read(object.as_bytes()).unwrap()
+        MetadataOnly::read(object.as_bytes()).unwrap()
     }
 
     fn is_only(namespaces: &Namespaces, name: &str) -> bool {
@@ -215,18 +226,18 @@ mod tests {
         let namespaces = Namespaces::default();
         let mut listing = BTreeSet::new();
         let mut take = |event| namespaces.take(event, &mut listing);
-        take(Seen::Listing);
-        take(Seen::Listed(namespace("strict", Some("true"))));
-        take(Seen::Listed(namespace("free", Some("false"))));
+        take(WatcherEvent::Listing);
+        take(WatcherEvent::Listed(namespace("strict", Some("true"))));
+        take(WatcherEvent::Listed(namespace("free", Some("false"))));
         assert!(namespaces.is_verified_only("free").is_err(), "the list has not ended");
-        assert!(take(Seen::ListEnded).is_empty());
+        assert!(take(WatcherEvent::ListEnded).is_empty());
         assert!(is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
-        let changed = take(Seen::Applied(namespace("free", Some("true"))));
+        let changed = take(WatcherEvent::Applied(namespace("free", Some("true"))));
         assert_eq!(changed.into_iter().collect::<Vec<_>>(), ["free"]);
-        assert!(take(Seen::Applied(namespace("free", Some("true")))).is_empty());
+        assert!(take(WatcherEvent::Applied(namespace("free", Some("true")))).is_empty());
         assert!(is_only(&namespaces, "free"));
-        take(Seen::Applied(namespace("free", None)));
-        take(Seen::Deleted(namespace("strict", Some("true"))));
+        take(WatcherEvent::Applied(namespace("free", None)));
+        take(WatcherEvent::Deleted(namespace("strict", Some("true"))));
         assert!(!is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
     }
 
@@ -237,16 +248,16 @@ mod tests {
         let seen = |more: &str| {
             let object =
                 format!(r#"{{"metadata":{{"name":"a","labels":{{"env":"prod"}}{more}}}}}"#);
-            Sighted::read(object.as_bytes()).unwrap()
+            MetadataOnly::read(object.as_bytes()).unwrap()
         };
         assert_eq!(namespaces.facts("a"), None);
-        namespaces.take(Seen::Listed(seen("")), &mut listing);
+        namespaces.take(WatcherEvent::Listed(seen("")), &mut listing);
         let facts = namespaces.facts("a").unwrap();
         assert_eq!((facts.labels["env"].as_str(), facts.is_terminating), ("prod", false));
         let ending = seen(r#","deletionTimestamp":"2026-01-02T03:04:05Z""#);
-        namespaces.take(Seen::Applied(ending), &mut listing);
+        namespaces.take(WatcherEvent::Applied(ending), &mut listing);
         assert!(namespaces.facts("a").unwrap().is_terminating);
-        namespaces.take(Seen::Deleted(seen("")), &mut listing);
+        namespaces.take(WatcherEvent::Deleted(seen("")), &mut listing);
         assert_eq!(namespaces.facts("a"), None);
     }
 
@@ -267,9 +278,9 @@ mod tests {
         assert!(matches!(rest, Rest::Failed(POLICY_UNKNOWN, ..)), "{rest:?}");
         assert!(rest.text().ends_with("listing namespaces failed: forbidden"), "{}", rest.text());
         let mut take = |event| namespaces.take(event, &mut listing);
-        take(Seen::Listing);
-        take(Seen::Listed(namespace("strict", Some("true"))));
-        take(Seen::ListEnded);
+        take(WatcherEvent::Listing);
+        take(WatcherEvent::Listed(namespace("strict", Some("true"))));
+        take(WatcherEvent::ListEnded);
         namespaces.failed("interrupted");
         assert!(is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
     }

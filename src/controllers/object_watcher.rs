@@ -15,13 +15,13 @@ use std::time::Instant;
 
 use apply::fingerprint::fingerprint;
 use objects::{Object, ObjectId};
-use reconcile::Node;
+use reconcile::ObjectKey;
 use serde_json::Value;
 
 use self::pace::{Call, Pace};
-pub(crate) use self::references::Referred;
+pub(crate) use self::references::ReferenceRead;
 pub(crate) use self::state::{Knowledge, Moment};
-use self::state::{State, Tracked, WatchKey};
+use self::state::{State, TrackedObject, WatchKey};
 use super::hub::Hub;
 use crate::cluster::discovery::Resource;
 use crate::cluster::version::{is_later, of_metadata};
@@ -59,7 +59,7 @@ impl Marks {
     }
 
     /// The label by which the objects of a node are watched; nothing has it where its kind owns none.
-    fn label_of(&self, owner: &Node) -> &'static str {
+    fn label_of(&self, owner: &ObjectKey) -> &'static str {
         self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
@@ -118,7 +118,7 @@ impl ObjectWatcher {
     }
 
     /// What is known about a live object without asking anybody.
-    pub(crate) fn knowledge(&self, owner: &Node, id: &ObjectId, digest: &str) -> Knowledge {
+    pub(crate) fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> Knowledge {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id) else { return Knowledge::None };
         let steady = tracked.owner == *owner && !tracked.dirty && !tracked.writing;
@@ -133,17 +133,17 @@ impl ObjectWatcher {
     }
 
     /// Whether a manifest was applied, whatever became of the object since.
-    pub(crate) fn had_applied(&self, owner: &Node, id: &ObjectId, digest: &str) -> bool {
+    pub(crate) fn had_applied(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> bool {
         self.state().tracked.get(id).is_some_and(|t| t.owner == *owner && t.digest == digest)
     }
 
     /// Whether nothing that a node applied is known to have moved since.
-    pub(crate) fn is_calm(&self, owner: &Node) -> bool {
+    pub(crate) fn is_calm(&self, owner: &ObjectKey) -> bool {
         self.state().tracked_of(owner).all(|(_, t)| !t.dirty && !t.writing)
     }
 
     /// Whether everything that a node applied is watched, and none of it changed in any way since it was compared.
-    pub(crate) fn is_unmoved(&self, owner: &Node) -> bool {
+    pub(crate) fn is_unmoved(&self, owner: &ObjectKey) -> bool {
         let state = self.state();
         let mut tracked = state.tracked_of(owner);
         tracked.all(|(id, t)| !t.dirty && !t.writing && state.is_unmoved(id, t))
@@ -155,13 +155,13 @@ impl ObjectWatcher {
     }
 
     /// Says that a write to an object begins; [`Self::applied`] or [`Self::released`] ends it.
-    pub(crate) fn writing(&self, owner: &Node, id: &ObjectId) {
+    pub(crate) fn writing(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         // A watch may see a new object before its creation is answered, so it is known from here on.
         match state.tracked.get_mut(id) {
             Some(tracked) => tracked.writing = true,
             None => {
-                let tracked = Tracked {
+                let tracked = TrackedObject {
                     owner: owner.clone(),
                     watch: None,
                     digest: String::new(),
@@ -177,7 +177,7 @@ impl ObjectWatcher {
     /// Remembers what a manifest made of an object, and watches that it stays so. The look or write began at `since`.
     pub(crate) fn applied(
         &self,
-        owner: &Node,
+        owner: &ObjectKey,
         resource: &Resource,
         digest: String,
         live: &Object,
@@ -195,7 +195,8 @@ impl ObjectWatcher {
             || state.losses.since(&id, since);
         let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
         let owner_of_it = owner.clone();
-        let tracked = Tracked { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
+        let tracked =
+            TrackedObject { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
         state.track(id, tracked);
         self.ensure(&mut state, owner, resource, Selection::Labelled(label));
         drop(state);
@@ -205,7 +206,7 @@ impl ObjectWatcher {
     }
 
     /// Whether a live watch has seen nothing of an object of an owner later than a resourceVersion.
-    pub(crate) fn confirms(&self, owner: &Node, id: &ObjectId, version: u64) -> bool {
+    pub(crate) fn confirms(&self, owner: &ObjectKey, id: &ObjectId, version: u64) -> bool {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id).filter(|it| it.owner == *owner) else {
             return false;
@@ -215,7 +216,7 @@ impl ObjectWatcher {
     }
 
     /// Wakes an owner no more for the drift of an object, until it was applied again: the owner comes back by itself.
-    pub(crate) fn hush(&self, owner: &Node, id: &ObjectId) {
+    pub(crate) fn hush(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         if state.tracked.get(id).is_some_and(|it| it.owner == *owner) {
             state.hushed.insert(id.clone());
@@ -223,7 +224,7 @@ impl ObjectWatcher {
     }
 
     /// Stops remembering an object of an owner: it was deleted, skipped or given away.
-    pub(crate) fn released(&self, owner: &Node, id: &ObjectId) {
+    pub(crate) fn released(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
         if state.tracked.get(id).is_some_and(|t| t.owner == *owner) {
             state.tracked.remove(id);
@@ -233,7 +234,7 @@ impl ObjectWatcher {
     }
 
     /// Stops remembering what a node applied and waited for; what its spec refers to stays.
-    pub(crate) fn release_objects(&self, owner: &Node) {
+    pub(crate) fn release_objects(&self, owner: &ObjectKey) {
         let mut state = self.state();
         state.untrack_all(owner);
         state.stop_waiting(owner, |_| true);
@@ -242,7 +243,7 @@ impl ObjectWatcher {
     }
 
     /// Forgets a node and stops the watches that nobody else needs.
-    pub(crate) fn forget(&self, owner: &Node) {
+    pub(crate) fn forget(&self, owner: &ObjectKey) {
         let mut state = self.state();
         state.untrack_all(owner);
         state.stop_waiting(owner, |_| true);
@@ -254,19 +255,19 @@ impl ObjectWatcher {
     /// after the node had looked and before it waited.
     ///
     /// Objects that carry the label of their owner are seen by the watch of their kind; others get one of their own.
-    pub(crate) fn await_objects(&self, owner: &Node, awaited: &[Awaited]) {
+    pub(crate) fn await_objects(&self, owner: &ObjectKey, awaited: &[AwaitedObject]) {
         let mut state = self.state();
         state.stop_waiting(owner, |_| true);
         let mut moved = false;
-        for Awaited { resource, id, labelled, version, since } in awaited {
+        for AwaitedObject { resource, id, labelled, version, since } in awaited {
             state.wait(owner, id);
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
             let seen = state.sighted(self.marks.label_of(owner), id);
             moved |= seen.is_some_and(|(seen, _)| is_later(seen, *version));
             moved |= *version > 0 && state.losses.since(id, *since);
             let selection = match labelled {
-                Labelled::Yes => Selection::Labelled(self.marks.label_of(owner)),
-                Labelled::No => Selection::Named(id.namespace.clone(), id.name.clone()),
+                OwnerLabel::Yes => Selection::Labelled(self.marks.label_of(owner)),
+                OwnerLabel::No => Selection::Named(id.namespace.clone(), id.name.clone()),
             };
             self.ensure(&mut state, owner, resource, selection);
         }
@@ -279,7 +280,7 @@ impl ObjectWatcher {
 
     /// Says that a run begins which observes whatever its node waits for: what moves until [`Self::await_objects`] is
     /// seen by that run, or noticed there.
-    pub(crate) fn begins_observing(&self, owner: &Node) {
+    pub(crate) fn begins_observing(&self, owner: &ObjectKey) {
         let mut state = self.state();
         // Nobody remembers what watches by name have seen, so they go on to wake.
         let named = state.named_by(owner);
@@ -293,7 +294,7 @@ impl ObjectWatcher {
 
     /// Replaces what a node's spec refers to, as its run read it: a change of it wakes the node, and so does one that
     /// came after it was read.
-    pub(crate) fn refer_to(&self, owner: &Node, referred: &[Referred]) {
+    pub(crate) fn refer_to(&self, owner: &ObjectKey, referred: &[ReferenceRead]) {
         let mut state = self.state();
         state.references.forget(owner);
         let mut moved = false;
@@ -311,7 +312,7 @@ impl ObjectWatcher {
     }
 
     /// Begins the watches that see what these nodes refer to, and leaves those that they no longer need.
-    fn watch_references(&self, state: &mut State, users: &BTreeSet<Node>) {
+    fn watch_references(&self, state: &mut State, users: &BTreeSet<ObjectKey>) {
         for user in users {
             for (resource, id) in state.references.of(user) {
                 if let Some(key) = state.references.key_of(&id) {
@@ -338,7 +339,13 @@ impl ObjectWatcher {
         self.watch_references(&mut state, &users);
     }
 
-    fn ensure(&self, state: &mut State, owner: &Node, resource: &Resource, selection: Selection) {
+    fn ensure(
+        &self,
+        state: &mut State,
+        owner: &ObjectKey,
+        resource: &Resource,
+        selection: Selection,
+    ) {
         if !resource.watchable {
             return;
         }
@@ -412,7 +419,7 @@ impl ObjectWatcher {
         self.saw_reference(key, id, None);
     }
 
-    fn tell(&self, drifted: Option<Node>, waiting: BTreeSet<Node>) {
+    fn tell(&self, drifted: Option<ObjectKey>, waiting: BTreeSet<ObjectKey>) {
         if let Some(owner) = drifted {
             self.hub.wake(&owner, WakeReason::Drift);
         }
@@ -422,7 +429,7 @@ impl ObjectWatcher {
     }
 
     /// Wakes a node for which something moved that it waits for.
-    fn wake_waiting(&self, node: &Node) {
+    fn wake_waiting(&self, node: &ObjectKey) {
         let pause = match self.pace.call(node, Instant::now()) {
             Call::Now => return self.hub.wake(node, WakeReason::Waiting),
             Call::After(pause) => pause,
@@ -462,13 +469,13 @@ impl ObjectWatcher {
 }
 
 /// An object that a node waits for.
-pub(crate) struct Awaited {
+pub(crate) struct AwaitedObject {
     /// Its kind.
     pub(crate) resource: Resource,
     /// Its id.
     pub(crate) id: ObjectId,
     /// Which watch sees it.
-    pub(crate) labelled: Labelled,
+    pub(crate) labelled: OwnerLabel,
     /// The resourceVersion in which the node saw it; 0 when it was not there.
     pub(crate) version: u64,
     /// The moment before that run.
@@ -477,7 +484,7 @@ pub(crate) struct Awaited {
 
 /// Whether an object carries the owner label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Labelled {
+pub(crate) enum OwnerLabel {
     /// The watch of its kind sees it.
     Yes,
     /// It needs a watch by name.

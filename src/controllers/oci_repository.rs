@@ -12,18 +12,18 @@ mod world;
 use std::sync::Arc;
 
 use crds::source::OCIRepository;
-use reconcile::{Node, Reason, Rest, reason};
+use reconcile::{ObjectKey, Reason, Rest, reason};
 use serde_json::json;
-use sources::plan::{Kept, Shape};
+use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::catalog::currency;
 use super::context::Context;
-use super::image_trust::Wanted;
+use super::image_trust::SignaturePolicy;
 use super::login::login;
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::world::{Asked, Run, Stored};
-use super::source::{LATEST_ARCHIVE, Sourced, Wished, latest_url, verified};
+use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
+use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url, verified};
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -34,7 +34,7 @@ fn failure(why: Reason) -> &'static str {
     }
 }
 
-impl Sourced for OCIRepository {
+impl SourceKind for OCIRepository {
     const FOLDER: &'static str = "ocirepository";
     const CONDITIONS: Conditions = Conditions {
         owned: &[
@@ -47,8 +47,8 @@ impl Sourced for OCIRepository {
         of_failure: failure,
     };
 
-    type Work = world::Work;
-    type Found = world::Found;
+    type FetchSpec = world::OciFetchSpec;
+    type LookupResult = world::OciLookupResult;
 
     fn unsupported(&self) -> Vec<&'static str> {
         wish::unsupported(&self.spec)
@@ -60,9 +60,9 @@ impl Sourced for OCIRepository {
 
     async fn wish(
         context: &Arc<Context>,
-        node: &Node,
+        node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<Wished<Self::Work>, Rest> {
+    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         // What is refused is refused before anything is asked for.
         wish::check(&object.spec)?;
         let resolved = resolve::resolve(context, node, object).await?;
@@ -72,11 +72,17 @@ impl Sourced for OCIRepository {
         Ok(wished)
     }
 
-    async fn ask(run: &Arc<Run<Self>>, _kept: Option<&Kept>) -> Result<Asked<Self::Found>, Rest> {
+    async fn ask(
+        run: &Arc<SourceRun<Self>>,
+        _kept: Option<&KeptArtifact>,
+    ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
         world::ask(run).await
     }
 
-    async fn fetch(run: &Arc<Run<Self>>, found: Self::Found) -> Result<Stored<Self::Status>, Rest> {
+    async fn fetch(
+        run: &Arc<SourceRun<Self>>,
+        found: Self::LookupResult,
+    ) -> Result<StoredArtifact<Self::Status>, Rest> {
         world::fetch(run, found).await
     }
 
@@ -85,11 +91,11 @@ impl Sourced for OCIRepository {
         vec![currency(self)]
     }
 
-    fn shape(&self) -> Option<Shape> {
+    fn shape(&self) -> Option<ArtifactInputs> {
         let status = self.status.as_ref()?;
         let layer = json!(status.observed_layer_selector);
         let ignore = status.observed_ignore.clone();
-        Some(Shape::default().with("ignore", ignore).with("layerSelector", layer))
+        Some(ArtifactInputs::default().with("ignore", ignore).with("layerSelector", layer))
     }
 
     fn is_verified(&self) -> bool {
@@ -98,15 +104,15 @@ impl Sourced for OCIRepository {
 
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
-        let anyone = verify.and_then(|it| Wanted::of_repository(it).accepts_anyone());
+        let anyone = verify.and_then(|it| SignaturePolicy::of_repository(it).accepts_anyone());
         anyone.or_else(|| verified::unverified(self))
     }
 
-    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact for digest '{revision}'"))
     }
 
-    fn always(run: &Run<Self>, is_new: bool, status: &mut Self::Status) {
+    fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {
         if !is_new {
             latest_url(run, LATEST_ARCHIVE, &mut status.url);
         }

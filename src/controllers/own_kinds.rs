@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crds::helmfile::Helmfile;
 use crds::windlass::HTTPArchive;
 use kube::core::Resource;
-use notify::Source;
+use notify::EventSourceSelector;
 
 /// On an Alert: more objects whose events are sent.
 pub(crate) const EVENT_SOURCES: &str = "windlass.dev/event-sources";
@@ -17,7 +17,7 @@ pub(crate) const EVENT_SOURCES: &str = "windlass.dev/event-sources";
 pub(crate) const RESOURCES: &str = "windlass.dev/resources";
 
 /// Most entries of an annotation. They are read anew for each event, whoever caused it.
-const MOST: usize = 64;
+const MAX_ANNOTATION_ENTRIES: usize = 64;
 
 /// A kind, as an entry names it.
 fn api_version_of<K: Resource<DynamicType = ()>>(kind: &str) -> Option<String> {
@@ -28,7 +28,10 @@ fn api_version_of<K: Resource<DynamicType = ()>>(kind: &str) -> Option<String> {
 ///
 /// # Errors
 /// Names the entry that names none, or says that there are too many.
-pub(crate) fn named<K: Resource>(object: &K, annotation: &str) -> Result<Vec<Source>, String> {
+pub(crate) fn named<K: Resource>(
+    object: &K,
+    annotation: &str,
+) -> Result<Vec<EventSourceSelector>, String> {
     let annotations = object.meta().annotations.as_ref();
     let Some(text) = annotations.and_then(|all| all.get(annotation)) else {
         return Ok(Vec::new());
@@ -49,18 +52,20 @@ pub(crate) fn named<K: Resource>(object: &K, annotation: &str) -> Result<Vec<Sou
                  HTTPArchive"
             ));
         };
-        Ok(Source {
+        Ok(EventSourceSelector {
             api_version,
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             // With `*` these are all.
             match_labels: (name == "*").then(BTreeMap::new),
-            ..Source::default()
+            ..EventSourceSelector::default()
         })
     };
-    if entries.clone().nth(MOST).is_some() {
-        return Err(format!("annotation {annotation}: it names more than {MOST} objects"));
+    if entries.clone().nth(MAX_ANNOTATION_ENTRIES).is_some() {
+        return Err(format!(
+            "annotation {annotation}: it names more than {MAX_ANNOTATION_ENTRIES} objects"
+        ));
     }
     entries.map(read).collect()
 }
@@ -74,8 +79,9 @@ mod tests {
     fn read(text: &str) -> Result<Vec<String>, String> {
         let mut alert = Alert::new("a", AlertSpec::default());
         alert.metadata.annotations = Some([(EVENT_SOURCES.to_owned(), text.to_owned())].into());
-        let shown =
-            |it: Source| format!("{}:{}/{}/{}", it.api_version, it.kind, it.namespace, it.name);
+        let shown = |it: EventSourceSelector| {
+            format!("{}:{}/{}/{}", it.api_version, it.kind, it.namespace, it.name)
+        };
         Ok(named(&alert, EVENT_SOURCES)?.into_iter().map(shown).collect())
     }
 
@@ -92,8 +98,8 @@ mod tests {
         for wrong in ["Kustomization/app", "Helmfile", "Helmfile/", "Helmfile/a/b/c", "/x"] {
             assert!(read(wrong).is_err_and(|error| error.contains(wrong)), "{wrong}");
         }
-        let many = vec!["Helmfile/a"; MOST].join(",");
-        assert_eq!(read(&many).map(|all| all.len()), Ok(MOST));
+        let many = vec!["Helmfile/a"; MAX_ANNOTATION_ENTRIES].join(",");
+        assert_eq!(read(&many).map(|all| all.len()), Ok(MAX_ANNOTATION_ENTRIES));
         assert!(read(&format!("{many},Helmfile/b")).is_err_and(|it| it.contains("more than 64")));
         let alert = Alert::new("a", AlertSpec::default());
         assert_eq!(named(&alert, EVENT_SOURCES).map(|all| all.len()), Ok(0));

@@ -160,8 +160,8 @@ impl Permits {
         let permit = self.acquire_in(line, namespace).await;
         let permits = self.clone();
         let namespace = namespace.to_owned();
-        let held = Mutex::new(Held { permit: Some(permit), aside: 0 });
-        RunPermit(Arc::new(Shared { permits, namespace, held }))
+        let held = Mutex::new(HeldPermit { permit: Some(permit), aside: 0 });
+        RunPermit(Arc::new(RunPermitState { permits, namespace, held }))
     }
 
     /// Takes free permits for those whose turn it is.
@@ -223,24 +223,24 @@ impl Queues {
 
 /// The permit of one run, for all that it does at the same time.
 #[derive(Debug, Clone)]
-pub(crate) struct RunPermit(Arc<Shared>);
+pub(crate) struct RunPermit(Arc<RunPermitState>);
 
 #[derive(Debug)]
-struct Shared {
+struct RunPermitState {
     permits: Permits,
     namespace: String,
-    held: Mutex<Held>,
+    held: Mutex<HeldPermit>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPermit {
     permit: Option<Permit>,
     /// How many parts of the run wait for others.
     aside: usize,
 }
 
 impl RunPermit {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, HeldPermit> {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

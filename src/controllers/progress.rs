@@ -7,20 +7,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::Status as _;
+use crds::ObjectStatus as _;
 use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Time, reason};
 
 use super::context::Context;
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 use super::record::{Latest, conditions_of, listed, status_of};
 
 /// How long a phase may take until it is told of.
-const LONG: Duration = Duration::from_secs(2);
+const PROGRESS_REPORT_DELAY: Duration = Duration::from_secs(2);
 
 /// Does the work of a phase; when that takes long, `tell` is done beside it.
 pub(super) async fn telling<T>(work: impl Future<Output = T>, tell: impl Future<Output = ()>) -> T {
-    telling_after(tokio::time::sleep(LONG), work, tell).await
+    telling_after(tokio::time::sleep(PROGRESS_REPORT_DELAY), work, tell).await
 }
 
 async fn telling_after<T>(
@@ -37,7 +37,7 @@ async fn telling_after<T>(
 }
 
 /// Writes which phase an object is in. A status that cannot be written now is no trouble of the run's.
-pub(super) async fn tell<K: Controlled>(
+pub(super) async fn tell<K: ControllerKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -54,7 +54,7 @@ pub(super) async fn tell<K: Controlled>(
 }
 
 /// The status before and after: `Reconciling` and `Ready` name the phase, everything else stays.
-fn phase<K: Controlled>(object: &K, text: &str, now: Time) -> (K::Status, K::Status) {
+fn phase<K: ControllerKind>(object: &K, text: &str, now: Time) -> (K::Status, K::Status) {
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
@@ -68,7 +68,7 @@ fn phase<K: Controlled>(object: &K, text: &str, now: Time) -> (K::Status, K::Sta
 ///
 /// Differs(flux): a repetition, be it at the interval or of what failed, leaves `Ready` as it is until it has ended, so
 /// that nobody is alarmed, nor an alarm ended, by an attempt.
-pub(super) fn is_decided<K: Controlled>(object: &K) -> bool {
+pub(super) fn is_decided<K: ControllerKind>(object: &K) -> bool {
     object.condition("Ready").is_some_and(|ready| {
         ready.status != "Unknown" && ready.observed_generation == object.meta().generation
     })

@@ -12,14 +12,14 @@ use kube::core::ResourceExt as _;
 use super::context::Context;
 use super::delivery::{CONTROLLER, Lanes};
 use super::hold;
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 use super::record::Latest;
 
-impl Controlled for Provider {
+impl ControllerKind for Provider {
     const CONTROLLER: &'static str = CONTROLLER;
     const APPLIES: bool = false;
 
-    type Memory = ();
+    type ControllerState = ();
 
     fn unsupported(&self) -> Vec<&'static str> {
         if self.spec.service_account_name.is_some() {
@@ -45,11 +45,14 @@ impl Controlled for Provider {
 }
 
 /// When is done again what the API server rejected.
-const AGAIN: Duration = Duration::from_secs(10);
+const REJECTED_WRITE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Does for an object what there is to do for one that has no runs: a suspension that has expired is ended, and the finalizer
 /// is removed that Flux's notification-controller put on an object which is being deleted. None is added here.
-pub(crate) async fn tend<K: Controlled>(object: &Arc<K>, context: &Context) -> Option<Duration> {
+pub(crate) async fn tend<K: ControllerKind>(
+    object: &Arc<K>,
+    context: &Context,
+) -> Option<Duration> {
     let latest = Latest::default();
     let done = match object.meta().deletion_timestamp {
         Some(_) => latest.set_finalizer(context, object, false).await,
@@ -65,7 +68,7 @@ pub(crate) async fn tend<K: Controlled>(object: &Arc<K>, context: &Context) -> O
                 error = %error,
                 "failed to remove the finalizer or to end an expired suspension, retrying"
             );
-            Some(AGAIN)
+            Some(REJECTED_WRITE_RETRY_DELAY)
         }
     }
 }

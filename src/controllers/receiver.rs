@@ -12,19 +12,19 @@ mod wakes;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crds::Status as _;
+use crds::ObjectStatus as _;
 use crds::notification::{Receiver, ReceiverStatus};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use notify::receivers::{Misfit, check};
-use reconcile::{Condition, Conditions, Node, Reason, Rest, Time, Wake, reason};
+use reconcile::{Condition, Conditions, ObjectKey, Reason, Rest, Time, Wake, reason};
 
 use super::context::Context;
 use super::delivery::CONTROLLER;
 use super::expressions::on_thread;
 use super::kept::Memories;
-use super::kind::{Controlled, REQUESTED_AT, log_failed_request, node_of};
+use super::kind::{ControllerKind, REQUESTED_AT, log_failed_request, node_of};
 use super::own_kinds::{RESOURCES, named};
 use super::record::{Latest, conditions_of, listed, status_of};
 use super::reference::References;
@@ -44,18 +44,18 @@ const INTERVAL: &str = "10m";
 
 /// What a Receiver remembers between runs.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub(crate) struct ReceiverState {
     latest: Arc<Latest<Receiver>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
 }
 
-impl Controlled for Receiver {
+impl ControllerKind for Receiver {
     const CONTROLLER: &'static str = CONTROLLER;
     const APPLIES: bool = false;
     const ANNOTATIONS: &'static [&'static str] = &[RESOURCES];
 
-    type Memory = Memory;
+    type ControllerState = ReceiverState;
 
     fn announcement(&self) -> String {
         self.status.as_ref().and_then(|it| it.webhook_path.clone()).unwrap_or_default()
@@ -69,7 +69,7 @@ impl Controlled for Receiver {
 /// One run; returns when to run again.
 async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
-    let memory = context.shared::<Memories<Memory>>().of(&node);
+    let memory = context.shared::<Memories<ReceiverState>>().of(&node);
     let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
@@ -83,7 +83,7 @@ async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
     })
 }
 
-fn retry_after(context: &Context, memory: &Mutex<Memory>) -> Duration {
+fn retry_after(context: &Context, memory: &Mutex<ReceiverState>) -> Duration {
     let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
     memory.failures = memory.failures.saturating_add(1);
     let settings = &context.settings;
@@ -92,8 +92,8 @@ fn retry_after(context: &Context, memory: &Mutex<Memory>) -> Duration {
 
 async fn attempt(
     context: &Arc<Context>,
-    node: &Node,
-    memory: &Mutex<Memory>,
+    node: &ObjectKey,
+    memory: &Mutex<ReceiverState>,
     latest: &Latest<Receiver>,
     object: &Arc<Receiver>,
 ) -> Result<Option<Duration>, ClusterError> {
@@ -134,7 +134,7 @@ async fn attempt(
 /// The path of a Receiver, or what is wrong with it. Its Secret is watched from now on.
 async fn checked(
     context: &Arc<Context>,
-    node: &Node,
+    node: &ObjectKey,
     object: &Arc<Receiver>,
 ) -> Result<Result<String, Rest>, ClusterError> {
     let mut references = References::new(&context.watcher);

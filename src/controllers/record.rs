@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use apply::Inventory;
-use crds::{Reconciled, ResourceInventory, ResourceRef, Status};
+use crds::{ObjectStatus, ReconciledObject, ResourceInventory, ResourceRef};
 use kube::core::ResourceExt as _;
 use reconcile::Condition;
 use serde::Serialize;
@@ -13,11 +13,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::context::Context;
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 use crate::cluster::ClusterError;
 
 /// How often a status with another inventory is written to an object that is changed meanwhile.
-const ATTEMPTS: usize = 5;
+const MAX_STATUS_WRITE_ATTEMPTS: usize = 5;
 
 /// The newest object that a write of ours returned.
 pub(crate) struct Latest<K>(Mutex<Option<Arc<K>>>);
@@ -28,7 +28,7 @@ impl<K> Default for Latest<K> {
     }
 }
 
-impl<K: Controlled> Latest<K> {
+impl<K: ControllerKind> Latest<K> {
     /// The newer of what a watch saw and what our last write returned.
     pub(crate) fn or_seen(&self, seen: Arc<K>) -> Arc<K> {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl<K: Controlled> Latest<K> {
         // An inventory that somebody else wrote meanwhile would shrink to what is known here, so that objects were forgotten.
         let is_guarded = before.inventory() != after.inventory();
         let mut version = object.resource_version().filter(|_| is_guarded);
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_STATUS_WRITE_ATTEMPTS {
             let written =
                 context.cluster.write_status(&**object, &manager, &patch, version.as_deref());
             match written.await {
@@ -92,7 +92,7 @@ impl<K: Controlled> Latest<K> {
                     let Some(now) = context.cluster.read::<K>(&namespace, &name).await? else {
                         return Ok(None);
                     };
-                    let recorded = now.status().and_then(Status::inventory);
+                    let recorded = now.status().and_then(ObjectStatus::inventory);
                     if now.uid() != object.uid() || recorded != before.inventory() {
                         return Err(error);
                     }
@@ -148,7 +148,7 @@ impl<K: Controlled> Latest<K> {
 }
 
 /// An object with another's status, where they differ in more than that.
-fn with_status_of<K: Controlled>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
+fn with_status_of<K: ControllerKind>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
     let was = object.meta();
     let is = newer.meta();
     if was.generation == is.generation && was.annotations == is.annotations {
@@ -160,7 +160,7 @@ fn with_status_of<K: Controlled>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
 }
 
 /// Who writes statuses and finalizers. Parity(flux).
-fn manager<K: Controlled>() -> String {
+fn manager<K: ControllerKind>() -> String {
     format!("gotk-{}", K::CONTROLLER)
 }
 
@@ -168,7 +168,7 @@ fn manager<K: Controlled>() -> String {
 pub(crate) const FINALIZER: &str = "finalizers.fluxcd.io";
 
 /// The status of an object; one without anything in it if it has none.
-pub(crate) fn status_of<K: Reconciled>(object: &K) -> K::Status {
+pub(crate) fn status_of<K: ReconciledObject>(object: &K) -> K::Status {
     object.status().cloned().unwrap_or_default()
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn conditions_of(listed: &[crds::Condition]) -> Vec<Condition> {
     let read = listed.iter().filter_map(|it| {
         Some(Condition {
             kind: it.type_.clone(),
-            status: reconcile::Status::named(&it.status)?,
+            status: reconcile::ConditionStatus::named(&it.status)?,
             observed_generation: it.observed_generation.unwrap_or_default(),
             last_transition_time: it.last_transition_time.0,
             reason: it.reason.clone(),
@@ -214,7 +214,7 @@ pub(crate) fn through<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> 
 }
 
 /// The merge patch that turns one status into another; `None` when they are equal.
-pub(crate) fn change<S: Status>(before: &S, after: &S) -> Option<Value> {
+pub(crate) fn change<S: ObjectStatus>(before: &S, after: &S) -> Option<Value> {
     if before == after {
         return None;
     }

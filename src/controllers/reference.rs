@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use objects::{Gvk, ObjectId};
-use reconcile::Node;
+use reconcile::ObjectKey;
 
-use super::object_watcher::{Moment, ObjectWatcher, Referred};
+use super::object_watcher::{Moment, ObjectWatcher, ReferenceRead};
 use crate::cluster::ClusterError;
 
 /// What a run read; [`References::watch`] ends it.
 #[must_use = "what was read is to be watched"]
 pub(crate) struct References {
     watcher: Arc<ObjectWatcher>,
-    read: Vec<Referred>,
+    read: Vec<ReferenceRead>,
 }
 
 impl References {
@@ -79,12 +79,12 @@ impl References {
     ) -> Result<(), ClusterError> {
         let resource = self.watcher.cluster().resource(&Gvk::new("v1", kind)).await?;
         let id = ObjectId::new(namespace, name, "", kind);
-        self.read.push(Referred { resource, id, version, since });
+        self.read.push(ReferenceRead { resource, id, version, since });
         Ok(())
     }
 
     /// Has the object woken by changes of all that was read, and of nothing that an earlier run had read.
-    pub(crate) fn watch(self, node: &Node) {
+    pub(crate) fn watch(self, node: &ObjectKey) {
         self.watcher.refer_to(node, &self.read);
     }
 }

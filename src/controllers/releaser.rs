@@ -37,22 +37,22 @@ use helm::chart::Chart;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Node, Rest};
+use reconcile::{ObjectKey, Rest};
 use release::operation::{Health, HookObject, Live};
 use release::settings::DriftMode;
-use release::status::{Report, Status};
-use release::target::Target as ReleaseTarget;
-use release::{Desired, Journal, Record};
+use release::status::{ReleaseStatus, Report};
+use release::target::ReleaseTarget;
+use release::{Journal, Record, ReleaseDesiredState};
 
 use self::action_options::ActionOptions;
-use self::chart::Loaded;
+use self::chart::LoadedChart;
 use self::members::Member;
 use self::postrender::PostRenderers;
 use super::expressions::Expressions;
 use super::object_watcher::Ownership;
 use super::permit::RunPermit;
 use super::record::recorded;
-use super::target::Target;
+use super::target::ClusterTarget;
 use crate::events::Event;
 
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
@@ -73,7 +73,7 @@ pub(crate) trait Owner: Send + Sync + 'static {
     }
 
     /// The status of the release, as decisions see it.
-    fn status(&self) -> Status;
+    fn status(&self) -> ReleaseStatus;
 
     /// Keeps what was decided, and tells of what happened; `inventory` where something did. It may be kept back until the
     /// next step, but for [`Owner::settle`].
@@ -81,29 +81,33 @@ pub(crate) trait Owner: Send + Sync + 'static {
         &self,
         told: &Report,
         inventory: Option<ResourceInventory>,
-        desired: &Desired,
+        desired: &ReleaseDesiredState,
     ) -> impl Future<Output = Result<(), Rest>> + Send;
 
     /// Keeps what was kept back.
     fn settle(&self) -> impl Future<Output = Result<(), Rest>> + Send;
 
     /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
-    fn is_overtaken(&self, desired: &Desired) -> bool;
+    fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool;
 
     /// Whether somebody asked for everything to be compared.
     fn is_asked(&self) -> bool;
 
     /// Who else has the release of a record beside which this journal stands: its node, if it is another object, and what to
     /// do.
-    fn rival(&self, journal: Option<&Journal>, last: &Record) -> Option<(Option<Node>, String)>;
+    fn rival(
+        &self,
+        journal: Option<&Journal>,
+        last: &Record,
+    ) -> Option<(Option<ObjectKey>, String)>;
 
     /// Does what comes before an operation that makes a new revision, each time one is prepared; the text is why the
     /// operation fails. It may be done again.
     fn before(
         &self,
-        _: &Target,
+        _: &ClusterTarget,
         _: &RunPermit,
-        _: &Desired,
+        _: &ReleaseDesiredState,
     ) -> impl Future<Output = Result<Option<String>, Rest>> + Send {
         std::future::ready(Ok(None))
     }
@@ -124,11 +128,11 @@ pub(crate) trait Owner: Send + Sync + 'static {
 
 /// What a run wishes for: how a release should be.
 pub(crate) struct Wish {
-    pub(crate) desired: Desired,
+    pub(crate) desired: ReleaseDesiredState,
     pub(crate) options: ActionOptions,
     pub(crate) values: Map,
     /// None where a release goes.
-    pub(crate) chart: Option<Arc<Loaded>>,
+    pub(crate) chart: Option<Arc<LoadedChart>>,
     pub(crate) post: Arc<PostRenderers>,
     /// Expressions that judge objects in place of the usual rules.
     pub(crate) expressions: Arc<Expressions>,

@@ -15,16 +15,16 @@ pub(crate) struct Remotes {
     /// Connections to web servers.
     pub(crate) http: Arc<Clients>,
     /// Clients of object stores.
-    pub(crate) buckets: Arc<bucket::Known>,
+    pub(crate) buckets: Arc<bucket::BucketClientCache>,
     /// What was learned about Git servers.
-    pub(crate) git: Arc<git::Known>,
+    pub(crate) git: Arc<git::GitServerCache>,
     /// The same, for those who may ask servers with public addresses only.
-    pub(crate) public_git: Arc<git::Known>,
+    pub(crate) public_git: Arc<git::GitServerCache>,
     /// What was learned about OCI registries.
-    pub(crate) oci: Arc<oci::Known>,
+    pub(crate) oci: Arc<oci::RegistryCache>,
     /// Chart repositories and registries for those who may ask servers with public addresses only.
     pub(crate) public_charts: Reach,
-    pub(crate) public_oci: Arc<oci::Known>,
+    pub(crate) public_oci: Arc<oci::RegistryCache>,
     /// Where artifacts of other processes may be.
     pub(crate) artifacts: Egress,
 }
@@ -34,23 +34,23 @@ impl Remotes {
     pub(crate) fn within(rules: &Arc<Rules>) -> Self {
         let egress = Egress::Named(rules.clone());
         let budgets = Arc::new(Budgets::within(egress.clone()));
-        let git = git::Known::within(egress.clone()).sharing(budgets.clone());
+        let git = git::GitServerCache::within(egress.clone()).sharing(budgets.clone());
         let public = Egress::Public(rules.clone());
-        let public_git = git::Known::within(public.clone()).sharing(budgets.clone());
+        let public_git = git::GitServerCache::within(public.clone()).sharing(budgets.clone());
         let public_budgets = Arc::new(budgets.for_servers(public.clone()));
         let public_charts = Reach {
             budgets: public_budgets.clone(),
             clients: Arc::new(Clients::within(public)),
-            buckets: Arc::new(bucket::Known::default().sharing(public_budgets.clone())),
+            buckets: Arc::new(bucket::BucketClientCache::default().sharing(public_budgets.clone())),
         };
         Self {
             http: Arc::new(Clients::within(egress)),
-            buckets: Arc::new(bucket::Known::default().sharing(budgets.clone())),
+            buckets: Arc::new(bucket::BucketClientCache::default().sharing(budgets.clone())),
             git: Arc::new(git),
             public_git: Arc::new(public_git),
-            oci: Arc::new(oci::Known::default().sharing(budgets.clone())),
+            oci: Arc::new(oci::RegistryCache::default().sharing(budgets.clone())),
             public_charts,
-            public_oci: Arc::new(oci::Known::default().sharing(public_budgets)),
+            public_oci: Arc::new(oci::RegistryCache::default().sharing(public_budgets)),
             artifacts: Egress::Provided(rules.clone()),
             budgets,
         }
@@ -61,8 +61,8 @@ impl Remotes {
 mod tests {
     use std::time::Duration;
 
-    use sources::charts::{Credentials, Repository};
-    use sources::oci::{Auth, Limits, Remote, chart};
+    use sources::charts::{ChartRepository, Credentials};
+    use sources::oci::{Auth, RegistryLimits, Remote, chart};
 
     use super::*;
 
@@ -71,19 +71,25 @@ mod tests {
         let remotes = Remotes::within(&Arc::new(Rules::default().with_loopback()));
         let limit = Duration::from_secs(5);
         for url in ["http://10.0.0.1/charts", "https://127.0.0.1:1", "http://[fd00::1]/x"] {
-            let opened =
-                Repository::new(url, Credentials::default(), false, limit, &remotes.public_charts);
+            let opened = ChartRepository::new(
+                url,
+                Credentials::default(),
+                false,
+                limit,
+                &remotes.public_charts,
+            );
             let error = opened.unwrap().index(None).await.err().unwrap();
             assert!(error.to_string().contains("does not resolve to a public address"), "{error}");
         }
         let remote = Remote {
-            repository: sources::oci::Repository::parse("oci://127.0.0.1:1/charts/app").unwrap(),
+            repository: sources::oci::OciRepositoryName::parse("oci://127.0.0.1:1/charts/app")
+                .unwrap(),
             auth: Auth::Anonymous,
             tls: sources::http::Tls::default(),
             proxy: None,
             insecure: true,
             timeout: limit,
-            limits: Limits::default(),
+            limits: RegistryLimits::default(),
         };
         let error = chart::choose(&remote, &remotes.public_oci, "*").await.unwrap_err();
         assert!(error.to_string().contains("does not resolve to a public address"), "{error}");

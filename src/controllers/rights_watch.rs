@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt as _};
 use objects::Gvk;
-use reconcile::Node;
+use reconcile::ObjectKey;
 
 use super::hub::Hub;
 use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
-use crate::cluster::watch::{Seen, Selection};
+use crate::cluster::watch::{Selection, WatcherEvent};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -26,7 +26,7 @@ const KINDS: [(&str, &str, bool); 4] = [
 ];
 
 /// For how long changes are gathered: a role comes with its binding.
-const TOGETHER: Duration = Duration::from_secs(5);
+const CHANGE_DEBOUNCE_DELAY: Duration = Duration::from_secs(5);
 
 /// Longest pause between two wakes. A tenant who keeps changing roles must not have rejected objects applied again
 /// without rest, so each change that follows soon waits twice as long as the one before it.
@@ -34,10 +34,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The node that stands for the RBAC objects of a namespace of a cluster, or for those of the whole cluster (`""`).
 /// Forbidden objects wait for it. `place` is that of the target.
-pub(crate) fn rights(place: &str, namespace: &str) -> Node {
+pub(crate) fn rights(place: &str, namespace: &str) -> ObjectKey {
     let name = if place.is_empty() { "*" } else { place };
     let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
-    Node::new(GROUP, kind, namespace, name)
+    ObjectKey::new(GROUP, kind, namespace, name)
 }
 
 /// Follows roles and bindings of a cluster. Forbidden objects are retried after the first list, too: it may have what they
@@ -49,9 +49,9 @@ pub(crate) async fn follow_rights(cluster: Cluster, hub: Arc<Hub>, place: String
         let events = cluster.watch_metadata(&resource, &Selection::All);
         Box::pin(events.filter_map(|event| {
             let namespace = match event {
-                Ok(Seen::Applied(it) | Seen::Deleted(it)) => Some(it.namespace),
+                Ok(WatcherEvent::Applied(it) | WatcherEvent::Deleted(it)) => Some(it.namespace),
                 // What came or went meanwhile may have been anywhere.
-                Ok(Seen::ListEnded) => Some(String::new()),
+                Ok(WatcherEvent::ListEnded) => Some(String::new()),
                 Ok(_) | Err(_) => None,
             };
             std::future::ready(namespace)
@@ -81,9 +81,9 @@ pub(crate) async fn follow_rights(cluster: Cluster, hub: Arc<Hub>, place: String
 
 /// Namespaces in which rights changed, and when that is told.
 #[derive(Default)]
-struct Pending(BTreeMap<String, Change>);
+struct Pending(BTreeMap<String, RightsChange>);
 
-struct Change {
+struct RightsChange {
     /// When it is told; none if it was.
     due: Option<Instant>,
     /// When the one before it was.
@@ -94,15 +94,16 @@ struct Change {
 
 impl Pending {
     fn add(&mut self, namespace: String, now: Instant) {
-        let is_over =
-            |it: &Change| it.due.is_none() && it.told.is_none_or(|told| now >= told + it.pause * 2);
+        let is_over = |it: &RightsChange| {
+            it.due.is_none() && it.told.is_none_or(|told| now >= told + it.pause * 2)
+        };
         self.0.retain(|_, it| !is_over(it));
-        let new = Change { due: None, told: None, pause: TOGETHER };
+        let new = RightsChange { due: None, told: None, pause: CHANGE_DEBOUNCE_DELAY };
         let change = self.0.entry(namespace).or_insert(new);
         if change.due.is_some() {
             return;
         }
-        let mut due = now + TOGETHER;
+        let mut due = now + CHANGE_DEBOUNCE_DELAY;
         if let Some(told) = change.told {
             change.pause = (change.pause * 2).min(LONGEST_PAUSE);
             due = due.max(told + change.pause);
@@ -151,12 +152,12 @@ mod tests {
         // That holds up nobody else, and is over some time after the last change.
         let now = begin + Duration::from_secs(3600);
         pending.add("other".to_owned(), now);
-        assert_eq!(pending.take(now + TOGETHER), ["other"]);
+        assert_eq!(pending.take(now + CHANGE_DEBOUNCE_DELAY), ["other"]);
         let later = now + LONGEST_PAUSE * 3;
         pending.take(later);
         let again = later + LONGEST_PAUSE * 3;
         pending.add("shop".to_owned(), again);
-        assert_eq!(pending.next(), Some(again + TOGETHER));
+        assert_eq!(pending.next(), Some(again + CHANGE_DEBOUNCE_DELAY));
     }
 
     #[test]

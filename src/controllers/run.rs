@@ -15,7 +15,7 @@ use futures::{FutureExt as _, TryStreamExt as _};
 use kube::core::ResourceExt as _;
 use kube::runtime::controller::{self, Action, Config, applier};
 use kube::runtime::reflector::ObjectRef;
-use reconcile::Node;
+use reconcile::ObjectKey;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -24,13 +24,13 @@ use self::keeper::Keeper;
 use super::context::Context;
 use super::dependencies::DEPENDS_ON;
 use super::kept::Shelf;
-use super::kind::{Controlled, REQUESTED_AT, node_named, node_of};
+use super::kind::{ControllerKind, REQUESTED_AT, node_named, node_of};
 use crate::cluster::ClusterError;
 use crate::cluster::item::Unreadable;
 use crate::metrics::WakeReason;
 
 /// What a person may have changed to make an object run: generation, requests, annotations, deletion.
-fn trigger<K: Controlled>(object: &K) -> String {
+fn trigger<K: ControllerKind>(object: &K) -> String {
     let meta = object.meta();
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
     let deleting = meta.deletion_timestamp.is_some();
@@ -42,7 +42,7 @@ fn trigger<K: Controlled>(object: &K) -> String {
 
 /// How an object was when it was last seen.
 #[derive(Clone)]
-struct Noticed {
+struct ObjectSnapshot {
     trigger: String,
     announcement: String,
     ours: bool,
@@ -51,9 +51,9 @@ struct Noticed {
 /// Notices what a stream of events means: who has to run, and whose dependents do.
 struct Notices {
     context: Arc<Context>,
-    last: Mutex<BTreeMap<Node, Noticed>>,
+    last: Mutex<BTreeMap<ObjectKey, ObjectSnapshot>>,
     /// Objects of this part of the cluster that cannot be read.
-    unreadable: Mutex<BTreeMap<Node, Arc<Unreadable>>>,
+    unreadable: Mutex<BTreeMap<ObjectKey, Arc<Unreadable>>>,
     /// Permits for saying so on them.
     telling: Arc<Semaphore>,
     /// Runs have begun; before, the store fills and nobody is woken.
@@ -64,12 +64,12 @@ struct Notices {
 ///
 /// Differs(flux): every object is watched and those of other shards are not run, so that sources and dependencies
 /// are known wherever they belong.
-fn is_ours<K: Controlled>(object: &K, context: &Context) -> bool {
+fn is_ours<K: ControllerKind>(object: &K, context: &Context) -> bool {
     context.settings.selects(object.labels())
 }
 
 /// What is known about a node is forgotten: it is gone, or another shard's from now on. Its objects stay.
-fn let_go<K: Controlled>(node: &Node, context: &Context) {
+fn let_go<K: ControllerKind>(node: &ObjectKey, context: &Context) {
     K::forget(node, context);
     context.metrics.forget(node);
     context.hub.forget(node);
@@ -85,7 +85,7 @@ impl Notices {
     }
 
     /// An object is there and cannot be read: for everybody else it is gone.
-    fn unreadable<K: Controlled>(&self, object: Unreadable) {
+    fn unreadable<K: ControllerKind>(&self, object: Unreadable) {
         let node = node_named::<K>(&object.meta.namespace, &object.meta.name);
         if self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(&node).is_some() {
             self.gone::<K>(&node);
@@ -108,24 +108,24 @@ impl Notices {
         }
     }
 
-    fn tell<K: Controlled>(&self, object: Arc<Unreadable>) {
+    fn tell<K: ControllerKind>(&self, object: Arc<Unreadable>) {
         let context = self.context.clone();
         let permits = self.telling.clone();
         tokio::spawn(unreadable::tell::<K>(context, object, permits));
     }
 
-    fn is_live<K: Controlled>(&self, live: bool) {
+    fn is_live<K: ControllerKind>(&self, live: bool) {
         self.context.metrics.watch_is_live(&K::kind(&()), live);
     }
 
-    fn is_readable_again(&self, node: &Node) {
+    fn is_readable_again(&self, node: &ObjectKey) {
         self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
 
-    fn applied<K: Controlled>(&self, object: &K) {
+    fn applied<K: ControllerKind>(&self, object: &K) {
         let node = node_of(object);
         self.is_readable_again(&node);
-        let now = Noticed {
+        let now = ObjectSnapshot {
             trigger: trigger(object),
             announcement: object.announcement(),
             ours: is_ours(object, &self.context),
@@ -148,7 +148,7 @@ impl Notices {
     }
 
     /// This process may act: everything that is known by now is reconciled, and from here on whatever changes.
-    fn wake_all<K: Controlled>(&self, present: &[Arc<K>]) {
+    fn wake_all<K: ControllerKind>(&self, present: &[Arc<K>]) {
         self.awake.store(true, Ordering::Release);
         let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
         start::wake(&self.context, ours.cloned().collect());
@@ -158,27 +158,28 @@ impl Notices {
         }
     }
 
-    fn deleted<K: Controlled>(&self, node: &Node) {
+    fn deleted<K: ControllerKind>(&self, node: &ObjectKey) {
         self.is_readable_again(node);
         self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
         self.gone::<K>(node);
     }
 
     /// Everything known about a node is forgotten, and whoever depends on it is reconciled again.
-    fn gone<K: Controlled>(&self, node: &Node) {
+    fn gone<K: ControllerKind>(&self, node: &ObjectKey) {
         let_go::<K>(node, &self.context);
         self.context.hub.changed(node);
     }
 
     /// The watch listed everything: what was deleted while nobody watched is gone.
-    fn listed<K: Controlled>(&self, objects: &[Arc<K>], unreadable: &BTreeSet<Node>) {
+    fn listed<K: ControllerKind>(&self, objects: &[Arc<K>], unreadable: &BTreeSet<ObjectKey>) {
         self.unreadable
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|node, _| unreadable.contains(node));
-        let present: BTreeSet<Node> = objects.iter().map(|o| node_of(&**o)).collect();
+        let present: BTreeSet<ObjectKey> = objects.iter().map(|o| node_of(&**o)).collect();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing: Vec<Node> = last.keys().filter(|n| !present.contains(n)).cloned().collect();
+        let missing: Vec<ObjectKey> =
+            last.keys().filter(|n| !present.contains(n)).cloned().collect();
         last.retain(|node, _| present.contains(node));
         drop(last);
         for node in missing {
@@ -191,7 +192,7 @@ impl Notices {
 }
 
 /// Runs a kind until `stop` says so; then runs under way end and no new one begins. A kind is run once.
-pub(crate) async fn run_kind<K: Controlled>(
+pub(crate) async fn run_kind<K: ControllerKind>(
     context: Arc<Context>,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
@@ -228,7 +229,7 @@ pub(crate) async fn run_kind<K: Controlled>(
     });
     let events = stream::select(Box::pin(begin), Box::pin(watched));
     let queue = stream::select(events, Box::pin(wakes)).take_until(stop);
-    let config = Config::default().concurrency(UNBOUNDED);
+    let config = Config::default().concurrency(UNBOUNDED_CONCURRENCY);
     let hub = context.hub.clone();
     applier(
         |object: Arc<K>, context: Arc<Context>| apart(isolated(object, context)).boxed(),
@@ -251,7 +252,7 @@ pub(crate) async fn run_kind<K: Controlled>(
 
 /// Runs are bounded where they use something up: a processor (`Context::building`, `Context::fetching`) or an API
 /// server (`Target::applying`). A bound on all of them would let one dead cluster or remote hold up everybody.
-const UNBOUNDED: u16 = 0;
+const UNBOUNDED_CONCURRENCY: u16 = 0;
 
 /// A run as a task of its own, which ends with the controller.
 ///
@@ -269,7 +270,7 @@ async fn apart(
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// One run, measured; a panic in it is caught, told and stays with its object.
-async fn isolated<K: Controlled>(
+async fn isolated<K: ControllerKind>(
     object: Arc<K>,
     context: Arc<Context>,
 ) -> Result<Action, std::convert::Infallible> {
@@ -281,7 +282,7 @@ async fn isolated<K: Controlled>(
         return Ok(Action::await_change());
     }
     let begun = Instant::now();
-    let Node { kind, namespace, name, .. } = &node;
+    let ObjectKey { kind, namespace, name, .. } = &node;
     tracing::debug!(controller_kind = kind, name, namespace, "reconciliation begins");
     context.metrics.running.inc();
     let outcome = AssertUnwindSafe(object.clone().run(context.clone())).catch_unwind().await;

@@ -1,6 +1,6 @@
 //! Sources: what is declared remotely becomes an artifact. Everything that their kinds have in common.
 //!
-//! Here: what a kind has to say about itself ([`Sourced`]) and the run that is the same for all of them.
+//! Here: what a kind has to say about itself ([`SourceKind`]) and the run that is the same for all of them.
 //! In the folder: asking and fetching around a kind's own protocol ([`world`]), status and events ([`report`]), artifacts
 //! that are not where they should be (`lost`), how they were verified (`verified`). Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the
 //! decision whether to fetch (`sources`).
@@ -17,21 +17,21 @@ use crds::Artifact;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
-use reconcile::{Facts, Gate, Node, Reason, Rest, Wake, before_resolve, reason};
+use reconcile::{Facts, Gate, ObjectKey, Reason, Rest, Wake, before_resolve, reason};
 use sources::http::Busy;
-use sources::plan::{Desired, Kept, Shape};
+use sources::plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
 use sources::store::Store;
 
 use super::catalog::Provider;
 use super::context::Context;
 use super::kept::Memories;
-use super::kind::{Controlled, log_failed_request, node_of};
+use super::kind::{ControllerKind, log_failed_request, node_of};
 use super::record::{FINALIZER, Latest, status_of};
 use super::{hold, marks};
 use crate::cluster::ClusterError;
 use crate::cluster::kind::OurKind;
 use report::Conditions;
-use world::{Asked, Run, Stored, World};
+use world::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 
 /// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
 ///
@@ -39,7 +39,7 @@ use world::{Asked, Run, Stored, World};
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A kind that yields artifacts, as the run needs it.
-pub(crate) trait Sourced: OurKind + crds::Source {
+pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
     /// The first part of the path of its artifacts.
     const FOLDER: &'static str;
     /// The conditions that tell of its failures.
@@ -48,9 +48,9 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     const ANNOTATIONS: &'static [&'static str] = &[];
 
     /// A spec that was checked, together with what it names.
-    type Work: Send + Sync + 'static;
+    type FetchSpec: Send + Sync + 'static;
     /// What asking the remote found that fetching can use.
-    type Found: Send + 'static;
+    type LookupResult: Send + 'static;
 
     /// Fields that the object has and this version does not support.
     fn unsupported(&self) -> Vec<&'static str> {
@@ -63,24 +63,24 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     /// Reads what the spec names, has the object woken when that changes, and checks the spec.
     fn wish(
         context: &Arc<Context>,
-        node: &Node,
+        node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> impl Future<Output = Result<Wished<Self::Work>, Rest>> + Send;
+    ) -> impl Future<Output = Result<SourceSpec<Self::FetchSpec>, Rest>> + Send;
 
     /// Asks the remote which revision it has, as cheaply as its protocol can.
     fn ask(
-        run: &Arc<Run<Self>>,
-        kept: Option<&Kept>,
-    ) -> impl Future<Output = Result<Asked<Self::Found>, Rest>> + Send;
+        run: &Arc<SourceRun<Self>>,
+        kept: Option<&KeptArtifact>,
+    ) -> impl Future<Output = Result<RemoteRevision<Self::LookupResult>, Rest>> + Send;
 
     /// Fetches the remote as it is now, packs it and keeps it.
     fn fetch(
-        run: &Arc<Run<Self>>,
-        found: Self::Found,
-    ) -> impl Future<Output = Result<Stored<Self::Status>, Rest>> + Send;
+        run: &Arc<SourceRun<Self>>,
+        found: Self::LookupResult,
+    ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, Rest>> + Send;
 
     /// What the artifact of the status was made with; `None` if that does not say.
-    fn shape(&self) -> Option<Shape>;
+    fn shape(&self) -> Option<ArtifactInputs>;
 
     /// Whether the spec asks for signatures.
     fn is_verified(&self) -> bool {
@@ -98,7 +98,7 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     }
 
     /// What is said when the artifact of a revision is there.
-    fn settled(_run: &Run<Self>, revision: &str) -> (Reason, String) {
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
         (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
     }
 
@@ -131,7 +131,7 @@ pub(crate) trait Sourced: OurKind + crds::Source {
     }
 
     /// Says in the status what every run says that got as far as asking; `is_new` after one that stored an artifact.
-    fn always(_run: &Run<Self>, _is_new: bool, _status: &mut Self::Status) {}
+    fn always(_run: &SourceRun<Self>, _is_new: bool, _status: &mut Self::Status) {}
 
     /// The reason of the event that tells of a new artifact, by that of `Ready`.
     fn told_as(_settled: Reason) -> &'static str {
@@ -162,49 +162,49 @@ pub(crate) fn linked(store: &Store, artifact: &Artifact, name: &str) -> Option<S
 pub(crate) const LATEST_ARCHIVE: &str = "latest.tar.gz";
 
 /// Says at which address the newest artifact is always found: where artifacts are served may have changed.
-pub(crate) fn latest_url<K: Sourced>(run: &Run<K>, name: &str, url: &mut Option<String>) {
+pub(crate) fn latest_url<K: SourceKind>(run: &SourceRun<K>, name: &str, url: &mut Option<String>) {
     let path = run.object.artifact().map(|artifact| artifact.path.as_str()).unwrap_or_default();
     if let Some((slot, _)) = path.rsplit_once('/') {
         *url = Some(run.context.artifacts.url(&format!("{slot}/{name}")));
     }
 }
 
-/// What [`Sourced::wish`] came to.
-pub(crate) struct Wished<W> {
+/// What [`SourceKind::wish`] came to.
+pub(crate) struct SourceSpec<W> {
     /// What asking and fetching work with.
     pub(crate) work: W,
     /// What the artifact is to be made with.
-    pub(crate) shape: Shape,
+    pub(crate) shape: ArtifactInputs,
 }
 
 /// What a source remembers between runs.
-pub(crate) struct Memory<K> {
+pub(crate) struct SourceState<K> {
     latest: Arc<Latest<K>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
 }
 
-impl<K> Default for Memory<K> {
+impl<K> Default for SourceState<K> {
     fn default() -> Self {
         Self { latest: Arc::default(), failures: 0 }
     }
 }
 
-impl<K: Sourced> Provider for K {
+impl<K: SourceKind> Provider for K {
     fn unverified(&self) -> Option<String> {
-        Sourced::unverified(self)
+        SourceKind::unverified(self)
     }
 }
 
-impl<K: Sourced> Controlled for K {
+impl<K: SourceKind> ControllerKind for K {
     const CONTROLLER: &'static str = "source-controller";
     const APPLIES: bool = false;
-    const ANNOTATIONS: &'static [&'static str] = <K as Sourced>::ANNOTATIONS;
+    const ANNOTATIONS: &'static [&'static str] = <K as SourceKind>::ANNOTATIONS;
 
-    type Memory = Memory<K>;
+    type ControllerState = SourceState<K>;
 
     fn unsupported(&self) -> Vec<&'static str> {
-        Sourced::unsupported(self)
+        SourceKind::unsupported(self)
     }
 
     fn announcement(&self) -> String {
@@ -214,7 +214,7 @@ impl<K: Sourced> Controlled for K {
             .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
             .unwrap_or_default();
         // Who may only apply what is verified waits for that.
-        let verified = Sourced::unverified(self).is_none().then(|| "verified".to_owned());
+        let verified = SourceKind::unverified(self).is_none().then(|| "verified".to_owned());
         let all = std::iter::once(artifact).chain(verified).chain(self.also_announces());
         all.collect::<Vec<_>>().join(" ")
     }
@@ -228,9 +228,9 @@ impl<K: Sourced> Controlled for K {
 const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
 /// One run; returns when to run again.
-async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
+async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
-    let memory = context.shared::<Memories<Memory<K>>>().of(&node);
+    let memory = context.shared::<Memories<SourceState<K>>>().of(&node);
     let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
@@ -247,7 +247,7 @@ async fn run<K: Sourced>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duratio
     })
 }
 
-fn retry_after<K>(context: &Context, memory: &Mutex<Memory<K>>) -> Duration {
+fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) -> Duration {
     let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
     memory.failures = memory.failures.saturating_add(1);
     let settings = &context.settings;
@@ -255,7 +255,7 @@ fn retry_after<K>(context: &Context, memory: &Mutex<Memory<K>>) -> Duration {
 }
 
 /// The object goes: so do its artifacts, then our finalizer.
-async fn delete<K: Sourced>(
+async fn delete<K: SourceKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -267,7 +267,7 @@ async fn delete<K: Sourced>(
 }
 
 /// The object became one for which nothing is done: what was done for it goes.
-async fn retire<K: Sourced>(
+async fn retire<K: SourceKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -288,7 +288,7 @@ async fn retire<K: Sourced>(
     Ok(None)
 }
 
-async fn remove_artifacts<K: Sourced>(context: &Context, object: &Arc<K>) {
+async fn remove_artifacts<K: SourceKind>(context: &Context, object: &Arc<K>) {
     let store = context.artifacts.clone();
     let slot = world::slot(&**object);
     let removed =
@@ -304,10 +304,10 @@ pub(crate) fn busy(why: Reason, said: &Busy) -> Rest {
 }
 
 /// Has others know of the artifact, where the kind offers it to them.
-async fn offered<K: Sourced>(
+async fn offered<K: SourceKind>(
     context: &Context,
     object: &Arc<K>,
-    stored: Option<&Stored<K::Status>>,
+    stored: Option<&StoredArtifact<K::Status>>,
     rest: Rest,
 ) -> Rest {
     if !rest.is_settled() {
@@ -321,10 +321,10 @@ async fn offered<K: Sourced>(
     K::offer(context, object, artifact.as_ref()).await.err().unwrap_or(rest)
 }
 
-async fn attempt<K: Sourced>(
+async fn attempt<K: SourceKind>(
     context: &Arc<Context>,
-    node: &Node,
-    memory: &Mutex<Memory<K>>,
+    node: &ObjectKey,
+    memory: &Mutex<SourceState<K>>,
     latest: &Latest<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
@@ -341,21 +341,23 @@ async fn attempt<K: Sourced>(
         }
         Gate::Open => {}
         Gate::Rest(rest) => {
-            return finish(context, memory, latest, &object, Came::default(), rest).await;
+            return finish(context, memory, latest, &object, SourceRunDetails::default(), rest)
+                .await;
         }
     }
     let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
     let Some(object) = lost::take_back(context, latest, &object).await? else { return Ok(None) };
-    let Wished { work, shape } = match K::wish(context, node, &object).await {
+    let SourceSpec { work, shape } = match K::wish(context, node, &object).await {
         Ok(wished) => wished,
         Err(rest) => {
-            return finish(context, memory, latest, &object, Came::default(), rest).await;
+            return finish(context, memory, latest, &object, SourceRunDetails::default(), rest)
+                .await;
         }
     };
-    let run = Run { context: context.clone(), object: object.clone(), work };
+    let run = SourceRun { context: context.clone(), object: object.clone(), work };
     let run = Arc::new(run);
-    let world = World::new(run.clone(), latest);
-    let desired = Desired { shape };
+    let world = SourceExecutor::new(run.clone(), latest);
+    let desired = ArtifactDesiredState { shape };
     let (_, rest) = reconcile::drive(&desired, &world).await;
     let kept = verified::withhold(context, latest, &object, &desired.shape, &rest).await?;
     let Some(object) = kept else { return Ok(None) };
@@ -364,30 +366,30 @@ async fn attempt<K: Sourced>(
         verified::confirm(context, &*object, &desired.shape).await;
     }
     let rest = offered(context, &object, world.stored().as_ref(), rest).await;
-    let came = Came { stored: world.stored(), run: Some(run) };
+    let came = SourceRunDetails { stored: world.stored(), run: Some(run) };
     finish(context, memory, latest, &object, came, rest).await
 }
 
 /// What a run came by.
-struct Came<K: Sourced> {
-    stored: Option<Stored<K::Status>>,
+struct SourceRunDetails<K: SourceKind> {
+    stored: Option<StoredArtifact<K::Status>>,
     /// The run, if it got as far as asking.
-    run: Option<Arc<Run<K>>>,
+    run: Option<Arc<SourceRun<K>>>,
 }
 
-impl<K: Sourced> Default for Came<K> {
+impl<K: SourceKind> Default for SourceRunDetails<K> {
     fn default() -> Self {
         Self { stored: None, run: None }
     }
 }
 
 /// Says how the run ended, and when the next one is due.
-async fn finish<K: Sourced>(
+async fn finish<K: SourceKind>(
     context: &Context,
-    memory: &Mutex<Memory<K>>,
+    memory: &Mutex<SourceState<K>>,
     latest: &Latest<K>,
     object: &Arc<K>,
-    came: Came<K>,
+    came: SourceRunDetails<K>,
     rest: Rest,
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
@@ -427,11 +429,11 @@ async fn finish<K: Sourced>(
 fn asked_for(rest: &Rest, now: jiff::Timestamp) -> Option<Duration> {
     let at = rest.wake().and_then(Wake::earliest)?;
     let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-    Some(asked.max(SOONEST))
+    Some(asked.max(MIN_REQUESTED_DELAY))
 }
 
 /// The least of such delays.
-const SOONEST: Duration = Duration::from_secs(1);
+const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
 
 /// An interval with jitter; each object has its own, the same in every process.
 pub(crate) fn jittered<K: OurKind>(context: &Context, object: &K, interval: &str) -> Duration {

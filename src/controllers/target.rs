@@ -22,7 +22,7 @@ use super::rights_watch::follow_rights;
 use super::unsupported::unsupported_text;
 use crate::cluster::Cluster;
 use crate::cluster::client::{ConnectionError, connect_to};
-use crate::cluster::kubeconfig::{Allowed, KubeconfigError, Remote};
+use crate::cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, Remote};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 
@@ -100,14 +100,14 @@ impl Drop for Destination {
 }
 
 /// A destination and the user as whom it is spoken to. Shared by all who use the same.
-pub(crate) struct Target {
+pub(crate) struct ClusterTarget {
     /// Requests, in that user's name.
     pub(crate) cluster: Cluster,
     destination: Arc<Destination>,
     key: Key,
 }
 
-impl Target {
+impl ClusterTarget {
     /// Drift and waits at the destination.
     pub(crate) fn watcher(&self) -> &Arc<ObjectWatcher> {
         &self.destination.watcher
@@ -158,20 +158,20 @@ struct Key {
 
 /// Every target in use, made when it is first needed and gone when nobody needs it any more.
 pub(crate) struct Targets {
-    home: Arc<Target>,
+    home: Arc<ClusterTarget>,
     hub: Arc<Hub>,
     metrics: Arc<Metrics>,
     budgets: Arc<Budgets>,
     /// What may be in a kubeconfig.
-    allowed: Allowed,
+    allowed: KubeconfigPolicy,
     /// By place.
     destinations: Mutex<BTreeMap<String, Weak<Destination>>>,
-    targets: Mutex<BTreeMap<Key, Weak<Target>>>,
+    targets: Mutex<BTreeMap<Key, Weak<ClusterTarget>>>,
 }
 
 /// What a spec says about where and as whom.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct TargetSpec<'a> {
     /// Namespace of the object; Secret and ServiceAccount are there.
     pub(crate) namespace: &'a str,
     /// `spec.kubeConfig`, or what `field` names.
@@ -182,7 +182,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) service_account: Option<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> TargetSpec<'a> {
     /// Parity(flux): the flag's ServiceAccount counts wherever the spec names none, remote clusters included.
     pub(crate) fn new(
         settings: &'a Settings,
@@ -243,10 +243,10 @@ impl Targets {
             access: Mutex::default(),
         };
         let key = Key { destination: String::new(), user: String::new() };
-        let home = Arc::new(Target { cluster, destination: Arc::new(destination), key });
+        let home = Arc::new(ClusterTarget { cluster, destination: Arc::new(destination), key });
         let destinations = Mutex::default();
         let targets = Mutex::default();
-        let allowed = Allowed { insecure_tls: settings.insecure_kubeconfig_tls };
+        let allowed = KubeconfigPolicy { insecure_tls: settings.insecure_kubeconfig_tls };
         Self { home, hub, metrics, budgets, allowed, destinations, targets }
     }
 
@@ -256,9 +256,9 @@ impl Targets {
     /// Says which Secret or name cannot be used, and why.
     pub(crate) async fn of(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &TargetSpec<'_>,
         references: &mut References,
-    ) -> Result<Arc<Target>, Rest> {
+    ) -> Result<Arc<ClusterTarget>, Rest> {
         let user = wanted.user()?.unwrap_or_default();
         let Some(named) = wanted.kube_config else {
             let key = Key { destination: String::new(), user };
@@ -278,11 +278,11 @@ impl Targets {
         &self,
         key: Key,
         destination: Arc<Destination>,
-    ) -> Result<Arc<Target>, ConnectionError> {
+    ) -> Result<Arc<ClusterTarget>, ConnectionError> {
         if key == self.home.key {
             return Ok(self.home.clone());
         }
-        let is_there = |it: &Arc<Target>| Arc::ptr_eq(&it.destination, &destination);
+        let is_there = |it: &Arc<ClusterTarget>| Arc::ptr_eq(&it.destination, &destination);
         if let Some(target) = alive(&self.targets, &key).filter(is_there) {
             return Ok(target);
         }
@@ -290,7 +290,7 @@ impl Targets {
             "" => destination.cluster.clone(),
             user => destination.cluster.acting_as(user)?,
         };
-        let target = Target { cluster, destination: destination.clone(), key: key.clone() };
+        let target = ClusterTarget { cluster, destination: destination.clone(), key: key.clone() };
         Ok(keep(&self.targets, key, Arc::new(target), is_there))
     }
 
@@ -381,9 +381,9 @@ struct RemoteCluster {
 }
 
 async fn remote(
-    allowed: Allowed,
+    allowed: KubeconfigPolicy,
     references: &mut References,
-    &Wanted { namespace, field, .. }: &Wanted<'_>,
+    &TargetSpec { namespace, field, .. }: &TargetSpec<'_>,
     reference: &KubeConfigReference,
 ) -> Result<RemoteCluster, Rest> {
     let Some(secret_ref) = &reference.secret_ref else {

@@ -6,16 +6,16 @@
 use std::time::Duration;
 
 use kube::core::{Resource, ResourceExt as _};
-use reconcile::{Mark, SCHEDULE, ScheduleTimes, Status, Time, WindowState, reason};
+use reconcile::{ConditionStatus, Mark, SCHEDULE, ScheduleTimes, Time, WindowState, reason};
 
-use super::kind::Controlled;
+use super::kind::ControllerKind;
 
 pub(super) use reconcile::{BREAK_GLASS, WINDOW_ANNOTATION as WINDOW};
 /// When an object of any kind is reconciled besides its interval.
 pub(super) const SCHEDULE_ANNOTATION: &str = "windlass.dev/schedule";
 
 /// What an object's windows mean now; `None` if it has none, or applies nothing.
-pub(crate) fn state<K: Controlled>(object: &K, now: Time) -> Option<WindowState> {
+pub(crate) fn state<K: ControllerKind>(object: &K, now: Time) -> Option<WindowState> {
     if !K::APPLIES {
         return None;
     }
@@ -23,7 +23,7 @@ pub(crate) fn state<K: Controlled>(object: &K, now: Time) -> Option<WindowState>
 }
 
 /// From when on an object's windows are closed; `None` if none is, or it has none. An invalid window is closed.
-pub(crate) fn closes<K: Controlled>(object: &K, now: Time) -> Option<Time> {
+pub(crate) fn closes<K: ControllerKind>(object: &K, now: Time) -> Option<Time> {
     match state(object, now)? {
         WindowState::Open { until, .. } => until,
         WindowState::Closed { .. } | WindowState::Invalid { .. } => Some(Time::MIN),
@@ -34,7 +34,7 @@ fn schedule_times<K: Resource>(object: &K) -> Option<Result<ScheduleTimes, Mark>
     let text = object.annotations().get(SCHEDULE_ANNOTATION)?;
     Some(ScheduleTimes::parse(text).map_err(|error| Mark {
         kind: SCHEDULE,
-        status: Status::False,
+        status: ConditionStatus::False,
         reason: reason::INVALID_SCHEDULE,
         text: format!(
             "{SCHEDULE_ANNOTATION}: {error}. Only the interval applies until it is corrected"
@@ -54,7 +54,7 @@ pub(crate) fn schedule_time_passed<K: Resource>(object: &K, since: Time, now: Ti
 }
 
 /// When a run that wants to be repeated after `again` is, given what the object's annotations want.
-pub(crate) fn sooner<K: Controlled>(object: &K, again: Option<Duration>) -> Option<Duration> {
+pub(crate) fn sooner<K: ControllerKind>(object: &K, again: Option<Duration>) -> Option<Duration> {
     let now = jiff::Timestamp::now();
     let scheduled = schedule_times(object).and_then(Result::ok).and_then(|it| it.next_after(now));
     let window = state(object, now).and_then(|state| state.changes_at());
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    fn object<K: Controlled>(annotations: &serde_json::Value) -> K {
+    fn object<K: ControllerKind>(annotations: &serde_json::Value) -> K {
         let of = json!({"kind": "GitRepository", "name": "app"});
         serde_json::from_value(json!({
             "apiVersion": K::api_version(&()),

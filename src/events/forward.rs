@@ -11,10 +11,10 @@ use url::Url;
 use super::{Announcement, Severity, Sink};
 
 /// Longest time for one attempt.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const FORWARD_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Attempts in all.
-const ATTEMPTS: u32 = 5;
+const MAX_FORWARD_ATTEMPTS: u32 = 5;
 
 /// Pauses between attempts; they double.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -36,8 +36,8 @@ pub(crate) struct Forward {
 /// An event of `github.com/fluxcd/pkg/apis/event/v1beta1`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Posted<'a> {
-    involved_object: Involved<'a>,
+struct FluxEventPayload<'a> {
+    involved_object: InvolvedObject<'a>,
     severity: &'static str,
     timestamp: String,
     message: &'a str,
@@ -50,7 +50,7 @@ struct Posted<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Involved<'a> {
+struct InvolvedObject<'a> {
     kind: &'a str,
     namespace: &'a str,
     name: &'a str,
@@ -59,11 +59,11 @@ struct Involved<'a> {
     resource_version: &'a str,
 }
 
-fn posted(told: &Announcement) -> Posted<'_> {
+fn posted(told: &Announcement) -> FluxEventPayload<'_> {
     let about = &told.about;
     let event = &told.event;
-    Posted {
-        involved_object: Involved {
+    FluxEventPayload {
+        involved_object: InvolvedObject {
             kind: &about.kind,
             namespace: &about.namespace,
             name: &about.name,
@@ -105,7 +105,7 @@ impl Forward {
     }
 
     async fn attempt(&self, body: &str) -> Attempt {
-        let request = self.http.post(self.url.clone()).timeout(TIMEOUT);
+        let request = self.http.post(self.url.clone()).timeout(FORWARD_ATTEMPT_TIMEOUT);
         let request = request.header("content-type", "application/json").body(body.to_owned());
         let answer = match request.send().await {
             Ok(answer) => answer,
@@ -129,13 +129,13 @@ impl Forward {
     async fn deliver(&self, body: &str, is_last: bool) -> Result<(), String> {
         let mut pause = self.shortest_pause;
         let mut why = String::new();
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=MAX_FORWARD_ATTEMPTS {
             match self.attempt(body).await {
                 Attempt::Delivered => return Ok(()),
                 Attempt::Rejected(text) => return Err(text),
                 Attempt::Again(text, after) => {
                     why = text;
-                    if attempt < ATTEMPTS && !is_last {
+                    if attempt < MAX_FORWARD_ATTEMPTS && !is_last {
                         tokio::time::sleep(after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
                         pause = pause.saturating_mul(2);
                     }

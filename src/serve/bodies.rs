@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use futures::StreamExt as _;
 
 /// How much of a body is read without a permit: most are shorter.
-pub(crate) const SHORT: usize = 64 << 10;
+pub(crate) const SHORT_BODY_BYTES: usize = 64 << 10;
 
 /// A body that is being read.
 pub(crate) struct BodyReader {

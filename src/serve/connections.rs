@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 
 /// What a server bears.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct ConnectionLimits {
     /// Connections at once; more wait in the kernel's queue.
     pub(super) connections: usize,
     /// How many of them one address may have; more are closed.
@@ -36,7 +36,7 @@ pub(super) struct Limits {
     pub(super) stalled: Duration,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections: 256,
@@ -102,7 +102,7 @@ pub(super) async fn serve(
     name: &'static str,
     socket: TcpListener,
     router: Router,
-    limits: Limits,
+    limits: ConnectionLimits,
     stop: CancellationToken,
 ) {
     let permits = Arc::new(Semaphore::new(limits.connections));
@@ -142,7 +142,7 @@ pub(super) async fn serve(
 async fn one(
     stream: Impatient<tokio::net::TcpStream>,
     router: Router,
-    limits: Limits,
+    limits: ConnectionLimits,
     stop: CancellationToken,
     _held: (OwnedSemaphorePermit, Peer),
 ) {
@@ -252,7 +252,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     /// A server of a short answer at `/` and of one without end at `/endless`.
-    async fn server(limits: Limits) -> (std::net::SocketAddr, CancellationToken) {
+    async fn server(limits: ConnectionLimits) -> (std::net::SocketAddr, CancellationToken) {
         let endless = || async {
             Body::from_stream(futures::stream::repeat_with(|| Ok::<_, io::Error>(vec![7; 65_536])))
         };
@@ -271,15 +271,21 @@ mod tests {
         stream
     }
 
-    fn limits(connections: usize) -> Limits {
-        Limits { connections, each: connections, lifetime: LONG, headers: LONG, stalled: LONG }
+    fn limits(connections: usize) -> ConnectionLimits {
+        ConnectionLimits {
+            connections,
+            each: connections,
+            lifetime: LONG,
+            headers: LONG,
+            stalled: LONG,
+        }
     }
 
     const WHOLE: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
     #[tokio::test]
     async fn who_never_ends_its_headers_is_let_go_and_its_permit_is_given_to_the_next() {
-        let limits = Limits { headers: SHORT, ..limits(2) };
+        let limits = ConnectionLimits { headers: SHORT, ..limits(2) };
         let (address, stop) = server(limits).await;
         let mut slow = Vec::new();
         for _ in 0..4 {
@@ -294,7 +300,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_takes_nothing_of_its_answer_is_let_go() {
-        let limits = Limits { stalled: SHORT, ..limits(1) };
+        let limits = ConnectionLimits { stalled: SHORT, ..limits(1) };
         let (address, stop) = server(limits).await;
         let stalled = ask(address, "GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let mut answer = String::new();
@@ -320,7 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_has_so_many_connections_and_its_others_are_closed() {
-        let (address, stop) = server(Limits { each: 1, ..limits(4) }).await;
+        let (address, stop) = server(ConnectionLimits { each: 1, ..limits(4) }).await;
         let mut first = ask(address, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let mut byte = [0];
         first.read_exact(&mut byte).await.unwrap();
@@ -344,7 +350,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_ends_after_a_time_even_if_it_is_used() {
-        let (address, stop) = server(Limits { lifetime: SHORT, ..limits(4) }).await;
+        let (address, stop) = server(ConnectionLimits { lifetime: SHORT, ..limits(4) }).await;
         let mut stream = ask(address, "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let mut all = String::new();
         stream.read_to_string(&mut all).await.unwrap();

@@ -18,8 +18,8 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use tokio::sync::Semaphore;
 
-use super::bodies::{BodyReader, SHORT};
-use crate::events::{Announcement, Event, Events, Origin, Severity, Subject};
+use super::bodies::{BodyReader, SHORT_BODY_BYTES};
+use crate::events::{Announcement, Event, EventObject, Events, Origin, Severity};
 use crate::metrics::{EventOutcome, Metrics};
 
 /// Largest body that is read. Parity(flux): the notification-controller's.
@@ -29,7 +29,7 @@ const BODY_LIMIT: usize = 3 << 20;
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many long bodies are in memory at once; more requests wait, but none with a short body (`bodies`).
-const LONG: usize = 16;
+const MAX_CONCURRENT_LONG_BODIES: usize = 16;
 
 /// Longest time for the rest of a long body, for which others may wait.
 const REST_LIMIT: Duration = Duration::from_secs(5);
@@ -43,8 +43,8 @@ const MOST_KEYS: usize = 1_000;
 /// another type.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Posted {
-    involved_object: Option<Involved>,
+struct PostedFluxEvent {
+    involved_object: Option<InvolvedObject>,
     severity: Option<String>,
     timestamp: Option<jiff::Timestamp>,
     message: Option<String>,
@@ -85,7 +85,7 @@ impl<'de> Deserialize<'de> for Metadata {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Involved {
+struct InvolvedObject {
     api_version: Option<String>,
     kind: Option<String>,
     namespace: Option<String>,
@@ -94,13 +94,13 @@ struct Involved {
     resource_version: Option<String>,
 }
 
-impl Posted {
+impl PostedFluxEvent {
     fn announcement(self) -> Announcement {
         let about = self.involved_object.unwrap_or_default();
         let is_error = self.severity.as_deref() == Some("error");
         Announcement {
             origin: Origin::Posted,
-            about: Subject {
+            about: EventObject {
                 api_version: about.api_version.unwrap_or_default(),
                 kind: about.kind.unwrap_or_default(),
                 namespace: about.namespace.unwrap_or_default(),
@@ -132,7 +132,12 @@ struct Taking {
 
 /// Takes events.
 pub(crate) fn events(events: Arc<Events>, metrics: Arc<Metrics>) -> Router {
-    router(Taking { events, metrics, long: Arc::new(Semaphore::new(LONG)), rest: REST_LIMIT })
+    router(Taking {
+        events,
+        metrics,
+        long: Arc::new(Semaphore::new(MAX_CONCURRENT_LONG_BODIES)),
+        rest: REST_LIMIT,
+    })
 }
 
 fn router(taking: Taking) -> Router {
@@ -155,7 +160,8 @@ async fn take(State(taking): State<Taking>, request: Request) -> StatusCode {
 async fn body(taking: &Taking, request: Request) -> Result<Vec<u8>, StatusCode> {
     let mut reader = BodyReader::new(request.into_body(), BODY_LIMIT);
     let slow = |_| StatusCode::REQUEST_TIMEOUT;
-    let is_short = tokio::time::timeout(READ_LIMIT, reader.up_to(SHORT)).await.map_err(slow)??;
+    let is_short =
+        tokio::time::timeout(READ_LIMIT, reader.up_to(SHORT_BODY_BYTES)).await.map_err(slow)??;
     if !is_short {
         let turn = tokio::time::timeout(READ_LIMIT, taking.long.acquire()).await;
         let Ok(Ok(_turn)) = turn else { return Err(StatusCode::SERVICE_UNAVAILABLE) };
@@ -165,7 +171,7 @@ async fn body(taking: &Taking, request: Request) -> Result<Vec<u8>, StatusCode> 
 }
 
 fn read(body: &[u8]) -> Result<Announcement, StatusCode> {
-    let event = serde_json::from_slice::<Posted>(body).map_err(|error| {
+    let event = serde_json::from_slice::<PostedFluxEvent>(body).map_err(|error| {
         // The text of an event may hold anything, so only the place is told.
         let line = error.line();
         let column = error.column();
@@ -254,11 +260,12 @@ mod tests {
             let request = Request::builder().method("POST").uri("/").body(body).unwrap();
             router(taking.clone()).oneshot(request)
         };
-        let begin = futures::stream::iter([Ok::<_, std::io::Error>(vec![b' '; SHORT + 1])]);
+        let begin =
+            futures::stream::iter([Ok::<_, std::io::Error>(vec![b' '; SHORT_BODY_BYTES + 1])]);
         let endless = Body::from_stream(begin.chain(futures::stream::pending()));
         let mut endless = Box::pin(post(endless));
         assert!(futures::poll!(&mut endless).is_pending());
-        let long = format!("{}{{}}", " ".repeat(SHORT));
+        let long = format!("{}{{}}", " ".repeat(SHORT_BODY_BYTES));
         let mut next = Box::pin(post(Body::from(long)));
         assert!(futures::poll!(&mut next).is_pending());
         assert_eq!(post(Body::from("{}")).await.unwrap().status(), StatusCode::ACCEPTED);

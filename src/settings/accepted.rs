@@ -130,9 +130,9 @@ const FLAGS: &[Flag] = &[
 
 /// Which of these flags were used.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Accepted(Vec<(String, &'static str)>);
+pub(super) struct CompatibilityFlags(Vec<(String, &'static str)>);
 
-impl Accepted {
+impl CompatibilityFlags {
     /// Each flag that asks for something else than Flux's default, as it was written, and why that changes nothing.
     pub(super) fn notes(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.0.iter().map(|(flag, why)| (&**flag, *why))
@@ -203,7 +203,7 @@ impl Takes {
     }
 }
 
-impl Args for Accepted {
+impl Args for CompatibilityFlags {
     fn augment_args(command: Command) -> Command {
         FLAGS.iter().fold(command, |command, flag| command.arg(flag.argument()))
     }
@@ -213,7 +213,7 @@ impl Args for Accepted {
     }
 }
 
-impl FromArgMatches for Accepted {
+impl FromArgMatches for CompatibilityFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let used = FLAGS.iter().filter_map(|flag| {
             let value = matches.get_one::<String>(flag.name)?;

@@ -11,12 +11,12 @@ pub(super) struct Gates(Vec<Gate>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gate {
-    known: &'static Known,
+    known: &'static FeatureGate,
     on: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Known {
+struct FeatureGate {
     name: &'static str,
     default: bool,
     here: Here,
@@ -33,8 +33,8 @@ enum Here {
     Refused(&'static str),
 }
 
-const fn gate(name: &'static str, default: bool, here: Here) -> Known {
-    Known { name, default, here }
+const fn gate(name: &'static str, default: bool, here: Here) -> FeatureGate {
+    FeatureGate { name, default, here }
 }
 
 /// The gate by which `readyExpr` is asked beside the usual check, instead of in its place.
@@ -62,7 +62,7 @@ const NO_IDENTITY: &str = "object-level workload identity is not supported yet; 
                            identity of windlass's Pod";
 
 /// Flux 2.9, all controllers.
-const KNOWN: &[Known] = &[
+const KNOWN: &[FeatureGate] = &[
     gate(ADDITIVE_CEL, false, Works),
     gate("AdoptLegacyReleases", false, DEAD),
     gate(DNS_LOOKUPS, false, Works),

@@ -28,7 +28,7 @@ use testbed::released;
 const COMMIT: &str = "WINDLASS_COMMIT";
 
 /// The largest image that is fine, in MiB.
-const LARGEST: f64 = 60.0;
+const MAX_IMAGE_MEBIBYTES: f64 = 60.0;
 
 /// What is made where.
 #[derive(Debug, Args)]
@@ -81,7 +81,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mib = size as f64 / f64::from(1 << 20);
     eprintln!("{} {}", dim("image layout:"), out.join("oci").display());
     eprintln!("{mib:.1} MiB packed, windlass {version}, commit {commit}");
-    ensure!(mib <= LARGEST, "the image has {mib:.1} MiB, more than {LARGEST}");
+    ensure!(
+        mib <= MAX_IMAGE_MEBIBYTES,
+        "the image has {mib:.1} MiB, more than {MAX_IMAGE_MEBIBYTES}"
+    );
     if options.is_tried {
         step("the layout, unpacked and started", || start(&out.join("oci"), platform))?;
         eprintln!("{}", green("✔ it serves as its own user in its own root"));
@@ -133,7 +136,7 @@ pub(crate) fn build(commit: &str, platform: Platform) -> anyhow::Result<PathBuf>
 
 /// What a program says of itself.
 #[derive(Debug, serde::Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct ProgramVersion {
     /// With `v`.
     #[serde(rename = "windlass")]
     pub(crate) version: String,
@@ -145,7 +148,7 @@ pub(crate) struct Said {
 ///
 /// # Errors
 /// When it does not say them.
-pub(crate) fn said_by(program: &Path, platform: Platform) -> anyhow::Result<Said> {
+pub(crate) fn said_by(program: &Path, platform: Platform) -> anyhow::Result<ProgramVersion> {
     let output = platform.command(program).args(["version", "--output", "json"]).output();
     let output = output.with_context(|| program.display().to_string())?;
     serde_json::from_slice(&output.stdout)
@@ -167,7 +170,7 @@ fn start(layout: &Path, platform: Platform) -> anyhow::Result<()> {
             format!("{place} ")
         }
     };
-    let user = root::USER;
+    let user = root::NONROOT_USER_ID;
     let top = top.display();
     // A Pod has a ServiceAccount in files; here is a kubeconfig instead, which is no part of the image.
     let line = format!(

@@ -26,11 +26,11 @@ use tool::{Arguments, BENCH, CONFORMANCE, CRD_MANIFESTS, E2E, STRESS, Tool, with
 #[command(name = "cargo xtask", about = "Everything that a developer of windlass runs")]
 struct Xtask {
     #[command(subcommand)]
-    command: Command,
+    command: XtaskCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum XtaskCommand {
     /// Show windlass at work: control plane, repository, a commit that becomes objects
     Demo(Arguments),
     /// Check everything: format, lints, unit, golden, loopback and cluster tests
@@ -71,20 +71,20 @@ enum Command {
 fn main() -> ExitCode {
     let named = |tool: Tool, name, arguments: &Arguments| tool.run(&with_name(name, arguments));
     let outcome = match Xtask::parse().command {
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::Test(options) => test::run(&options),
-        Command::Cluster(arguments) => named(E2E, "cluster", &arguments),
-        Command::Conformance(arguments) => named(CONFORMANCE, "conformance", &arguments),
-        Command::Oracle { which } => oracle::run(which),
-        Command::Compare(arguments) => named(CONFORMANCE, "compare", &arguments),
-        Command::Fuzz(arguments) => named(STRESS, "fuzz", &arguments),
-        Command::Crds(arguments) => CRD_MANIFESTS.run(arguments.as_slice()),
-        Command::Dist(options) => dist::run(&options),
-        Command::Image(options) => image::run(&options),
-        Command::Rights { folder } => rights::check(&folder),
-        Command::Crash(arguments) => named(STRESS, "crash", &arguments),
-        Command::Soak(arguments) => named(STRESS, "soak", &arguments),
-        Command::Bench(arguments) => named(BENCH, "bench", &arguments),
+        XtaskCommand::Demo(arguments) => demo::run(&arguments),
+        XtaskCommand::Test(options) => test::run(&options),
+        XtaskCommand::Cluster(arguments) => named(E2E, "cluster", &arguments),
+        XtaskCommand::Conformance(arguments) => named(CONFORMANCE, "conformance", &arguments),
+        XtaskCommand::Oracle { which } => oracle::run(which),
+        XtaskCommand::Compare(arguments) => named(CONFORMANCE, "compare", &arguments),
+        XtaskCommand::Fuzz(arguments) => named(STRESS, "fuzz", &arguments),
+        XtaskCommand::Crds(arguments) => CRD_MANIFESTS.run(arguments.as_slice()),
+        XtaskCommand::Dist(options) => dist::run(&options),
+        XtaskCommand::Image(options) => image::run(&options),
+        XtaskCommand::Rights { folder } => rights::check(&folder),
+        XtaskCommand::Crash(arguments) => named(STRESS, "crash", &arguments),
+        XtaskCommand::Soak(arguments) => named(STRESS, "soak", &arguments),
+        XtaskCommand::Bench(arguments) => named(BENCH, "bench", &arguments),
     };
     progress::exit_code(outcome.map(|()| ExitCode::SUCCESS))
 }

@@ -33,32 +33,32 @@ struct Rule {
 
 /// A request, as a rule names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Request {
+struct RightsRequest {
     verb: String,
     group: String,
     resource: String,
 }
 
 impl Rule {
-    fn has_resource(&self, request: &Request) -> bool {
+    fn has_resource(&self, request: &RightsRequest) -> bool {
         let matches =
             |known: &[String], wanted: &String| known.iter().any(|it| it == "*" || it == wanted);
         matches(&self.groups, &request.group) && matches(&self.resources, &request.resource)
     }
 
-    fn allows(&self, request: &Request) -> bool {
+    fn allows(&self, request: &RightsRequest) -> bool {
         self.has_resource(request)
             && self.verbs.iter().any(|verb| *verb == "*" || *verb == request.verb)
     }
 
     /// Whether a request needs this verb: an apply that creates an object needs that right, too.
-    fn uses(&self, verb: &str, request: &Request) -> bool {
+    fn uses(&self, verb: &str, request: &RightsRequest) -> bool {
         let is_it = request.verb == verb || (verb == "create" && request.verb == "patch");
         is_it && self.has_resource(request)
     }
 }
 
-impl std::fmt::Display for Request {
+impl std::fmt::Display for RightsRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}/{}", self.verb, self.group, self.resource)
     }
@@ -90,9 +90,9 @@ pub(crate) fn check(recorded: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn problems(own: &[Rule], applied: &[Rule], requests: &BTreeSet<Request>) -> Vec<String> {
+fn problems(own: &[Rule], applied: &[Rule], requests: &BTreeSet<RightsRequest>) -> Vec<String> {
     let is_allowed =
-        |request: &&Request| own.iter().chain(applied).any(|rule| rule.allows(request));
+        |request: &&RightsRequest| own.iter().chain(applied).any(|rule| rule.allows(request));
     let outside = requests.iter().filter(|request| !is_allowed(request));
     let mut problems: Vec<String> = outside
         .map(|request| format!("no rule of {OWN} or {APPLIED} allows `{request}`"))
@@ -120,7 +120,7 @@ fn problems(own: &[Rule], applied: &[Rule], requests: &BTreeSet<Request>) -> Vec
 }
 
 /// What was recorded, by every process.
-fn requests(folder: &Path) -> anyhow::Result<BTreeSet<Request>> {
+fn requests(folder: &Path) -> anyhow::Result<BTreeSet<RightsRequest>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder)? {
         let text = std::fs::read_to_string(entry?.path())?;
@@ -130,19 +130,23 @@ fn requests(folder: &Path) -> anyhow::Result<BTreeSet<Request>> {
 }
 
 /// A recorded line; nothing if everybody may ask that, or if no object can have such a name.
-fn request(line: &str) -> Option<Request> {
+fn request(line: &str) -> Option<RightsRequest> {
     let (verb, what) = line.split_once(' ')?;
     let is_discovery = |known: &str| what == known || what.starts_with(&format!("{known}/"));
     if line == OWN_RIGHTS || DISCOVERY.into_iter().any(is_discovery) {
         return None;
     }
     let (group, resource) = what.split_once('/')?;
-    Some(Request { verb: verb.to_owned(), group: group.to_owned(), resource: resource.to_owned() })
+    Some(RightsRequest {
+        verb: verb.to_owned(),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+    })
 }
 
 /// The rules of roles that are bound, or of all where nothing is bound.
 fn rules(text: &str) -> anyhow::Result<Vec<Rule>> {
-    let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default());
+    let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default());
     let documents = documents.context("a role cannot be read")?;
     let documents: Vec<Value> = documents.into_iter().map(|document| document.value).collect();
     let name = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, Column, READY, STATUS, custom_resource};
 use crate::object::source;
-use crate::{Artifact, NamespacedObjectKindReference, Reconciled, Status};
+use crate::{Artifact, NamespacedObjectKindReference, ObjectStatus, ReconciledObject};
 
 custom_resource! {
     /// An artifact that a controller outside of Flux makes, for the consumers inside.
@@ -22,7 +22,7 @@ custom_resource! {
 }
 
 /// An ExternalArtifact belongs to another controller: nothing here runs for it.
-impl Reconciled for ExternalArtifact {
+impl ReconciledObject for ExternalArtifact {
     type Status = ExternalArtifactStatus;
 
     fn is_suspended(&self) -> bool {
@@ -38,7 +38,7 @@ impl Reconciled for ExternalArtifact {
     }
 }
 
-impl Status for ExternalArtifactStatus {
+impl ObjectStatus for ExternalArtifactStatus {
     fn conditions(&self) -> &[Condition] {
         &self.conditions
     }

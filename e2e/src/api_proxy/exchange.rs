@@ -18,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::connection::Upstream;
 use super::request::Sort;
-use super::{Fault, Moment};
+use super::{ApiFault, Moment};
 use crate::random::Random;
 
 /// The largest answer to a write that is held back to its end.
@@ -26,7 +26,7 @@ const ANSWER_LIMIT: usize = 64 << 20;
 
 /// A cut that has not happened yet.
 #[derive(Debug)]
-struct Ordered {
+struct PendingConnectionCut {
     number: usize,
     moment: Moment,
     tell: oneshot::Sender<String>,
@@ -34,8 +34,8 @@ struct Ordered {
 
 #[derive(Debug)]
 struct Inside {
-    fault: Option<Fault>,
-    cut: Option<Ordered>,
+    fault: Option<ApiFault>,
+    cut: Option<PendingConnectionCut>,
     /// A cut has happened: nobody answers.
     is_severed: bool,
     writes: Vec<String>,
@@ -72,7 +72,7 @@ impl Default for Gate {
 }
 
 /// What is done with a request.
-enum Verdict {
+enum ExchangeVerdict {
     /// Nobody answers it.
     Lost,
     /// The proxy answers itself.
@@ -91,17 +91,20 @@ impl Gate {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_fault(&self, fault: Option<Fault>) {
+    pub(super) fn set_fault(&self, fault: Option<ApiFault>) {
         {
             let mut inside = self.inside();
             inside.fault = fault.clone();
             inside.is_severed = false;
         }
         match fault {
-            Some(Fault::Gone) => self.drop_connections(),
-            Some(Fault::Compacted(_)) => self.end_watches(),
+            Some(ApiFault::Gone) => self.drop_connections(),
+            Some(ApiFault::Compacted(_)) => self.end_watches(),
             Some(
-                Fault::Slow(_) | Fault::Refusing { .. } | Fault::Unauthorized | Fault::Revoked(_),
+                ApiFault::Slow(_)
+                | ApiFault::Refusing { .. }
+                | ApiFault::Unauthorized
+                | ApiFault::Revoked(_),
             )
             | None => {}
         }
@@ -111,7 +114,7 @@ impl Gate {
         let (tell, told) = oneshot::channel();
         let mut inside = self.inside();
         inside.writes.clear();
-        inside.cut = Some(Ordered { number, moment, tell });
+        inside.cut = Some(PendingConnectionCut { number, moment, tell });
         told
     }
 
@@ -156,41 +159,41 @@ impl Gate {
     }
 
     /// Counts a request and decides about it.
-    fn judge(&self, request: &Request, sort: &Sort) -> Verdict {
+    fn judge(&self, request: &Request, sort: &Sort) -> ExchangeVerdict {
         let mut inside = self.inside();
         if inside.is_gone() {
-            return Verdict::Lost;
+            return ExchangeVerdict::Lost;
         }
         if let Some(answer) = inside.refuse(request, sort) {
-            return Verdict::Answered(answer);
+            return ExchangeVerdict::Answered(answer);
         }
         let delay = match inside.fault {
-            Some(Fault::Slow(delay)) => delay,
+            Some(ApiFault::Slow(delay)) => delay,
             _ => Duration::ZERO,
         };
         if !sort.is_write {
-            return Verdict::Passed { delay, cut: None };
+            return ExchangeVerdict::Passed { delay, cut: None };
         }
         let told = format!("{} {}", request.method(), request.uri().path());
         inside.writes.push(told.clone());
         let count = inside.writes.len();
         let Some(cut) = inside.cut.take_if(|cut| cut.number == count) else {
-            return Verdict::Passed { delay, cut: None };
+            return ExchangeVerdict::Passed { delay, cut: None };
         };
         drop(inside);
         match cut.moment {
             Moment::Before => {
                 self.sever(told, cut.tell);
-                Verdict::Lost
+                ExchangeVerdict::Lost
             }
-            Moment::After => Verdict::Passed { delay, cut: Some((told, cut.tell)) },
+            Moment::After => ExchangeVerdict::Passed { delay, cut: Some((told, cut.tell)) },
         }
     }
 }
 
 impl Inside {
     fn is_gone(&self) -> bool {
-        self.is_severed || self.fault == Some(Fault::Gone)
+        self.is_severed || self.fault == Some(ApiFault::Gone)
     }
 
     /// The proxy's own answer to a request, if a fault has one.
@@ -200,16 +203,16 @@ impl Inside {
             value.strip_prefix("Bearer ")
         };
         match &self.fault {
-            Some(Fault::Refusing { status, percent }) => {
+            Some(ApiFault::Refusing { status, percent }) => {
                 let status = *status;
                 self.dice.chance(*percent).then(|| refusal(status))
             }
-            Some(Fault::Unauthorized) => Some(refusal(401)),
-            Some(Fault::Revoked(token)) => (bearer() == Some(token)).then(|| refusal(401)),
-            Some(Fault::Compacted(before)) => {
+            Some(ApiFault::Unauthorized) => Some(refusal(401)),
+            Some(ApiFault::Revoked(token)) => (bearer() == Some(token)).then(|| refusal(401)),
+            Some(ApiFault::Compacted(before)) => {
                 sort.watch_from.is_some_and(|from| from < *before).then(too_old)
             }
-            Some(Fault::Gone | Fault::Slow(_)) | None => None,
+            Some(ApiFault::Gone | ApiFault::Slow(_)) | None => None,
         }
     }
 }
@@ -253,9 +256,9 @@ pub(super) async fn exchange(
     let sort = Sort::of(request.method(), request.uri());
     match gate.judge(&request, &sort) {
         // The connection is being closed, which ends this too.
-        Verdict::Lost => pending().await,
-        Verdict::Answered(answer) => answer,
-        Verdict::Passed { delay, cut } if sort.is_write => {
+        ExchangeVerdict::Lost => pending().await,
+        ExchangeVerdict::Answered(answer) => answer,
+        ExchangeVerdict::Passed { delay, cut } if sort.is_write => {
             gate.under_way.send_modify(|count| *count += 1);
             // A write that the API server has is finished, whatever becomes of the connection meanwhile.
             let work = write(gate, upstream, request, delay, cut);
@@ -264,7 +267,7 @@ pub(super) async fn exchange(
                 Ok(None) | Err(_) => pending().await,
             }
         }
-        Verdict::Passed { delay, .. } => {
+        ExchangeVerdict::Passed { delay, .. } => {
             let is_watch = sort.watch_from.is_some();
             let answer = upstream.forward(request, is_watch).await;
             tokio::time::sleep(delay).await;

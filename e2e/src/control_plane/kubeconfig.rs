@@ -10,14 +10,14 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use crate::authority::Issued;
+use crate::authority::IssuedCertificate;
 
 /// How a user proves who they are.
 pub(super) enum Credential<'a> {
     /// A bearer token.
     Token(&'a str),
     /// A client certificate.
-    Certificate(&'a Issued),
+    Certificate(&'a IssuedCertificate),
 }
 
 /// A kubeconfig with one cluster and one user.

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio_util::io::ReaderStream;
 
 use super::repository::isolate;
-use super::{Access, Request};
+use super::{Access, GitServerRequest};
 
 /// The most that one push may carry.
 const BODY_LIMIT: usize = 256 << 20;
@@ -31,7 +31,7 @@ const BODY_LIMIT: usize = 256 << 20;
 pub(super) struct Backend {
     pub(super) root: PathBuf,
     pub(super) access: Access,
-    pub(super) requests: Arc<Mutex<Vec<Request>>>,
+    pub(super) requests: Arc<Mutex<Vec<GitServerRequest>>>,
     pub(super) stalling: watch::Receiver<bool>,
     /// Each request that is not answered yet has one of these.
     pub(super) waiting: Arc<Mutex<Vec<Weak<()>>>>,
@@ -136,7 +136,7 @@ impl Backend {
     /// Notes a request, and returns its place in the list.
     fn record(&self, parts: &Parts, received: u64, status: StatusCode) -> usize {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.push(Request {
+        requests.push(GitServerRequest {
             method: parts.method.to_string(),
             path: parts.uri.path().to_owned(),
             query: parts.uri.query().unwrap_or_default().to_owned(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::repository::Repository;
+use super::repository::StoryRepository;
 use crate::control_plane::{free_ports, tail, write_private};
 use crate::keeper::Keeper;
 
@@ -78,7 +78,7 @@ impl SshServer {
     }
 
     /// The URL to clone from, `ssh://user@127.0.0.1:PORT/…`.
-    pub fn url(&self, repository: &Repository) -> String {
+    pub fn url(&self, repository: &StoryRepository) -> String {
         let path = self.root.join(format!("{}.git", repository.name()));
         format!("ssh://{}@127.0.0.1:{}{}", self.user, self.port, path.display())
     }

@@ -17,13 +17,13 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::{Story, Target};
-use crate::git_server::{Access, GitServer, Repository};
+use super::{Story, StoryTarget};
+use crate::git_server::{Access, GitServer, StoryRepository};
 use testbed::oracle::Oracle;
 
 /// Within what time everything happens that is not waited for on purpose. Long, because it is
 /// only ever waited for by a story that fails.
-pub const SOON: Duration = Duration::from_secs(30);
+pub const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longer than any story, so that nothing in it happens by looking again.
 pub const NEVER: &str = "10m";
@@ -31,7 +31,7 @@ pub const NEVER: &str = "10m";
 /// Asks for a reconciliation of an object (`flux reconcile`).
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
-impl Target {
+impl StoryTarget {
     /// A Kustomization of Flux.
     pub fn kustomization(name: &str) -> Self {
         Self::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name)
@@ -69,7 +69,7 @@ pub fn revision(sha: &str) -> String {
 }
 
 /// Files to commit: path and content.
-pub type Files<'a> = [(&'a str, String)];
+pub type CommitFiles<'a> = [(&'a str, String)];
 
 /// A repository and the GitRepository that follows its branch `main`.
 pub struct Upstream<'a> {
@@ -78,22 +78,22 @@ pub struct Upstream<'a> {
     /// The server of the repository.
     pub server: GitServer,
     /// The repository.
-    pub repository: Repository,
+    pub repository: StoryRepository,
 }
 
 impl Upstream<'_> {
     /// Commits files and has windlass look; returns the revision.
-    pub async fn push(&self, files: &Files<'_>) -> Result<String> {
+    pub async fn push(&self, files: &CommitFiles<'_>) -> Result<String> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
         let sha = self.repository.commit(&files, "a change")?;
-        self.story.request(&Target::git_repository(&self.name)).await?;
+        self.story.request(&StoryTarget::git_repository(&self.name)).await?;
         Ok(revision(&sha))
     }
 
     /// Deletes files or folders and has windlass look; returns the revision.
     pub async fn remove(&self, paths: &[&str]) -> Result<String> {
         let sha = self.repository.delete(paths, "a removal")?;
-        self.story.request(&Target::git_repository(&self.name)).await?;
+        self.story.request(&StoryTarget::git_repository(&self.name)).await?;
         Ok(revision(&sha))
     }
 }
@@ -101,7 +101,7 @@ impl Upstream<'_> {
 impl Story {
     /// Starts a Git server with the files in its only repository, and a GitRepository that
     /// follows it. Does not wait for it.
-    pub async fn follow(&self, name: &str, files: &Files<'_>) -> Result<Upstream<'_>> {
+    pub async fn follow(&self, name: &str, files: &CommitFiles<'_>) -> Result<Upstream<'_>> {
         let server = GitServer::start(Access::Open)?;
         let repository = server.repository(name)?;
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
@@ -152,7 +152,7 @@ impl Story {
     }
 
     /// Asks windlass to reconcile an object now; returns the token it will have handled.
-    pub async fn request(&self, target: &Target) -> Result<String> {
+    pub async fn request(&self, target: &StoryTarget) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let token = format!("request {}", COUNT.fetch_add(1, Ordering::Relaxed));
         let patch = json!({"metadata": {"annotations": {REQUESTED_AT: token}}});
@@ -161,13 +161,13 @@ impl Story {
     }
 
     /// Waits until an object is Ready for its newest generation.
-    pub async fn await_ready(&self, target: &Target) -> Result<DynamicObject> {
-        self.await_condition(target, "Ready", "True", SOON).await
+    pub async fn await_ready(&self, target: &StoryTarget) -> Result<DynamicObject> {
+        self.await_condition(target, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await
     }
 
     /// Waits until a Kustomization is Ready with a revision.
     pub async fn await_applied(&self, name: &str, revision: &str) -> Result<DynamicObject> {
-        self.await_applied_within(name, revision, SOON).await
+        self.await_applied_within(name, revision, DEFAULT_WAIT_TIMEOUT).await
     }
 
     /// [`Story::await_applied`], with a time limit.
@@ -177,7 +177,7 @@ impl Story {
         revision: &str,
         limit: Duration,
     ) -> Result<DynamicObject> {
-        let target = Target::kustomization(name);
+        let target = StoryTarget::kustomization(name);
         let is_applied = |object: &DynamicObject| {
             let status = &object.data["status"];
             condition(object, "Ready")["status"] == "True"
@@ -190,9 +190,9 @@ impl Story {
 
     /// Waits until an object is not Ready for this reason, at its newest generation; returns the
     /// condition's message.
-    pub async fn await_failure(&self, target: &Target, reason: &str) -> Result<String> {
+    pub async fn await_failure(&self, target: &StoryTarget, reason: &str) -> Result<String> {
         let object = self
-            .await_object(target, SOON, |object| {
+            .await_object(target, DEFAULT_WAIT_TIMEOUT, |object| {
                 let ready = condition(object, "Ready");
                 ready["status"] == "False"
                     && ready["reason"] == reason
@@ -207,9 +207,9 @@ impl Story {
     /// Waits until a Kustomization waits for the health of a revision, and its objects are there: that it waits is
     /// announced with the inventory.
     pub async fn await_waiting(&self, name: &str, revision: &str) -> Result<DynamicObject> {
-        let target = Target::kustomization(name);
+        let target = StoryTarget::kustomization(name);
         let outcome = self
-            .await_object(&target, SOON, |object| {
+            .await_object(&target, DEFAULT_WAIT_TIMEOUT, |object| {
                 let ready = condition(object, "Ready");
                 let message = ready["message"].as_str().unwrap_or_default();
                 ready["status"] == "Unknown"
@@ -229,10 +229,12 @@ impl Story {
             };
             let api =
                 if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-            let applied = Target::new(&api, kind, name).in_namespace(namespace);
-            self.await_until(&format!("{applied} to be applied"), SOON, async || {
-                self.read(&applied).await
-            })
+            let applied = StoryTarget::new(&api, kind, name).in_namespace(namespace);
+            self.await_until(
+                &format!("{applied} to be applied"),
+                DEFAULT_WAIT_TIMEOUT,
+                async || self.read(&applied).await,
+            )
             .await?;
         }
         Ok(object)
@@ -241,12 +243,13 @@ impl Story {
     /// Waits until a ConfigMap made by [`super::manifests::config_map`] has a value.
     pub async fn await_value(&self, name: &str, value: &str) -> Result<DynamicObject> {
         let holds = |object: &DynamicObject| object.data["data"]["value"] == value;
-        let outcome = self.await_object(&Target::config_map(name), SOON, holds).await;
+        let outcome =
+            self.await_object(&StoryTarget::config_map(name), DEFAULT_WAIT_TIMEOUT, holds).await;
         outcome.with_context(|| format!("ConfigMap {name} did not come to hold {value}"))
     }
 
     /// Reads an object that must be there.
-    pub async fn expect(&self, target: &Target) -> Result<DynamicObject> {
+    pub async fn expect(&self, target: &StoryTarget) -> Result<DynamicObject> {
         self.read(target).await?.with_context(|| format!("there is no {target}"))
     }
 
@@ -264,13 +267,17 @@ impl Story {
 
     /// Waits until an event about an object contains a text.
     pub async fn await_event(&self, kind: &str, name: &str, text: &str) -> Result<()> {
-        self.await_until(&format!("an event of {kind} {name} with `{text}`"), SOON, async || {
-            let events = self.events(kind, name).await?;
-            if events.iter().any(|it| it.contains(text)) {
-                return Ok(Some(()));
-            }
-            Err(anyhow!("its events are {events:#?}"))
-        })
+        self.await_until(
+            &format!("an event of {kind} {name} with `{text}`"),
+            DEFAULT_WAIT_TIMEOUT,
+            async || {
+                let events = self.events(kind, name).await?;
+                if events.iter().any(|it| it.contains(text)) {
+                    return Ok(Some(()));
+                }
+                Err(anyhow!("its events are {events:#?}"))
+            },
+        )
         .await
     }
 

@@ -5,12 +5,12 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{Story, Target, Windlass};
+use super::{Story, StoryTarget, Windlass};
 use crate::operator;
 
 /// The Deployment of an installation.
-pub fn deployment(namespace: &str) -> Target {
-    Target::new("apps/v1", "Deployment", "windlass-controller").in_namespace(namespace)
+pub fn deployment(namespace: &str) -> StoryTarget {
+    StoryTarget::new("apps/v1", "Deployment", "windlass-controller").in_namespace(namespace)
 }
 
 impl Story {

@@ -7,8 +7,8 @@ use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent, LifecyclePhas
 use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use super::flux::SOON;
-use super::{Story, Target};
+use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::{Story, StoryTarget};
 
 /// The API of lifecycles.
 pub const API: &str = "lifecycle.windlass.dev/v1alpha1";
@@ -33,7 +33,7 @@ impl Story {
     ///
     /// # Errors
     /// The API server's refusal.
-    pub async fn bind(&self, lifecycle: &str, more: Value) -> Result<Target> {
+    pub async fn bind(&self, lifecycle: &str, more: Value) -> Result<StoryTarget> {
         let mut spec = json!({"lifecycle": lifecycle, "subjects": [{"kind": "HelmRelease"}]});
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
@@ -41,7 +41,7 @@ impl Story {
         let object = json!({"apiVersion": API, "kind": "LifecycleBinding",
             "metadata": {"name": lifecycle}, "spec": spec});
         self.apply_value(object).await?;
-        Ok(Target::of::<LifecycleBinding>(lifecycle))
+        Ok(StoryTarget::of::<LifecycleBinding>(lifecycle))
     }
 
     /// The events of the story.
@@ -58,11 +58,15 @@ impl Story {
     /// # Errors
     /// It does not come.
     pub async fn await_asked(&self, phase: LifecyclePhase) -> Result<LifecycleEvent> {
-        self.await_until(&format!("a LifecycleEvent of {phase}"), SOON, async || {
-            let mut events = self.lifecycle_events().await?;
-            let event = events.pop().filter(|_| events.is_empty());
-            Ok(event.filter(|it| it.spec.phase == phase))
-        })
+        self.await_until(
+            &format!("a LifecycleEvent of {phase}"),
+            DEFAULT_WAIT_TIMEOUT,
+            async || {
+                let mut events = self.lifecycle_events().await?;
+                let event = events.pop().filter(|_| events.is_empty());
+                Ok(event.filter(|it| it.spec.phase == phase))
+            },
+        )
         .await
     }
 
@@ -71,10 +75,14 @@ impl Story {
     /// # Errors
     /// It does not come.
     pub async fn await_event_of(&self, lifecycle: &str) -> Result<LifecycleEvent> {
-        self.await_until(&format!("a LifecycleEvent of {lifecycle}"), SOON, async || {
-            let events = self.lifecycle_events().await?;
-            Ok(events.into_iter().find(|it| it.spec.lifecycle == lifecycle))
-        })
+        self.await_until(
+            &format!("a LifecycleEvent of {lifecycle}"),
+            DEFAULT_WAIT_TIMEOUT,
+            async || {
+                let events = self.lifecycle_events().await?;
+                Ok(events.into_iter().find(|it| it.spec.lifecycle == lifecycle))
+            },
+        )
         .await
     }
 
@@ -83,7 +91,7 @@ impl Story {
     /// # Errors
     /// One stays.
     pub async fn await_no_events(&self) -> Result<()> {
-        self.await_until("no LifecycleEvent to be left", SOON, async || {
+        self.await_until("no LifecycleEvent to be left", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(self.lifecycle_events().await?.is_empty().then_some(()))
         })
         .await
@@ -96,7 +104,7 @@ impl Story {
     pub async fn answer(&self, event: &LifecycleEvent, phase: &str, message: &str) -> Result<()> {
         let name = event.metadata.name.clone().context("an event has a name")?;
         let status = json!({"phase": phase, "answeredBy": "checker", "message": message});
-        let target = Target::of::<LifecycleEvent>(&name);
+        let target = StoryTarget::of::<LifecycleEvent>(&name);
         self.merge_status(&target, json!({"status": status})).await.map(drop)
     }
 

@@ -11,9 +11,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::flux::{NEVER, REQUESTED_AT, SOON, condition};
+use super::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT, condition};
 use super::manifests::{Pods, deployment, job};
-use super::{Story, Target};
+use super::{Story, StoryTarget};
 use crate::servers::charts::ChartServer;
 use testbed::oracle::Oracle;
 
@@ -27,7 +27,7 @@ pub struct Charts<'s> {
 }
 
 /// Files of a chart: a path below it and the text.
-pub type Files<'f> = [(&'f str, &'f str)];
+pub type ChartFileTexts<'f> = [(&'f str, &'f str)];
 
 /// A ConfigMap that holds a value.
 pub const CONFIG: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-config}\n\
@@ -43,7 +43,7 @@ pub fn by_value() -> String {
     deployment("web", Pods::Ready).replace("windlass.dev/testbed: ready", says)
 }
 
-impl Target {
+impl StoryTarget {
     /// A HelmRelease of Flux.
     pub fn helm_release(name: &str) -> Self {
         Self::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", name)
@@ -74,7 +74,7 @@ impl<'s> Charts<'s> {
     ///
     /// # Errors
     /// What `helm` says.
-    pub async fn publish(&self, version: &str, files: &Files<'_>) -> Result<()> {
+    pub async fn publish(&self, version: &str, files: &ChartFileTexts<'_>) -> Result<()> {
         let yaml =
             format!("apiVersion: v2\nname: app\nversion: {version}\nappVersion: a{version}\n");
         self.publish_files(&[&[("Chart.yaml", yaml.as_str())], files].concat()).await
@@ -84,9 +84,9 @@ impl<'s> Charts<'s> {
     ///
     /// # Errors
     /// What `helm` says.
-    pub async fn publish_files(&self, files: &Files<'_>) -> Result<()> {
+    pub async fn publish_files(&self, files: &ChartFileTexts<'_>) -> Result<()> {
         self.server.publish(files)?;
-        self.story.request(&Target::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
+        self.story.request(&StoryTarget::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
     }
 
     /// Waits until everything that was published is known, for stories in which a release must not begin with less.
@@ -94,20 +94,20 @@ impl<'s> Charts<'s> {
     /// # Errors
     /// The repository is not reconciled.
     pub async fn seen(&self) -> Result<()> {
-        let repository = Target::new(SOURCES, "HelmRepository", "charts");
+        let repository = StoryTarget::new(SOURCES, "HelmRepository", "charts");
         let is_seen = |object: &DynamicObject| {
             let asked = object.metadata.annotations.as_ref().and_then(|it| it.get(REQUESTED_AT));
             let handled = object.data["status"]["lastHandledReconcileAt"].as_str();
             asked.map(String::as_str) == handled && condition(object, "Ready")["status"] == "True"
         };
-        self.story.await_object(&repository, SOON, is_seen).await.map(drop)
+        self.story.await_object(&repository, DEFAULT_WAIT_TIMEOUT, is_seen).await.map(drop)
     }
 
     /// Releases the chart `app` in whatever version is newest.
     ///
     /// # Errors
     /// The API server's refusal.
-    pub async fn release(&self, name: &str, more: Value) -> Result<Target> {
+    pub async fn release(&self, name: &str, more: Value) -> Result<StoryTarget> {
         let chart = json!({"spec": {"chart": "app", "version": "*",
             "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
         let mut spec = json!({"interval": NEVER, "chart": chart});
@@ -117,7 +117,7 @@ impl<'s> Charts<'s> {
         let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": name}, "spec": spec});
         self.story.apply_value(object).await?;
-        Ok(Target::helm_release(name))
+        Ok(StoryTarget::helm_release(name))
     }
 }
 
@@ -131,14 +131,18 @@ impl Story {
     ///
     /// # Errors
     /// It does not become so.
-    pub async fn await_revision(&self, target: &Target, version: i64) -> Result<DynamicObject> {
+    pub async fn await_revision(
+        &self,
+        target: &StoryTarget,
+        version: i64,
+    ) -> Result<DynamicObject> {
         let is_there = |object: &DynamicObject| {
             condition(object, "Ready")["status"] == "True"
                 && newest(object)["version"] == version
                 && object.data["status"]["observedGeneration"].as_i64()
                     == object.metadata.generation
         };
-        let outcome = self.await_object(target, SOON, is_there).await;
+        let outcome = self.await_object(target, DEFAULT_WAIT_TIMEOUT, is_there).await;
         outcome.with_context(|| format!("{target} did not become ready with revision {version}"))
     }
 
@@ -146,14 +150,14 @@ impl Story {
     ///
     /// # Errors
     /// It does not become so.
-    pub async fn await_told(&self, target: &Target, part: &str) -> Result<String> {
+    pub async fn await_told(&self, target: &StoryTarget, part: &str) -> Result<String> {
         let told = |object: &DynamicObject| {
             let ready = condition(object, "Ready");
             let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
             (ready["status"] == "False").then(|| format!("{}: {}", word("reason"), word("message")))
         };
         let has = |object: &DynamicObject| told(object).is_some_and(|text| text.contains(part));
-        let outcome = self.await_object(target, SOON, has).await;
+        let outcome = self.await_object(target, DEFAULT_WAIT_TIMEOUT, has).await;
         let object = outcome.with_context(|| format!("{target} did not say `{part}`"))?;
         Ok(told(&object).unwrap_or_default())
     }
@@ -217,7 +221,7 @@ impl Story {
         let home = tempfile::tempdir()?;
         let mut child = self.helm_command(&helm, home.path(), arguments).spawn()?;
         let reached = self
-            .await_until("helm to come so far", SOON, async || {
+            .await_until("helm to come so far", DEFAULT_WAIT_TIMEOUT, async || {
                 if let Some(status) = child.try_wait()? {
                     return Ok(Some(Some(status)));
                 }
@@ -238,7 +242,7 @@ impl Story {
         let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace);
         let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
         let what = format!("pods of Job {job}");
-        let there = self.await_until(&what, SOON, async || {
+        let there = self.await_until(&what, DEFAULT_WAIT_TIMEOUT, async || {
             let items = pods.list(&of_job).await?.items;
             Ok((!items.is_empty()).then_some(items))
         });
@@ -258,7 +262,7 @@ impl Story {
     ///
     /// # Errors
     /// It is not there, or the API server refuses.
-    pub async fn all_told(&self, target: &Target, name: &str) -> Result<String> {
+    pub async fn all_told(&self, target: &StoryTarget, name: &str) -> Result<String> {
         let object = self.expect(target).await?;
         let events = self.events("HelmRelease", name).await?;
         Ok(format!("{}\n{}", object.data["status"], events.join("\n")))

@@ -5,7 +5,7 @@ use crds::release::{AuditState, ReleaseAudit};
 use kube::api::{Api, ListParams};
 
 use super::Story;
-use super::flux::SOON;
+use super::flux::DEFAULT_WAIT_TIMEOUT;
 
 /// The audits of the story's namespace, the oldest first.
 ///
@@ -26,7 +26,7 @@ pub async fn audits(story: &Story) -> Result<Vec<ReleaseAudit>> {
 /// There are others, or fewer after a while.
 pub async fn await_audits(story: &Story, count: usize) -> Result<Vec<ReleaseAudit>> {
     let found = story
-        .await_until(&format!("{count} audits"), SOON, async || {
+        .await_until(&format!("{count} audits"), DEFAULT_WAIT_TIMEOUT, async || {
             let found = audits(story).await?;
             Ok((found.len() >= count).then_some(found))
         })

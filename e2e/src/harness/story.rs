@@ -19,7 +19,7 @@ use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::bed::Bed;
+use super::bed::Testbed;
 use super::{await_until, diagnosis, requests};
 
 /// The groups whose objects may carry finalizers of a program that has ended.
@@ -27,13 +27,13 @@ const OURS: [&str; 3] = [".toolkit.fluxcd.io", "windlass.dev", "apps.mumoshu.git
 
 /// An object by kind and name, in the story's namespace unless it says otherwise.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct StoryTarget {
     kind: GroupVersionKind,
     name: String,
     namespace: Option<String>,
 }
 
-impl Target {
+impl StoryTarget {
     /// For example `Target::new("apps/v1", "Deployment", "web")`.
     pub fn new(api_version: &str, kind: &str, name: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for StoryTarget {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} {}", self.kind.kind, self.name)
     }
@@ -69,7 +69,7 @@ pub struct Story {
     /// The namespace that is this story's own.
     pub namespace: String,
     /// The bed it is told on.
-    pub bed: &'static Bed,
+    pub bed: &'static Testbed,
     kinds: Mutex<BTreeMap<String, (ApiResource, Scope)>>,
 }
 
@@ -77,7 +77,7 @@ impl Story {
     /// Creates a namespace whose name begins with `name` and that nobody has used before.
     pub async fn begin(name: &str) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let bed = Bed::shared().await?;
+        let bed = Testbed::shared().await?;
         let client = bed.client().await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Story {
             .with_context(|| format!("cannot create the namespace {namespace}"))?;
         let story = Self { client, namespace, bed, kinds: Mutex::default() };
         // Pods are refused until the controller manager has made the account they run as.
-        let account = Target::new("v1", "ServiceAccount", "default");
+        let account = StoryTarget::new("v1", "ServiceAccount", "default");
         story.await_object(&account, Duration::from_secs(20), |_| true).await?;
         Ok(story)
     }
@@ -119,7 +119,8 @@ impl Story {
     pub async fn apply_value(&self, object: Value) -> Result<DynamicObject> {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let name = word(&object["metadata"]["name"]);
-        let mut target = Target::new(&word(&object["apiVersion"]), &word(&object["kind"]), &name);
+        let mut target =
+            StoryTarget::new(&word(&object["apiVersion"]), &word(&object["kind"]), &name);
         target.namespace = object["metadata"]["namespace"].as_str().map(ToOwned::to_owned);
         let api = self.api(&target).await?;
         let params = PatchParams::apply("story").force();
@@ -128,14 +129,14 @@ impl Story {
     }
 
     /// Changes an object by a JSON merge patch.
-    pub async fn merge(&self, target: &Target, patch: Value) -> Result<DynamicObject> {
+    pub async fn merge(&self, target: &StoryTarget, patch: Value) -> Result<DynamicObject> {
         let api = self.api(target).await?;
         let answer = api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         answer.with_context(|| format!("cannot change {target}"))
     }
 
     /// Changes an object's status by a JSON merge patch.
-    pub async fn merge_status(&self, target: &Target, patch: Value) -> Result<DynamicObject> {
+    pub async fn merge_status(&self, target: &StoryTarget, patch: Value) -> Result<DynamicObject> {
         let api = self.api(target).await?;
         let params = PatchParams::default();
         let answer = api.patch_status(&target.name, &params, &Patch::Merge(&patch)).await;
@@ -143,7 +144,7 @@ impl Story {
     }
 
     /// Asks for an object's deletion; it may linger until its finalizers are gone.
-    pub async fn delete(&self, target: &Target) -> Result<()> {
+    pub async fn delete(&self, target: &StoryTarget) -> Result<()> {
         let api = self.api(target).await?;
         let answer = api.delete(&target.name, &DeleteParams::background()).await;
         answer.with_context(|| format!("cannot delete {target}"))?;
@@ -162,7 +163,7 @@ impl Story {
     }
 
     /// Reads an object of any kind; none if it does not exist.
-    pub async fn read(&self, target: &Target) -> Result<Option<DynamicObject>> {
+    pub async fn read(&self, target: &StoryTarget) -> Result<Option<DynamicObject>> {
         Ok(self.api(target).await?.get_opt(&target.name).await?)
     }
 
@@ -170,7 +171,7 @@ impl Story {
     /// says which one it is about.
     pub async fn await_condition(
         &self,
-        target: &Target,
+        target: &StoryTarget,
         condition: &str,
         status: &str,
         timeout: Duration,
@@ -194,7 +195,7 @@ impl Story {
     /// namespace's events, and the operator's log.
     pub async fn await_object(
         &self,
-        target: &Target,
+        target: &StoryTarget,
         timeout: Duration,
         is_wished: impl Fn(&DynamicObject) -> bool,
     ) -> Result<DynamicObject> {
@@ -215,7 +216,7 @@ impl Story {
     }
 
     /// Waits until an object is gone.
-    pub async fn await_gone(&self, target: &Target, timeout: Duration) -> Result<()> {
+    pub async fn await_gone(&self, target: &StoryTarget, timeout: Duration) -> Result<()> {
         self.await_until(&format!("{target} to be gone"), timeout, async || {
             Ok(self.read(target).await?.is_none().then_some(()))
         })
@@ -300,7 +301,7 @@ impl Story {
         Ok(())
     }
 
-    async fn api(&self, target: &Target) -> Result<Api<DynamicObject>> {
+    async fn api(&self, target: &StoryTarget) -> Result<Api<DynamicObject>> {
         let (resource, scope) = self.resource(&target.kind).await?;
         let namespace = target.namespace.as_ref().unwrap_or(&self.namespace);
         Ok(match scope {

@@ -15,7 +15,7 @@ use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use super::{Bed, Story, await_until};
+use super::{Story, Testbed, await_until};
 use crate::control_plane::free_ports;
 use crate::operator::{self, Operator};
 
@@ -36,13 +36,13 @@ pub struct Windlass {
 impl Windlass {
     /// Starts windlass on a bed, with more flags, and waits until it works.
     /// The addresses stay the same over restarts.
-    pub async fn start(bed: &Bed, more: &[&str]) -> Result<Self> {
+    pub async fn start(bed: &Testbed, more: &[&str]) -> Result<Self> {
         Self::start_with(bed, more, &[]).await
     }
 
     /// As [`Windlass::start`], with more variables in its environment.
     pub async fn start_with(
-        bed: &Bed,
+        bed: &Testbed,
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Self> {
@@ -235,7 +235,7 @@ async fn shared() -> Result<&'static Mutex<Windlass>> {
     SHARED
         .get_or_try_init(async || {
             let flags = ["--requeue-dependency=10m", "--concurrent-source=4"];
-            Windlass::start(Bed::shared().await?, &flags).await.map(Mutex::new)
+            Windlass::start(Testbed::shared().await?, &flags).await.map(Mutex::new)
         })
         .await
 }

@@ -91,7 +91,7 @@ impl Selection {
 
 /// An object as a watch saw it.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct WatchedObject {
     /// When it arrived.
     pub at: Instant,
     /// `Deployment`.
@@ -103,7 +103,7 @@ pub struct Seen {
     object: DynamicObject,
 }
 
-impl Seen {
+impl WatchedObject {
     /// Whether it is this object.
     pub fn is(&self, kind: &str, name: &str) -> bool {
         self.kind == kind && self.name == name
@@ -178,7 +178,7 @@ impl Seen {
 
 /// Watches that run until this is dropped.
 pub struct Watch {
-    seen: mpsc::UnboundedReceiver<Seen>,
+    seen: mpsc::UnboundedReceiver<WatchedObject>,
     last: BTreeMap<String, String>,
     /// Ended when dropped.
     _tasks: JoinSet<()>,
@@ -216,7 +216,7 @@ impl Watch {
     ///
     /// # Errors
     /// When there is none before `deadline`: what was waited for and how everything was last.
-    pub async fn next(&mut self, what: &str, deadline: Instant) -> anyhow::Result<Seen> {
+    pub async fn next(&mut self, what: &str, deadline: Instant) -> anyhow::Result<WatchedObject> {
         match tokio::time::timeout_at(deadline.into(), self.seen.recv()).await {
             Ok(Some(seen)) => {
                 self.last.insert(format!("{} {}", seen.kind, seen.name), seen.describe());
@@ -239,8 +239,8 @@ impl Watch {
         &mut self,
         what: &str,
         limit: Duration,
-        is_it: impl Fn(&Seen) -> bool,
-    ) -> anyhow::Result<Seen> {
+        is_it: impl Fn(&WatchedObject) -> bool,
+    ) -> anyhow::Result<WatchedObject> {
         let deadline = Instant::now() + limit;
         let what = format!("{what} (limit {})", progress::spell(limit));
         loop {
@@ -259,7 +259,7 @@ impl Watch {
         &mut self,
         fault: &str,
         time: Duration,
-        is_broken: impl Fn(&Seen) -> bool,
+        is_broken: impl Fn(&WatchedObject) -> bool,
     ) -> anyhow::Result<()> {
         let deadline = Instant::now() + time;
         loop {
@@ -279,7 +279,7 @@ async fn follow(
     kind: String,
     api: Api<DynamicObject>,
     config: watcher::Config,
-    tell: mpsc::UnboundedSender<Seen>,
+    tell: mpsc::UnboundedSender<WatchedObject>,
     opened: oneshot::Sender<()>,
 ) {
     let mut opened = Some(opened);
@@ -298,7 +298,8 @@ async fn follow(
             // After an error the watch is opened again.
             Ok(Event::Init) | Err(_) => continue,
         };
-        let seen = Seen { at, kind: kind.clone(), name: object.name_any(), exists, object };
+        let seen =
+            WatchedObject { at, kind: kind.clone(), name: object.name_any(), exists, object };
         if tell.send(seen).is_err() {
             return;
         }
@@ -310,13 +311,19 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn seen(object: Value) -> Seen {
+    fn seen(object: Value) -> WatchedObject {
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         let at = Instant::now();
-        Seen { at, kind: "Kustomization".into(), name: object.name_any(), exists: true, object }
+        WatchedObject {
+            at,
+            kind: "Kustomization".into(),
+            name: object.name_any(),
+            exists: true,
+            object,
+        }
     }
 
-    fn kustomization(status: &str, observed: i64, revision: &str) -> Seen {
+    fn kustomization(status: &str, observed: i64, revision: &str) -> WatchedObject {
         seen(json!({
             "metadata": {"name": "shop", "generation": 2},
             "status": {
@@ -366,10 +373,11 @@ mod tests {
         let (tell, receiver) = mpsc::unbounded_channel();
         let mut watch = Watch { seen: receiver, last: BTreeMap::new(), _tasks: JoinSet::new() };
         tell.send(kustomization("False", 2, "")).unwrap();
-        let outcome = watch.until("shop to be ready", Duration::ZERO, Seen::is_ready).await;
+        let outcome =
+            watch.until("shop to be ready", Duration::ZERO, WatchedObject::is_ready).await;
         let text = outcome.unwrap_err().to_string();
         assert!(text.contains("shop to be ready"), "{text}");
         tell.send(kustomization("True", 2, "")).unwrap();
-        assert!(watch.until("shop", Duration::from_secs(9), Seen::is_ready).await.is_ok());
+        assert!(watch.until("shop", Duration::from_secs(9), WatchedObject::is_ready).await.is_ok());
     }
 }

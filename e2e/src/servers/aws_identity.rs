@@ -37,12 +37,12 @@ const METADATA_TOKEN: &str = "token-of-the-instance";
 #[derive(Debug)]
 pub struct AwsIdentity {
     address: SocketAddr,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<AwsIdentityServerState>>,
     server: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct AwsIdentityServerState {
     asked: Vec<String>,
     /// The passwords of the logins that are given before the right one.
     stale: Vec<String>,
@@ -53,7 +53,7 @@ impl AwsIdentity {
     pub async fn start() -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::<Mutex<Shared>>::default();
+        let shared = Arc::<Mutex<AwsIdentityServerState>>::default();
         let app = Router::new().fallback(answer).with_state(shared.clone());
         let server = tokio::spawn(async move { drop(axum::serve(listener, app).await) });
         Ok(Self { address, shared, server })
@@ -86,11 +86,14 @@ impl Drop for AwsIdentity {
     }
 }
 
-fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn locked(shared: &Mutex<AwsIdentityServerState>) -> MutexGuard<'_, AwsIdentityServerState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> Response {
+async fn answer(
+    State(shared): State<Arc<Mutex<AwsIdentityServerState>>>,
+    request: Request,
+) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
     locked(&shared).asked.push(format!("{} {path}", parts.method));

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
-use sources::charts::Files;
-use tree::{Memory, RelPath};
+use sources::charts::LoadedChartFiles;
+use tree::{MemoryTree, RelPath};
 
 /// The archive of a chart.
 ///
@@ -12,9 +12,9 @@ use tree::{Memory, RelPath};
 /// When a path is none.
 pub fn pack(name: &str, files: &[(String, String)]) -> anyhow::Result<Vec<u8>> {
     let files = files.iter().map(|(path, text)| (format!("{name}/{path}"), text.clone()));
-    let tree = Memory::from_files(files.collect::<Vec<_>>())?;
+    let tree = MemoryTree::from_files(files.collect::<Vec<_>>())?;
     let mut bytes = Vec::new();
-    Files::in_tree(&tree, &RelPath::parse(name)?)?.write(&mut bytes)?;
+    LoadedChartFiles::in_tree(&tree, &RelPath::parse(name)?)?.write(&mut bytes)?;
     Ok(bytes)
 }
 

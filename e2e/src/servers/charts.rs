@@ -26,14 +26,14 @@ pub struct ChartServer {
     address: SocketAddr,
     folder: tempfile::TempDir,
     helm: PathBuf,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ChartServerRequest>>>,
     /// The thread ends when this is dropped.
     _stop: oneshot::Sender<()>,
 }
 
 /// One request and its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct ChartServerRequest {
     /// The path, with its slash.
     pub path: String,
     /// The status that was answered.
@@ -45,7 +45,7 @@ struct Backend {
     root: PathBuf,
     /// What `Authorization` has to be.
     access: Option<String>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ChartServerRequest>>>,
 }
 
 impl ChartServer {
@@ -126,7 +126,7 @@ impl ChartServer {
     }
 
     /// What was asked since the start or [`ChartServer::forget`].
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<ChartServerRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -158,7 +158,7 @@ async fn answer(State(backend): State<Backend>, request: Request) -> Response {
     let response = backend.answer(&path, request.headers());
     let status = response.status().as_u16();
     let mut asked = backend.asked.lock().unwrap_or_else(PoisonError::into_inner);
-    asked.push(Asked { path, status });
+    asked.push(ChartServerRequest { path, status });
     response
 }
 

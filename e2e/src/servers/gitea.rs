@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::control_plane::{free_ports, tail, write_private};
-use crate::git_server::Repository;
+use crate::git_server::StoryRepository;
 use crate::harness::await_until;
 use crate::keeper::Keeper;
 use testbed::binaries::{GO, Lacks, Recipe, Set, module};
@@ -42,7 +42,7 @@ const GITEA: Set = Set {
 };
 
 /// How long it may take to begin: its database gets some hundred tables.
-const START: Duration = Duration::from_secs(120);
+const GITEA_START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server. Ends, with its repositories, when dropped or when this process ends.
 pub struct Gitea {
@@ -56,9 +56,9 @@ pub struct Gitea {
 }
 
 /// A repository of [`USER`], and the local one that is pushed to it.
-pub struct Hosted {
+pub struct GiteaRepository {
     /// What is committed to.
-    pub local: Repository,
+    pub local: StoryRepository,
     /// Where it is read, without `.git`, as Providers name it.
     pub url: String,
     /// Where it is in the API: `repos/<owner>/<name>`.
@@ -66,7 +66,7 @@ pub struct Hosted {
     remote: String,
 }
 
-impl Hosted {
+impl GiteaRepository {
     /// Commits files and pushes the current branch; returns the commit.
     pub fn push(&self, files: &[(&str, String)]) -> Result<String> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
@@ -101,7 +101,7 @@ impl Gitea {
         let local = tempfile::Builder::new().prefix("windlass-pushed-").tempdir()?;
         let server = Self { port, ssh_port, client, log, _keeper: keeper, local };
         let health = format!("{}/api/healthz", server.url());
-        let is_ended = await_until("Gitea to begin", START, async || {
+        let is_ended = await_until("Gitea to begin", GITEA_START_TIMEOUT, async || {
             if child.try_wait()?.is_some() {
                 return Ok(Some(true));
             }
@@ -156,13 +156,13 @@ impl Gitea {
     }
 
     /// Creates an empty repository that everybody may read, and the local one that is pushed to it.
-    pub async fn repository(&self, name: &str) -> Result<Hosted> {
+    pub async fn repository(&self, name: &str) -> Result<GiteaRepository> {
         let body = json!({"name": name, "private": false, "default_branch": "main"});
         self.ask(Method::POST, "user/repos", body).await?;
         let folder = self.local.path();
-        let local = Repository::create(&folder.join("bare"), &folder.join("work"), name)?;
+        let local = StoryRepository::create(&folder.join("bare"), &folder.join("work"), name)?;
         let address = self.address();
-        Ok(Hosted {
+        Ok(GiteaRepository {
             local,
             url: format!("http://{address}/{USER}/{name}"),
             path: format!("repos/{USER}/{name}"),

@@ -57,12 +57,12 @@ const AZURE_TOKEN: &str = "token-for-the-vault";
 #[derive(Debug)]
 pub struct KeyServer {
     address: SocketAddr,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<KmsServerState>>,
     server: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct KmsServerState {
     asked: Vec<String>,
     /// Data keys by what they are encrypted to.
     keys: BTreeMap<String, Vec<u8>>,
@@ -75,7 +75,7 @@ impl KeyServer {
     pub async fn start() -> Result<Self> {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let shared = Arc::<Mutex<Shared>>::default();
+        let shared = Arc::<Mutex<KmsServerState>>::default();
         let app = Router::new().fallback(answer).with_state(shared.clone());
         let server = tokio::spawn(async move { drop(axum::serve(listener, app).await) });
         Ok(Self { address, shared, server })
@@ -113,7 +113,7 @@ impl Drop for KeyServer {
     }
 }
 
-fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn locked(shared: &Mutex<KmsServerState>) -> MutexGuard<'_, KmsServerState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -123,7 +123,10 @@ fn said(status: u16, value: &Value) -> KeyServiceAnswer {
     (StatusCode::from_u16(status).unwrap_or_default(), value.to_string())
 }
 
-async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> KeyServiceAnswer {
+async fn answer(
+    State(shared): State<Arc<Mutex<KmsServerState>>>,
+    request: Request,
+) -> KeyServiceAnswer {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
     let body = String::from_utf8_lossy(&body).into_owned();

@@ -33,7 +33,7 @@ const FLUX_CONFIG: &str = "application/vnd.cncf.flux.config.v1+json";
 pub const FLUX_LAYER: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 
 /// How long the registry may take to begin.
-const START: Duration = Duration::from_secs(60);
+const REGISTRY_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A registry on loopback. Ends, with all that was pushed, when dropped or when this process ends.
 pub struct Registry {
@@ -109,7 +109,7 @@ impl Registry {
 
     async fn await_start(&self) -> Result<()> {
         let url = format!("{}/v2/", self.base());
-        crate::harness::await_until("the registry to begin", START, async || {
+        crate::harness::await_until("the registry to begin", REGISTRY_START_TIMEOUT, async || {
             Ok(self.client.get(&url).send().await.ok().map(drop))
         })
         .await

@@ -21,12 +21,12 @@ use tokio::task::AbortHandle;
 #[derive(Debug)]
 pub struct WebServer {
     address: SocketAddr,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<WebServerState>>,
     stop: AbortHandle,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct WebServerState {
     files: BTreeMap<String, Vec<u8>>,
     /// Where a path leads instead.
     redirects: BTreeMap<String, String>,
@@ -50,7 +50,7 @@ impl WebServer {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a server")?;
         let address = listener.local_addr()?;
-        let shared = Arc::<Mutex<Shared>>::default();
+        let shared = Arc::<Mutex<WebServerState>>::default();
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let serving = async move { axum::serve(listener, router).await };
         let stop = tokio::spawn(serving).abort_handle();
@@ -77,7 +77,7 @@ impl WebServer {
         self.shared().access = Some(authorization.to_owned());
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, WebServerState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,7 +99,7 @@ impl WebServer {
     }
 }
 
-async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> Response {
+async fn answer(State(shared): State<Arc<Mutex<WebServerState>>>, request: Request) -> Response {
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
     let path = request.uri().path().to_owned();
     let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
@@ -113,7 +113,7 @@ async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> R
     response
 }
 
-fn respond(shared: &mut Shared, path: &str, known: Option<&HeaderValue>) -> Response {
+fn respond(shared: &mut WebServerState, path: &str, known: Option<&HeaderValue>) -> Response {
     if let Some(left) = shared.turned_away.checked_sub(1) {
         shared.turned_away = left;
         return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, "1")]).into_response();

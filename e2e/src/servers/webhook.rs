@@ -19,7 +19,7 @@ use crate::tls_front::TlsFront;
 
 /// What the webhook does with what it is asked about.
 #[derive(Debug, Clone, Default)]
-pub enum Answer {
+pub enum WebhookVerdict {
     /// It is admitted.
     #[default]
     Admit,
@@ -32,8 +32,8 @@ pub enum Answer {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    answer: Answer,
+struct WebhookServerState {
+    answer: WebhookVerdict,
     asked: usize,
 }
 
@@ -42,7 +42,7 @@ struct Shared {
 pub struct Webhook {
     front: TlsFront,
     authority: Authority,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<WebhookServerState>>,
     stop: AbortHandle,
 }
 
@@ -52,7 +52,7 @@ impl Drop for Webhook {
     }
 }
 
-fn shared(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn shared(shared: &Mutex<WebhookServerState>) -> MutexGuard<'_, WebhookServerState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -61,11 +61,11 @@ impl Webhook {
     ///
     /// # Errors
     /// No port, or no certificate.
-    pub async fn start(first: Answer) -> Result<Self> {
+    pub async fn start(first: WebhookVerdict) -> Result<Self> {
         let authority = Authority::generate()?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a webhook")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(Mutex::new(Shared { answer: first, asked: 0 }));
+        let state = Arc::new(Mutex::new(WebhookServerState { answer: first, asked: 0 }));
         let router = Router::new().fallback(review).with_state(state.clone());
         let serving = async move { axum::serve(listener, router).await };
         let stop = tokio::spawn(serving).abort_handle();
@@ -74,7 +74,7 @@ impl Webhook {
     }
 
     /// From now on this is what it does.
-    pub fn set(&self, answer: Answer) {
+    pub fn set(&self, answer: WebhookVerdict) {
         shared(&self.shared).answer = answer;
     }
 
@@ -100,7 +100,7 @@ impl Webhook {
 }
 
 async fn review(
-    State(state): State<Arc<Mutex<Shared>>>,
+    State(state): State<Arc<Mutex<WebhookServerState>>>,
     body: Bytes,
 ) -> impl axum::response::IntoResponse {
     let answer = {
@@ -112,13 +112,13 @@ async fn review(
     let mut response = json!({"uid": asked["request"]["uid"], "allowed": true});
     let is_dry_run = asked["request"]["dryRun"] == true;
     match answer {
-        Answer::Admit => {}
-        Answer::RefuseWrites(_) if is_dry_run => {}
-        Answer::Refuse(text) | Answer::RefuseWrites(text) => {
+        WebhookVerdict::Admit => {}
+        WebhookVerdict::RefuseWrites(_) if is_dry_run => {}
+        WebhookVerdict::Refuse(text) | WebhookVerdict::RefuseWrites(text) => {
             response["allowed"] = false.into();
             response["status"] = json!({"message": text});
         }
-        Answer::Hang => pending().await,
+        WebhookVerdict::Hang => pending().await,
     }
     let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
     ([(CONTENT_TYPE, "application/json")], review.to_string())

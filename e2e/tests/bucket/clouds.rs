@@ -13,11 +13,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use e2e::servers::azurite::{ACCOUNT, Azurite, KEY};
 use e2e::servers::gcs::GcsServer;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use objects::Redacted;
+use objects::RedactedValue;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sources::bucket::{
-    Endpoint, Error, Identity, Known, Note, Previous, Remote, azure, bundle, fetch, google, list,
+    BucketClientCache, BucketIdentity, Endpoint, Error, Note, Previous, Remote, azure, bundle,
+    fetch, google, list,
 };
 use tokio::net::TcpListener;
 
@@ -44,7 +45,9 @@ impl Store {
 
     fn remote(&self) -> Result<Remote> {
         match self {
-            Self::Google(server) => to_google(&server.endpoint(), google::Identity::Anonymous),
+            Self::Google(server) => {
+                to_google(&server.endpoint(), google::GoogleIdentity::Anonymous)
+            }
             Self::Azure(server) => to_azure(&server.url(), key(KEY)),
         }
     }
@@ -79,23 +82,23 @@ impl Store {
     }
 }
 
-pub(super) fn to_google(endpoint: &str, identity: google::Identity) -> Result<Remote> {
-    of_s3(endpoint, Identity::Google(identity))
+pub(super) fn to_google(endpoint: &str, identity: google::GoogleIdentity) -> Result<Remote> {
+    of_s3(endpoint, BucketIdentity::Google(identity))
 }
 
-pub(super) fn to_azure(url: &str, identity: azure::Identity) -> Result<Remote> {
-    let mut remote = of_s3("127.0.0.1", Identity::Azure(identity))?;
+pub(super) fn to_azure(url: &str, identity: azure::AzureIdentity) -> Result<Remote> {
+    let mut remote = of_s3("127.0.0.1", BucketIdentity::Azure(identity))?;
     remote.server.endpoint = Endpoint::parse_account(url)?;
     Ok(remote)
 }
 
-fn key(key: &str) -> azure::Identity {
-    let key = Redacted::new(key.to_owned());
-    azure::Identity::Key { account: ACCOUNT.to_owned(), key }
+fn key(key: &str) -> azure::AzureIdentity {
+    let key = RedactedValue::new(key.to_owned());
+    azure::AzureIdentity::Key { account: ACCOUNT.to_owned(), key }
 }
 
-fn signature(signature: &str) -> azure::Identity {
-    azure::Identity::Signature(Redacted::new(signature.to_owned()))
+fn signature(signature: &str) -> azure::AzureIdentity {
+    azure::AzureIdentity::Signature(RedactedValue::new(signature.to_owned()))
 }
 
 /// The key of a service account that nobody has.
@@ -114,7 +117,7 @@ async fn only_what_changed_is_downloaded_and_an_unchanged_bucket_costs_one_listi
             store.put(key, body).await?;
         }
         let remote = store.remote()?;
-        let known = Known::default();
+        let known = BucketClientCache::default();
         let listed = list(&remote, None, &Note::default(), &known).await?;
         let revision = listed.revision();
         let first = fetch(&remote, listed, Previous::default(), &known).await?;
@@ -165,7 +168,8 @@ async fn revisions_are_of_the_entity_tags_that_flux_takes() -> Result<()> {
         };
         let expected = Sha256::digest(format!("a.yaml {etag}\n"));
         let expected: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
-        let listed = list(&store.remote()?, None, &Note::default(), &Known::default()).await?;
+        let listed =
+            list(&store.remote()?, None, &Note::default(), &BucketClientCache::default()).await?;
         ensure!(listed.revision() == format!("sha256:{expected}"), "{etag}");
     }
     Ok(())
@@ -179,7 +183,7 @@ async fn what_is_ignored_is_not_downloaded_and_patterns_are_fetched_once() -> Re
         }
         store.put(".sourceignore", "docs/\n").await?;
         let mut remote = store.remote()?;
-        let known = Known::default();
+        let known = BucketClientCache::default();
         let listed = list(&remote, Some("*.txt\n"), &Note::default(), &known).await?;
         let fetched = fetch(&remote, listed, Previous::default(), &known).await?;
         let expected = [".sourceignore=docs/\n", "a.png=x", "a.yaml=x", "apps/b.yaml=x"];
@@ -208,7 +212,7 @@ async fn a_bucket_of_more_than_a_thousand_objects_is_listed_by_pages() -> Result
         let puts = stream::iter(0..1003).map(put).buffer_unordered(8);
         puts.try_collect::<Vec<()>>().await?;
         let remote = store.remote()?;
-        let known = Known::default();
+        let known = BucketClientCache::default();
         let before = store.requests().await?.len();
         let listed = list(&remote, None, &Note::default(), &known).await?;
         ensure!(listed.len() == 1003, "{}", listed.len());
@@ -228,7 +232,7 @@ async fn what_changes_while_it_is_fetched_counts_as_it_is_then() -> Result<()> {
             store.put(key, "1").await?;
         }
         let remote = store.remote()?;
-        let known = Known::default();
+        let known = BucketClientCache::default();
         let listed = list(&remote, None, &Note::default(), &known).await?;
         let before = listed.revision();
         store.put("changed.yaml", "2").await?;
@@ -253,7 +257,7 @@ async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Resu
         };
         store.put("v/bundle.zip", zip("1")?).await?;
         let remote = store.remote()?;
-        let known = Known::default();
+        let known = BucketClientCache::default();
         let revision = bundle::ask(&remote, "v/bundle.zip", &known).await?;
         let fetched = bundle::fetch(&remote, "v/bundle.zip", None, &known).await?;
         ensure!(fetched.revision == revision && fetched.count == 1);
@@ -265,7 +269,7 @@ async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Resu
         ensure!(bundle::ask(&remote, "v/bundle.zip", &known).await? != revision);
 
         for key in ["gone.zip", "../gone.zip"] {
-            let error = bundle::ask(&remote, key, &Known::default()).await.err();
+            let error = bundle::ask(&remote, key, &BucketClientCache::default()).await.err();
             let error = error.context("it is there")?;
             ensure!(
                 error.to_string() == format!("object '{key}' not found in bucket 'app'"),
@@ -294,14 +298,14 @@ async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
     let (start, _) = right.split_once("&sig=").context("it is signed")?;
     for (identity, is_right) in [
         (key(wrong), false),
-        (azure::Identity::Anonymous, false),
+        (azure::AzureIdentity::Anonymous, false),
         (signature(&right), true),
         (signature(&format!("?{right}")), true),
         (signature(&format!("{start}&sig={wrong}")), false),
     ] {
         let remote = to_azure(&azurite.url(), identity)?;
         let note = Note::default();
-        let known = Known::default();
+        let known = BucketClientCache::default();
         match list(&remote, None, &note, &known).await {
             Ok(listed) => ensure!(is_right && listed.len() == 1),
             Err(error) => {
@@ -315,8 +319,8 @@ async fn who_may_not_and_what_is_not_there_is_told() -> Result<()> {
 
 /// A store that asks for a token of Google's form: it remembers who came, and has one object for those that it takes.
 async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
-    type Seen = Arc<Mutex<Vec<String>>>;
-    let answer = async move |State(seen): State<Seen>, headers: HeaderMap| {
+    type ReceivedTokens = Arc<Mutex<Vec<String>>>;
+    let answer = async move |State(seen): State<ReceivedTokens>, headers: HeaderMap| {
         let token =
             headers.get("authorization").and_then(|it| it.to_str().ok()).unwrap_or_default();
         seen.lock().unwrap_or_else(PoisonError::into_inner).push(token.to_owned());
@@ -329,11 +333,11 @@ async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
             }
         }
     };
-    let answer = async move |state: State<Seen>, headers: HeaderMap| {
+    let answer = async move |state: State<ReceivedTokens>, headers: HeaderMap| {
         let (status, body) = answer(state, headers).await;
         (status, body.to_string())
     };
-    let seen = Seen::default();
+    let seen = ReceivedTokens::default();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let endpoint = listener.local_addr()?.to_string();
     let router = Router::new().fallback(answer).with_state(seen.clone());
@@ -343,10 +347,10 @@ async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_key_of_a_service_account_becomes_a_token_that_is_asked_for_once() -> Result<()> {
-    let identity = google::Identity::ServiceAccount(Redacted::new(service_account()?));
+    let identity = google::GoogleIdentity::ServiceAccount(RedactedValue::new(service_account()?));
     let (endpoint, seen) = double(true).await?;
     let remote = to_google(&endpoint, identity.clone())?;
-    let known = Known::default();
+    let known = BucketClientCache::default();
     for _again in 0..2 {
         ensure!(list(&remote, None, &Note::default(), &known).await?.len() == 1);
     }

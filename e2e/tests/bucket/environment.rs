@@ -10,7 +10,7 @@ use e2e::harness::again;
 use e2e::relay::Relay;
 use e2e::servers::aws_identity::{AwsIdentity, POD_TOKEN, WEB_IDENTITY};
 use e2e::servers::s3::{ACCESS, SECRET};
-use sources::bucket::{Identity, Known, Note, list};
+use sources::bucket::{BucketClientCache, BucketIdentity, Note, list};
 use tempfile::TempDir;
 use url::Url;
 
@@ -21,11 +21,11 @@ use super::{BUCKET, remote, server};
 #[ignore = "run by the tests below, with an environment of its own"]
 async fn as_the_environment_says() -> Result<()> {
     let sts = std::env::var("TEST_STS").ok().map(|url| Url::parse(&url)).transpose()?;
-    let mut remote = remote(&std::env::var("TEST_ENDPOINT")?, Identity::Environment { sts })?;
+    let mut remote = remote(&std::env::var("TEST_ENDPOINT")?, BucketIdentity::Environment { sts })?;
     if let Ok(seconds) = std::env::var("TEST_TIMEOUT") {
         remote.timeout = Duration::from_secs(seconds.parse()?);
     }
-    let known = Known::default();
+    let known = BucketClientCache::default();
     for _again in 0..2 {
         let listed = list(&remote, None, &Note::default(), &known).await;
         // As people are told, and not as Rust shows it.
@@ -39,7 +39,7 @@ async fn as_the_environment_says() -> Result<()> {
 const TOKENS: (&str, &str) = (POD_TOKEN, WEB_IDENTITY);
 const WRONG: (&str, &str) = ("wr0ng-of-the-pod", "wr0ng-of-the-service-account");
 
-type Variables = Vec<(&'static str, String)>;
+type EnvironmentVariables = Vec<(&'static str, String)>;
 
 fn file(folder: &TempDir, name: &str, text: &str) -> Result<String> {
     let path = folder.path().join(name);
@@ -53,7 +53,7 @@ fn ways(
     folder: &TempDir,
     place: &str,
     (pod_token, web_token): (&str, &str),
-) -> Result<Vec<(&'static str, Variables, usize)>> {
+) -> Result<Vec<(&'static str, EnvironmentVariables, usize)>> {
     let pod = format!("{place}/v1/credentials");
     let pod_file = file(folder, "pod", pod_token)?;
     let web = [
@@ -86,7 +86,11 @@ fn ways(
 }
 
 /// Runs it with the variables of a way.
-fn run(folder: &TempDir, endpoint: &str, variables: Variables) -> Result<(bool, String)> {
+fn run(
+    folder: &TempDir,
+    endpoint: &str,
+    variables: EnvironmentVariables,
+) -> Result<(bool, String)> {
     let home = folder.path().display().to_string();
     let always = [("HOME", home), ("TEST_ENDPOINT", endpoint.to_owned())];
     again("bucket::environment::as_the_environment_says", always.into_iter().chain(variables))

@@ -17,9 +17,9 @@ use e2e::authority::Authority;
 use e2e::harness::again;
 use e2e::relay::Relay;
 use e2e::tls_front::TlsFront;
-use objects::Redacted;
+use objects::RedactedValue;
 use serde_json::json;
-use sources::bucket::{Known, Note, azure, google, list};
+use sources::bucket::{BucketClientCache, Note, azure, google, list};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use url::Url;
@@ -32,10 +32,10 @@ const WRONG: &str = "wrong-client-s3cret";
 const ASSERTION: &str = "who-the-pod-is";
 
 /// What was asked, by method and path.
-type Seen = Arc<Mutex<Vec<String>>>;
+type BucketRequestLog = Arc<Mutex<Vec<String>>>;
 
 /// Metadata of a machine at Google, logins of Azure, and a store of each that takes the tokens of them.
-async fn answer(State(seen): State<Seen>, request: Request) -> (StatusCode, String) {
+async fn answer(State(seen): State<BucketRequestLog>, request: Request) -> (StatusCode, String) {
     let (parts, body) = request.into_parts();
     let header =
         |name: &str| parts.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -84,16 +84,16 @@ async fn as_the_cloud_says() -> Result<()> {
     let given = |name: &str| std::env::var(name).with_context(|| format!("there is no {name}"));
     let store = given("TEST_ENDPOINT")?;
     let mut remote = match given("TEST_IDENTITY")?.as_str() {
-        "google" => to_google(&store, google::Identity::Environment)?,
+        "google" => to_google(&store, google::GoogleIdentity::Environment)?,
         "azure" => to_azure(
             &format!("http://{store}/shop"),
-            azure::Identity::Environment { client: None },
+            azure::AzureIdentity::Environment { client: None },
         )?,
         "application" => {
-            let identity = azure::Identity::Application {
+            let identity = azure::AzureIdentity::Application {
                 tenant: given("TEST_TENANT")?,
                 client: "c".to_owned(),
-                secret: Redacted::new(given("TEST_SECRET")?),
+                secret: RedactedValue::new(given("TEST_SECRET")?),
                 authority: Some(Url::parse(&given("TEST_AUTHORITY")?)?),
             };
             to_azure(&format!("http://{store}/shop"), identity)?
@@ -103,7 +103,7 @@ async fn as_the_cloud_says() -> Result<()> {
     if let Ok(seconds) = given("TEST_TIMEOUT") {
         remote.timeout = Duration::from_secs(seconds.parse()?);
     }
-    let known = Known::default();
+    let known = BucketClientCache::default();
     for _again in 0..2 {
         let listed = list(&remote, None, &Note::default(), &known).await;
         // As people are told, and not as Rust shows it.
@@ -113,12 +113,12 @@ async fn as_the_cloud_says() -> Result<()> {
     Ok(())
 }
 
-type Variables = Vec<(&'static str, String)>;
+type EnvironmentVariables = Vec<(&'static str, String)>;
 
 /// The double, over HTTP and TLS.
 struct Clouds {
     address: SocketAddr,
-    seen: Seen,
+    seen: BucketRequestLog,
     front: TlsFront,
     folder: TempDir,
     /// The authority of TLS.
@@ -129,7 +129,7 @@ impl Clouds {
     async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let seen = Seen::default();
+        let seen = BucketRequestLog::default();
         let router = Router::new().fallback(answer).with_state(seen.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         let authority = Authority::generate()?;
@@ -148,7 +148,11 @@ impl Clouds {
     }
 
     /// Runs it as somebody; what was asked meanwhile comes last.
-    fn run(&self, who: &str, variables: &Variables) -> Result<(bool, String, Vec<String>)> {
+    fn run(
+        &self,
+        who: &str,
+        variables: &EnvironmentVariables,
+    ) -> Result<(bool, String, Vec<String>)> {
         let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen().clear();
         let always = [
@@ -164,7 +168,7 @@ impl Clouds {
     }
 }
 
-fn in_azure(login: SocketAddr, more: (&'static str, &str)) -> Variables {
+fn in_azure(login: SocketAddr, more: (&'static str, &str)) -> EnvironmentVariables {
     vec![
         ("AZURE_TENANT_ID", "t.example".to_owned()),
         ("AZURE_CLIENT_ID", "c".to_owned()),
@@ -173,7 +177,7 @@ fn in_azure(login: SocketAddr, more: (&'static str, &str)) -> Variables {
     ]
 }
 
-fn application(login: SocketAddr, tenant: &str, secret: &str) -> Variables {
+fn application(login: SocketAddr, tenant: &str, secret: &str) -> EnvironmentVariables {
     vec![
         ("TEST_TENANT", tenant.to_owned()),
         ("TEST_SECRET", secret.to_owned()),
@@ -190,7 +194,7 @@ async fn every_login_is_made_once_and_told_when_it_fails() -> Result<()> {
     let address = clouds.address;
     let login = clouds.front.address();
     // Who asks, with which variables, how many requests the login takes, and what is told if it fails.
-    type Way = (&'static str, Variables, usize, Option<&'static str>);
+    type Way = (&'static str, EnvironmentVariables, usize, Option<&'static str>);
     let application = |tenant: &str, secret: &str| application(login, tenant, secret);
     let ways: [Way; 8] = [
         ("google", vec![("GCE_METADATA_HOST", address.to_string())], 1, None),

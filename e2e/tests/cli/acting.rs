@@ -1,10 +1,10 @@
 //! suspend, resume, reconcile and values: what they change, and what they say.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{Charts, by_value};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::cli::{is_asked_for, windlass};
 async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result<()> {
     let story = Story::with_windlass("acting").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
 
@@ -29,7 +29,7 @@ async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result
     ensure!(said.code == Some(2) && said.err.contains("`windlass resume`"), "{said:?}");
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let is_new = |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == second;
-    story.await_object(&Target::git_repository("app"), SOON, is_new).await?;
+    story.await_object(&StoryTarget::git_repository("app"), DEFAULT_WAIT_TIMEOUT, is_new).await?;
     story.await_value("a", "1").await?;
 
     let said = windlass(&story, &["resume", "ks/app", "--wait"])?;
@@ -55,7 +55,7 @@ async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result
 async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() -> Result<()> {
     let story = Story::with_windlass("acting-reconcile").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     upstream.repository.commit(&[("a.yaml", config_map("a", "2").as_str())], "a change")?;

@@ -4,11 +4,11 @@
 use anyhow::Result;
 use e2e::git_server::{Access, GitServer};
 use e2e::harness::Story;
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::{CONFIG, Charts, test_pod};
 use e2e::servers::web::WebServer;
-use e2e::servers::webhook::{Answer, Webhook};
+use e2e::servers::webhook::{Webhook, WebhookVerdict};
 use serde_json::json;
 
 use crate::cli::incidents::await_cause;
@@ -59,18 +59,19 @@ async fn why_names_webhooks_and_images() -> Result<()> {
     let parts = ["Pod/{ns}/pulling-", "ImagePullBackOff"];
     await_cause(&story, "ks/pull", "Image", &parts).await?;
 
-    let webhook = Webhook::start(Answer::Refuse("no ConfigMaps on Sundays".to_owned())).await?;
+    let webhook =
+        Webhook::start(WebhookVerdict::Refuse("no ConfigMaps on Sundays".to_owned())).await?;
     story.apply_value(webhook.configuration(&story.namespace, 10)).await?;
     let asked = async || {
         story.apply(&config_map("probe", "x")).await.ok();
         Ok((webhook.asked() > 0).then_some(()))
     };
-    story.await_until("the webhook to be asked", SOON, asked).await?;
+    story.await_until("the webhook to be asked", DEFAULT_WAIT_TIMEOUT, asked).await?;
     story.kustomization("webhook", "app", json!({"path": "./webhook"})).await?;
     let parts = ["ConfigMap/{ns}/refused", "no ConfigMaps on Sundays"];
     await_cause(&story, "ks/webhook", "Apply", &parts).await?;
-    webhook.set(Answer::Admit);
-    let configuration = e2e::harness::Target::new(
+    webhook.set(WebhookVerdict::Admit);
+    let configuration = e2e::harness::StoryTarget::new(
         "admissionregistration.k8s.io/v1",
         "ValidatingWebhookConfiguration",
         &story.namespace,

@@ -8,10 +8,10 @@ mod secrets;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{Charts, by_value};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::operator;
 use serde_json::json;
 use testbed::binaries::Binaries;
@@ -49,7 +49,7 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
     let parts = ["ServiceAccount/{ns}/deployer does not exist"];
     await_cause(&story, "ks/account", "Missing", &parts).await?;
     mend(&story, "ks/account", &[])?;
-    story.await_ready(&Target::kustomization("account")).await?;
+    story.await_ready(&StoryTarget::kustomization("account")).await?;
 
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", by_value().as_str())]).await?;
@@ -83,7 +83,7 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
     std::fs::remove_file(&file)?;
     windlass(&story, &["suspend", "ks/account"])?.ended(0)?;
     mend(&story, "ks/account", &[])?;
-    story.await_ready(&Target::kustomization("account")).await?;
+    story.await_ready(&StoryTarget::kustomization("account")).await?;
     story.end().await
 }
 
@@ -99,7 +99,7 @@ async fn everything_that_is_not_ready_is_grouped_by_its_cause() -> Result<()> {
         "metadata": {"name": "slack"}, "spec": {"type": "slack", "secretRef": {"name": "hook"}}});
     story.apply_value(provider).await?;
     story
-        .await_until("both causes", SOON, async || {
+        .await_until("both causes", DEFAULT_WAIT_TIMEOUT, async || {
             let why = windlass(&story, &["why", "all", "-o", "json"])?.json(1)?;
             let causes = why["causes"].as_array().cloned().unwrap_or_default();
             let counts: Vec<usize> =

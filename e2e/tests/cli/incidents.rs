@@ -1,10 +1,10 @@
 //! `windlass why`: the first line names the true cause and its object, in many failures. More are in `failures.rs`.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, config_map, deployment, job};
 use e2e::harness::release::{Charts, by_value, hook};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 use crate::cli::windlass;
@@ -19,7 +19,7 @@ pub(crate) async fn await_cause(
     let parts: Vec<String> = parts.iter().map(|it| it.replace("{ns}", &story.namespace)).collect();
     let mut last = String::new();
     let what = format!("`why {object}` to name {parts:?}");
-    let found = story.await_until(&what, SOON, async || {
+    let found = story.await_until(&what, DEFAULT_WAIT_TIMEOUT, async || {
         let said = windlass(story, &["why", object, "--timeout", "2s"])?;
         let line = said.out.lines().next().unwrap_or_default().to_owned();
         let is_it = parts.iter().all(|part| line.contains(part.as_str()));
@@ -64,7 +64,7 @@ async fn why_names_what_is_wrong_with_sources() -> Result<()> {
 
     // A source that fails later leaves what it applied ready, and stale.
     story.kustomization("stale", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("stale")).await?;
+    story.await_ready(&StoryTarget::kustomization("stale")).await?;
     story.git_repository("app", "http://127.0.0.1:1/app.git", json!({})).await?;
     let parts = ["is ready, but newer revisions do not reach it", "GitRepository/{ns}/app"];
     await_cause(&story, "ks/stale", "Fetch", &parts).await?;
@@ -132,7 +132,7 @@ async fn why_names_holds_and_windows() -> Result<()> {
     }
     let annotate = async |name: &str, suspend: bool, annotations: Value| {
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": suspend}});
-        story.merge(&Target::kustomization(name), patch).await.map(drop)
+        story.merge(&StoryTarget::kustomization(name), patch).await.map(drop)
     };
     let hold =
         json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-reason": "migration"});

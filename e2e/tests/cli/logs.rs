@@ -2,12 +2,12 @@
 //! containers have printed is in `e2e/src/control_plane/programs.rs`.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
-use crate::cli::{Said, anywhere, windlass};
+use crate::cli::{CommandOutput, anywhere, windlass};
 
 /// A Pod that looks like one of windlass's.
 const WINDLASS: &str = "
@@ -21,14 +21,17 @@ spec:
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_of_windlass_are_selected_by_object_and_level() -> Result<()> {
     let story = Story::begin("logs").await?;
-    let logs = |arguments: &[&str]| -> Result<Said> {
+    let logs = |arguments: &[&str]| -> Result<CommandOutput> {
         anywhere(&story, &[&["logs", "--flux-namespace", &story.namespace], arguments].concat())
     };
     let absent = logs(&[])?;
     ensure!(absent.code == Some(2) && absent.err.contains("--flux-namespace"), "{absent:?}");
     story.apply(WINDLASS).await?;
-    let runs = |said: Said| (said.code == Some(0) && !said.out.is_empty()).then_some(said.out);
-    let all = story.await_until("the first line", SOON, async || Ok(runs(logs(&[])?))).await?;
+    let runs =
+        |said: CommandOutput| (said.code == Some(0) && !said.out.is_empty()).then_some(said.out);
+    let all = story
+        .await_until("the first line", DEFAULT_WAIT_TIMEOUT, async || Ok(runs(logs(&[])?)))
+        .await?;
     let lines: Vec<&str> = all.lines().collect();
     ensure!(lines.len() == 5 && !all.contains("test bed only"), "{all}");
     ensure!(
@@ -67,14 +70,15 @@ async fn lines_of_what_was_applied_have_pod_and_container() -> Result<()> {
     let files = [("a.yaml", config_map("a", "1")), ("web.yaml", noisy), ("nowhere.yaml", nowhere)];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let logs =
         |more: &[&str]| windlass(&story, &[&["logs", "--workload", "ks/app"], more].concat());
     let printed = async || {
         let said = logs(&[])?;
         Ok((said.code == Some(0) && said.out.lines().count() == 3).then_some(said))
     };
-    let said = story.await_until("the lines of both containers", SOON, printed).await?;
+    let said =
+        story.await_until("the lines of both containers", DEFAULT_WAIT_TIMEOUT, printed).await?;
     let parts = |line: &str| {
         let (pod, rest) = line.split_once(' ').unwrap_or_default();
         let (container, text) = rest.split_once(": ").unwrap_or_default();

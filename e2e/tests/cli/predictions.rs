@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, annotated, config_map, deployment};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -27,15 +27,15 @@ rules: [{apiGroups: [\"\"], resources: [configmaps], verbs: [get]}]
 ";
 
 /// What a step does to the files: new contents by path; none removes the file.
-type Step = (&'static str, Vec<(&'static str, Option<String>)>);
+type FileEdits = (&'static str, Vec<(&'static str, Option<String>)>);
 
 /// What is predicted: the objects as the audit log calls them, and the fields of those that change.
-struct Predicted {
+struct PredictedChanges {
     objects: BTreeSet<String>,
-    changed: Vec<(Target, Vec<Value>)>,
+    changed: Vec<(StoryTarget, Vec<Value>)>,
 }
 
-impl Predicted {
+impl PredictedChanges {
     fn of(changes: &Value) -> Self {
         let mut predicted = Self { objects: BTreeSet::new(), changed: Vec::new() };
         for change in changes.as_array().into_iter().flatten() {
@@ -46,7 +46,7 @@ impl Predicted {
             let action = text(&change["action"]);
             predicted.objects.insert(format!("{action} {}s/{name}", kind.to_lowercase()));
             if action == "changed" {
-                let target = Target::new(&text(&object["apiVersion"]), &kind, &name);
+                let target = StoryTarget::new(&text(&object["apiVersion"]), &kind, &name);
                 let fields = change["fields"].as_array().cloned().unwrap_or_default();
                 predicted.changed.push((target, fields));
             }
@@ -55,7 +55,7 @@ impl Predicted {
     }
 
     /// The changed objects as they should be afterwards. What Secrets hold is not told.
-    async fn expected(&self, story: &Story) -> Result<Vec<(Target, Value)>> {
+    async fn expected(&self, story: &Story) -> Result<Vec<(StoryTarget, Value)>> {
         let mut all = Vec::new();
         for (target, fields) in &self.changed {
             let mut value = serde_json::to_value(story.expect(target).await?)?;
@@ -122,8 +122,8 @@ fn done(story: &Story, before: usize) -> Result<BTreeSet<String>> {
 async fn check(
     story: &Story,
     title: &str,
-    predicted: &Predicted,
-    expected: Vec<(Target, Value)>,
+    predicted: &PredictedChanges,
+    expected: Vec<(StoryTarget, Value)>,
     before: usize,
 ) -> Result<()> {
     let done = done(story, before)?;
@@ -142,7 +142,7 @@ fn web(replicas: u32, env: &str) -> String {
         .replace("image: example.com/app:1", &format!("image: example.com/app:1{env}"))
 }
 
-fn steps() -> Vec<Step> {
+fn steps() -> Vec<FileEdits> {
     let switch = "kustomize.toolkit.fluxcd.io/reconcile";
     let labels = "resources: [a.yaml, b.yaml, web.yaml]\ncommonAnnotations: {team: web}\n";
     let forced = "{apiVersion: v1, kind: ConfigMap, metadata: {name: fixed, annotations: \
@@ -198,7 +198,7 @@ async fn a_kustomization_changes_what_was_predicted() -> Result<()> {
     let first: Vec<_> = files.iter().map(|(path, text)| (*path, text.clone())).collect();
     let upstream = story.follow("app", &first).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     for (title, changes) in steps() {
         let is_written = changes.iter().any(|it| it.1.is_some());
         let gone: Vec<&str> = changes.iter().filter(|it| it.1.is_none()).map(|it| it.0).collect();
@@ -215,7 +215,7 @@ async fn a_kustomization_changes_what_was_predicted() -> Result<()> {
         let path = folder.path().display().to_string();
         let said = windlass(&story, &["diff", "ks/app", "--path", &path, "-o", "json"])?;
         ensure!(matches!(said.code, Some(0 | 1)), "{title}: {said:?}");
-        let predicted = Predicted::of(&serde_json::from_str(&said.out).context(title)?);
+        let predicted = PredictedChanges::of(&serde_json::from_str(&said.out).context(title)?);
         ensure!((said.code == Some(0)) == predicted.objects.is_empty(), "{title}: {said:?}");
         let expected = predicted.expected(&story).await?;
         story.await_log().await?;
@@ -254,13 +254,13 @@ async fn what_kubectl_had_set_is_predicted() -> Result<()> {
     };
     maps.create(&by, &object).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("taken", "1"))]).await?;
-    story.await_ready(&Target::git_repository("app")).await?;
+    story.await_ready(&StoryTarget::git_repository("app")).await?;
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let changes = windlass(&story, &["diff", "ks/app", "-o", "json"])?.json(1)?;
     let fields = changes[0]["fields"].as_array().cloned().unwrap_or_default();
     let gone = json!({"path": "/data/extra", "old": "x"});
     ensure!(fields.contains(&gone), "{changes:#}");
-    let predicted = Predicted::of(&changes);
+    let predicted = PredictedChanges::of(&changes);
     let expected = predicted.expected(&story).await?;
     story.await_log().await?;
     let before = story.changes()?.len();
@@ -298,12 +298,12 @@ async fn a_release_changes_what_was_predicted() -> Result<()> {
             story.merge(&app, patch).await?;
         }
         charts.publish(version, files).await?;
-        let chart = Target::helm_chart(&format!("{}-app", story.namespace));
+        let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
         let is_new =
             |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == version;
-        story.await_object(&chart, SOON, is_new).await?;
+        story.await_object(&chart, DEFAULT_WAIT_TIMEOUT, is_new).await?;
         let changes = windlass(&story, &["diff", "hr/app", "-o", "json"])?.json(1)?;
-        let predicted = Predicted::of(&changes);
+        let predicted = PredictedChanges::of(&changes);
         let expected = predicted.expected(&story).await?;
         story.await_log().await?;
         let before = story.changes()?.len();

@@ -1,9 +1,9 @@
 //! rollback: what it suspends, what it asks for, what it says; and one release of a Helmfile.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::release::{CONFIG, Charts, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ async fn one_release_of_a_helmfile_is_suspended_rolled_back_and_resumed() -> Res
         ("helmfile.yaml", file("1")),
     ];
     let upstream = story.follow("shop", &files).await?;
-    let shop = Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let shop = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
         "metadata": {"name": "shop"}, "spec": {"interval": NEVER,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}}});
@@ -146,7 +146,7 @@ async fn one_release_of_a_helmfile_is_suspended_rolled_back_and_resumed() -> Res
     windlass(&story, &arguments)?.ended(0)?;
     let is_held =
         |object: &kube::api::DynamicObject| state(object, "web") == Some("Suspended".into());
-    let object = story.await_object(&shop, SOON, is_held).await?;
+    let object = story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_held).await?;
     let entry = &object.data["spec"]["suspendedReleases"][0];
     ensure!(
         entry["reason"] == "incident-1 (by alice)" && entry["namespace"] == story.namespace,

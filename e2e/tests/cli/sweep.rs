@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::operator;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
@@ -227,7 +227,7 @@ async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
     for (group, version, kind) in foreign {
         let object = story.apply_value(definition(group, version, kind)).await?;
         let name = object.metadata.name.context("a name")?;
-        let target = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
+        let target = StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
         story.await_condition(&target, "Established", "True", LIMIT).await?;
         definitions.push(target);
     }
@@ -247,7 +247,7 @@ async fn a_partial_answer_names_what_it_leaves_out() -> Result<()> {
     let files = [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", Pods::Ready))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let rules = json!([{"apiGroups": ["kustomize.toolkit.fluxcd.io"],
         "resources": ["kustomizations"], "verbs": ["get", "list", "watch"]}]);
     let clerk = account(&story, "clerk", rules).await?;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::names::Names;
 use e2e::servers::kms::{
     AZURE_SECRET, AZURE_TENANT, KeyServer, MACHINE_TOKEN, NAMES, OTHER_TOKEN, ROLE, VAULT_TOKEN,
@@ -15,7 +15,7 @@ use e2e::servers::s3::{ACCESS, SECRET};
 use serde_json::{Value, json};
 
 use super::sealed::{
-    CANARY, Sealed, await_told, ensure_plain, ensure_silent, of_aws, of_azure, of_clouds,
+    CANARY, EncryptedDataKey, await_told, ensure_plain, ensure_silent, of_aws, of_azure, of_clouds,
     of_google, of_vault, put_keys, spec,
 };
 
@@ -44,7 +44,7 @@ impl Clouds {
     }
 
     /// The service opens what was sealed.
-    pub(crate) fn know(&self, sealed: &Sealed) {
+    pub(crate) fn know(&self, sealed: &EncryptedDataKey) {
         self.server.seal(&sealed.encrypted, &sealed.data_key);
     }
 
@@ -98,7 +98,7 @@ async fn what_each_service_encrypted_is_plain_in_the_cluster_and_asked_for_once(
     let _upstream = story.follow("app", &files).await?;
     put_keys(&story, "keys", &credentials()?).await?;
     story.kustomization("all", "app", spec("all", Some("keys"))).await?;
-    story.await_ready(&Target::kustomization("all")).await?;
+    story.await_ready(&StoryTarget::kustomization("all")).await?;
     for secret in ["vault", "again", "aws", "aws-2", "google", "google-2", "azure", "azure-2"] {
         ensure_plain(&story, secret).await?;
     }
@@ -140,12 +140,12 @@ async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
         put_keys(&story, "keys", &json!({"sops.vault-token": token})).await?;
         let told = await_told(&story, "right", wanted).await?;
         ensure!(told.starts_with("decryption failed for 'Secret.v1.[noGrp]/right'"), "{told}");
-        let read = story.read(&Target::new("v1", "Secret", "right")).await?;
+        let read = story.read(&StoryTarget::new("v1", "Secret", "right")).await?;
         ensure!(read.is_none(), "a Secret was applied that is still encrypted");
         ensure_silent(&story, &windlass, &[CANARY, OTHER_TOKEN, "hvs.wr0ng"]).await?;
     }
     put_keys(&story, "keys", &json!({"sops.vault-token": VAULT_TOKEN})).await?;
-    story.await_ready(&Target::kustomization("right")).await?;
+    story.await_ready(&StoryTarget::kustomization("right")).await?;
     ensure_plain(&story, "right").await?;
 
     clouds.server.hold("/stalled");
@@ -158,8 +158,8 @@ async fn what_a_vault_refuses_is_told_and_a_right_token_heals() -> Result<()> {
         await_told(&story, path, wanted).await?;
     }
     // Meanwhile nothing else waits.
-    story.request(&Target::kustomization("right")).await?;
-    story.await_ready(&Target::kustomization("right")).await?;
+    story.request(&StoryTarget::kustomization("right")).await?;
+    story.await_ready(&StoryTarget::kustomization("right")).await?;
     ensure_silent(&story, &windlass, &SECRETS).await?;
     story.end().await
 }
@@ -173,7 +173,7 @@ async fn what_a_cloud_refuses_is_told_by_its_service() -> Result<()> {
         clouds.know(&sealed);
     }
     let no_role = "arn:aws:iam::123456789012:role/other";
-    let cases: [(&str, Sealed, Value, &str); 6] = [
+    let cases: [(&str, EncryptedDataKey, Value, &str); 6] = [
         (
             "role",
             of_aws(no_role, "shop"),
@@ -251,7 +251,7 @@ async fn without_a_secret_the_machine_decrypts_unless_tenants_are_separated() ->
     let _upstream = story.follow("app", &files).await?;
     for (name, _) in of_clouds() {
         story.kustomization(name, "app", spec(name, None)).await?;
-        story.await_ready(&Target::kustomization(name)).await?;
+        story.await_ready(&StoryTarget::kustomization(name)).await?;
         ensure_plain(&story, name).await?;
     }
     ensure_silent(&story, &windlass, &SECRETS).await?;

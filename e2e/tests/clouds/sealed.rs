@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use crds::release::ReleaseAudit;
-use e2e::harness::flux::{SOON, condition};
-use e2e::harness::{Bed, Story, Target, Windlass};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, StoryTarget, Testbed, Windlass};
 use e2e::servers::kms::{ARN, RESOURCE, ROLE, VAULT_URL, VERSION};
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(crate) const CANARY: &str = "c4nary-pl4in-text";
 const MODIFIED: &str = "2026-11-23T00:00:00Z";
 
 /// A key of a service, with a data key that it encrypted.
-pub(crate) struct Sealed {
+pub(crate) struct EncryptedDataKey {
     pub(crate) data_key: [u8; 32],
     /// What the service knows it by.
     pub(crate) encrypted: String,
@@ -38,14 +38,14 @@ fn data_key(of: &str) -> [u8; 32] {
     key
 }
 
-fn sealed(of: &str, entry: impl FnOnce(&str) -> (&'static str, Value)) -> Sealed {
+fn sealed(of: &str, entry: impl FnOnce(&str) -> (&'static str, Value)) -> EncryptedDataKey {
     let encrypted = format!("sealed-{of}");
     let (member, mut key) = entry(&encrypted);
     key["created_at"] = json!(MODIFIED);
-    Sealed { data_key: data_key(of), encrypted, metadata: json!({member: [key]}) }
+    EncryptedDataKey { data_key: data_key(of), encrypted, metadata: json!({member: [key]}) }
 }
 
-pub(crate) fn of_vault(address: &str, key: &str, of: &str) -> Sealed {
+pub(crate) fn of_vault(address: &str, key: &str, of: &str) -> EncryptedDataKey {
     sealed(of, |enc| {
         let address = address.to_owned();
         (
@@ -55,7 +55,7 @@ pub(crate) fn of_vault(address: &str, key: &str, of: &str) -> Sealed {
     })
 }
 
-pub(crate) fn of_aws(role: &str, app: &str) -> Sealed {
+pub(crate) fn of_aws(role: &str, app: &str) -> EncryptedDataKey {
     sealed("aws", |enc| {
         let enc = BASE64_STANDARD.encode(enc);
         let context = json!({"app": app});
@@ -66,13 +66,13 @@ pub(crate) fn of_aws(role: &str, app: &str) -> Sealed {
     })
 }
 
-pub(crate) fn of_google(of: &str) -> Sealed {
+pub(crate) fn of_google(of: &str) -> EncryptedDataKey {
     sealed(of, |enc| {
         ("gcp_kms", json!({"resource_id": RESOURCE, "enc": BASE64_STANDARD.encode(enc)}))
     })
 }
 
-pub(crate) fn of_azure() -> Sealed {
+pub(crate) fn of_azure() -> EncryptedDataKey {
     sealed("azure", |enc| {
         let enc = BASE64_URL_SAFE_NO_PAD.encode(enc);
         (
@@ -83,11 +83,11 @@ pub(crate) fn of_azure() -> Sealed {
 }
 
 /// The keys of the clouds, each for who has the right credentials.
-pub(crate) fn of_clouds() -> [(&'static str, Sealed); 3] {
+pub(crate) fn of_clouds() -> [(&'static str, EncryptedDataKey); 3] {
     [("aws", of_aws(ROLE, "shop")), ("google", of_google("google")), ("azure", of_azure())]
 }
 
-impl Sealed {
+impl EncryptedDataKey {
     fn value(&self, plain: &str, path: &str) -> Result<String> {
         let cipher = AesGcm::<Aes256, U32>::new_from_slice(&self.data_key).ok().context("a key")?;
         let nonce = Nonce::<U32>::try_from(&[9; 32][..]).ok().context("a nonce")?;
@@ -146,7 +146,7 @@ pub(crate) fn flat(text: &str) -> String {
 
 /// Waits until a Kustomization says that something failed.
 pub(crate) async fn await_told(story: &Story, name: &str, part: &str) -> Result<String> {
-    let target = Target::kustomization(name);
+    let target = StoryTarget::kustomization(name);
     let told = async || {
         let object = story.expect(&target).await?;
         let ready = condition(&object, "Ready");
@@ -154,12 +154,12 @@ pub(crate) async fn await_told(story: &Story, name: &str, part: &str) -> Result<
         let is_told = ready["status"] == "False" && text.contains(part);
         if is_told { Ok(Some(text)) } else { Err(anyhow!("{name} says {text}")) }
     };
-    story.await_until(part, SOON, told).await
+    story.await_until(part, DEFAULT_WAIT_TIMEOUT, told).await
 }
 
 /// Checks that a Secret in the cluster is plain.
 pub(crate) async fn ensure_plain(story: &Story, secret: &str) -> Result<()> {
-    let found = story.expect(&Target::new("v1", "Secret", secret)).await?;
+    let found = story.expect(&StoryTarget::new("v1", "Secret", secret)).await?;
     let password = found.data["data"]["password"].as_str().unwrap_or_default();
     ensure!(BASE64_STANDARD.decode(password)? == CANARY.as_bytes(), "{secret} is not plain");
     Ok(())
@@ -171,7 +171,7 @@ pub(crate) async fn ensure_silent(
     windlass: &Windlass,
     secrets: &[&str],
 ) -> Result<()> {
-    let client = Bed::shared().await?.client().await?;
+    let client = Testbed::shared().await?.client().await?;
     let audits = Api::<ReleaseAudit>::namespaced(client, &story.namespace);
     let audits = serde_json::to_string(&audits.list(&ListParams::default()).await?.items)?;
     let told = [story.diagnosis().await?, audits, windlass.metrics().await?];

@@ -4,7 +4,7 @@
 //! nothing is there and where they may not look (`cli::sweep`).
 
 use anyhow::Result;
-use e2e::harness::{Story, Target, create_crds};
+use e2e::harness::{Story, StoryTarget, create_crds};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
@@ -131,7 +131,7 @@ fn ready(more: Value) -> Value {
 /// Kustomizations that were reconciled once, and one that never was.
 async fn kustomizations(story: &Story) -> Result<()> {
     story.git_repository("app", "https://127.0.0.1:1/app.git", json!({})).await?;
-    story.merge_status(&Target::git_repository("app"), ready(json!({}))).await?;
+    story.merge_status(&StoryTarget::git_repository("app"), ready(json!({}))).await?;
     let run = json!({"lastReconciledStatus": "ReconciliationSucceeded", "digest": "sha256:1",
         "firstReconciled": "2020-01-01T00:00:00Z", "lastReconciled": "2020-01-01T00:00:00Z",
         "lastReconciledDuration": "1s", "totalReconciliations": 1});
@@ -140,10 +140,10 @@ async fn kustomizations(story: &Story) -> Result<()> {
         [("app", false), ("asked", false), ("requested", false), ("held", true), ("kept", true)]
     {
         story.kustomization(name, "app", json!({"suspend": is_suspended})).await?;
-        story.merge_status(&Target::kustomization(name), applied.clone()).await?;
+        story.merge_status(&StoryTarget::kustomization(name), applied.clone()).await?;
     }
     let labels = json!({"metadata": {"labels": {"team": "web"}}});
-    story.merge(&Target::kustomization("app"), labels).await?;
+    story.merge(&StoryTarget::kustomization("app"), labels).await?;
     story.kustomization("new", "app", json!({})).await
 }
 
@@ -161,7 +161,7 @@ async fn release(story: &Story) -> Result<()> {
     let history = [revision(2, "deployed"), revision(1, "superseded")];
     let status = ready(json!({"storageNamespace": story.namespace, "history": history}));
     story
-        .merge_status(&Target::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "web"), status)
+        .merge_status(&StoryTarget::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "web"), status)
         .await?;
     for version in ["1", "2"] {
         let metadata = json!({"name": format!("sh.helm.release.v1.web.v{version}"),
@@ -204,8 +204,10 @@ async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<
     let zero = [row("check", 1, &["is scaled to zero, so nothing is reconciled"], &[])];
     sweep.check(&zero, ALL_WELL).await?;
     story.apply_value(workload(1)).await?;
-    let deployment = Target::new("apps/v1", "Deployment", "windlass-controller");
-    story.await_condition(&deployment, "Available", "True", e2e::harness::flux::SOON).await?;
+    let deployment = StoryTarget::new("apps/v1", "Deployment", "windlass-controller");
+    story
+        .await_condition(&deployment, "Available", "True", e2e::harness::flux::DEFAULT_WAIT_TIMEOUT)
+        .await?;
     let ready = [row("check", 1, &["windlass-controller ready", VACANT], &[])];
     sweep.check(&ready, ALL_WELL).await?;
     story.end().await

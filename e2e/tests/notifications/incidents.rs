@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use crds::incidents::{Incident, IncidentState, IncidentStatus, IncidentStep};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use kube::api::Api;
 use serde_json::{Value, json};
 
@@ -74,11 +74,11 @@ fn about(service: &Service, state: &str) -> Vec<Value> {
 }
 
 /// Has an object reconciled, and waits until that is done.
-async fn reconciled(story: &Story, target: &Target) -> Result<()> {
+async fn reconciled(story: &Story, target: &StoryTarget) -> Result<()> {
     let token = story.request(target).await?;
     let is_handled =
         |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == *token;
-    story.await_object(target, SOON, is_handled).await.map(drop)
+    story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_handled).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,7 +90,7 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
     // What is no failure is sent as before.
     service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
@@ -151,7 +151,7 @@ async fn a_source_under_two_hundred_kustomizations_is_one_incident() -> Result<(
     let service = Service::start().await?;
     let _windlass = Windlass::start_for(&story, &["--incident-retention-records=0"]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    let source = Target::git_repository("app");
+    let source = StoryTarget::git_repository("app");
     story.await_ready(&source).await?;
     let good = story.expect(&source).await?.data["spec"]["url"].clone();
     let url = |url: &Value| json!({"spec": {"url": url}});
@@ -223,11 +223,11 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     windlass.operator.kill()?;
     // It is mended while nothing observes it.
     for name in ["other", "third"] {
-        story.delete(&Target::kustomization(name)).await?;
+        story.delete(&StoryTarget::kustomization(name)).await?;
     }
     upstream.repository.commit(&[("map.yaml", &config_map("map", "1"))], "mended")?;
     windlass.resume().await?;
-    story.request(&Target::git_repository("app")).await?;
+    story.request(&StoryTarget::git_repository("app")).await?;
     let is_over = |status: &IncidentStatus| is_sent(status, IncidentStep::Resolved);
     for name in ["app", "other", "third"] {
         await_incident(&story, ("Kustomization", name), is_over).await?;
@@ -292,9 +292,9 @@ async fn what_is_suspended_opens_nothing_until_it_is_resumed() -> Result<()> {
     let _upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
     for name in ["held", "other"] {
         story.kustomization(name, "app", json!({})).await?;
-        story.await_failure(&Target::kustomization(name), "BuildFailed").await?;
+        story.await_failure(&StoryTarget::kustomization(name), "BuildFailed").await?;
     }
-    let held = Target::kustomization("held");
+    let held = StoryTarget::kustomization("held");
     story.merge(&held, json!({"spec": {"suspend": true}})).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
@@ -351,7 +351,7 @@ async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() 
         }
     };
     await_incident(&story, app, is_told(1)).await?;
-    let target = Target::new(BETA, "Alert", "alert");
+    let target = StoryTarget::new(BETA, "Alert", "alert");
     story.merge(&target, json!({"spec": {"providerRef": {"name": "second"}}})).await?;
     second.awaits(&story, "Kustomization", "BuildFailed").await?;
     await_incident(&story, app, is_told(2)).await?;
@@ -373,9 +373,9 @@ async fn an_error_is_sent_after_all_where_its_alert_declines_the_incident() -> R
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
     let after = json!({"dependsOn": [{"name": "app"}]});
     story.kustomization("after", "app", after).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_failure(&app, "BuildFailed").await?;
-    story.await_failure(&Target::kustomization("after"), "DependencyNotReady").await?;
+    story.await_failure(&StoryTarget::kustomization("after"), "DependencyNotReady").await?;
     provider(&story, &service.url, json!({})).await?;
     let sources = json!([{"kind": "Kustomization", "name": "app"}]);
     let alert = json!({"apiVersion": BETA, "kind": "Alert",

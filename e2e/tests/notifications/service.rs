@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::routing::post;
 use e2e::harness::Story;
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -63,6 +63,8 @@ impl Service {
     /// Waits until it was sent something about an object for a reason.
     pub(super) async fn awaits(&self, story: &Story, kind: &str, reason: &str) -> Result<Value> {
         let what = format!("a notification of {kind} with {reason}");
-        story.await_until(&what, SOON, async || Ok(self.sent(kind, reason).pop())).await
+        story
+            .await_until(&what, DEFAULT_WAIT_TIMEOUT, async || Ok(self.sent(kind, reason).pop()))
+            .await
     }
 }

@@ -2,9 +2,9 @@
 //! failures in conditions and Incidents.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn await_leader(story: &Story, identity: &str) -> Result<()> {
         let holder = lease.spec.context("a Lease without a spec")?.holder_identity;
         Ok((holder.as_deref() == Some(identity)).then_some(()))
     };
-    story.await_until(&format!("{identity} to lead"), SOON, leads).await
+    story.await_until(&format!("{identity} to lead"), DEFAULT_WAIT_TIMEOUT, leads).await
 }
 
 /// A Provider and its Alert, which sends failures of Kustomizations to a path of the service.
@@ -58,7 +58,7 @@ async fn what_a_leader_did_not_send_before_it_was_killed_its_successor_sends() -
     alert(&story, &service, "incidents", json!({"windlass.dev/incidents": "true"})).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     upstream.push(&[("map.yaml", "kind: [".to_owned())]).await?;
     for name in ["events", "incidents"] {
         story.await_event("Provider", name, "DeliveryFailed").await?;
@@ -69,17 +69,19 @@ async fn what_a_leader_did_not_send_before_it_was_killed_its_successor_sends() -
 
     // That the artifact, which the other had, is not there yet, is no failure.
     let is_sent = async || Ok(service.sent_to("/events").into_iter().next());
-    let event = story.await_until("the failure as an event", SOON, is_sent).await?;
+    let event = story.await_until("the failure as an event", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     ensure!(event["reason"] == "BuildFailed" && event["severity"] == "error", "{event}");
     let is_sent = async || Ok(service.sent_to("/incidents").into_iter().next());
-    let opened = story.await_until("the failure as an incident", SOON, is_sent).await?;
+    let opened =
+        story.await_until("the failure as an incident", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
     ensure!(opened["metadata"]["incidentState"] == "Open", "{opened}");
     let known = service.sent_to("/incidents").len();
     ensure!(known == 1, "an incident was opened {known} times");
 
     upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
     let resolved = async || Ok(service.sent_to("/incidents").into_iter().nth(1));
-    let resolved = story.await_until("the end of the incident", SOON, resolved).await?;
+    let resolved =
+        story.await_until("the end of the incident", DEFAULT_WAIT_TIMEOUT, resolved).await?;
     ensure!(resolved["metadata"]["incidentState"] == "Resolved", "{resolved}");
     ensure!(resolved["metadata"]["incident"] == opened["metadata"]["incident"], "{resolved}");
     drop(b);

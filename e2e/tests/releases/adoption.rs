@@ -1,14 +1,14 @@
 //! What others made becomes ours, is left to them, or is put right: releases, objects, records.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, config_map};
 use e2e::harness::release::{CONFIG, Charts, hook, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
-fn record(revision: i64) -> Target {
-    Target::new("v1", "Secret", &format!("sh.helm.release.v1.app.v{revision}"))
+fn record(revision: i64) -> StoryTarget {
+    StoryTarget::new("v1", "Secret", &format!("sh.helm.release.v1.app.v{revision}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,17 +25,17 @@ async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<(
     ensure!(story.history("app")?.len() == 1, "the second one did something");
     // Nor does its end.
     story.delete(&other).await?;
-    story.await_gone(&other, SOON).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.await_gone(&other, DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(story.history("app")?.len() == 1);
     // Once the first one is gone the next is alone.
     let other =
         charts.release("other", json!({"releaseName": "app", "values": {"value": "x"}})).await?;
     story.await_failure(&other, "StateError").await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_revision(&other, 1).await?;
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "x", "{:?}", config.data);
     story.end().await
 }
@@ -55,7 +55,7 @@ async fn objects_of_others_are_taken_over_unless_the_spec_forbids_it() -> Result
         story.namespace
     );
     ensure!(text.contains(&refusal), "{text}");
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "theirs");
     ensure!(story.read(&record(1)).await?.is_none(), "there is a record of what was not begun");
     story.merge(&app, json!({"spec": {"install": null}})).await?;
@@ -73,7 +73,7 @@ async fn a_release_of_the_stock_helm_is_adopted_and_what_helm_does_by_hand_is_pu
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
     story.helm_says(&["install", "app", &chart, "--set", "value=theirs"])?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     let before = story.expect(&config).await?.metadata.uid;
     let app = charts.release("app", json!({"values": {"value": "ours"}})).await?;
     story.await_revision(&app, 2).await?;
@@ -108,7 +108,7 @@ async fn a_release_that_somebody_left_pending_is_unlocked() -> Result<()> {
     let slow = hook("slow", "pre-install", 0, "", Pods::Unready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
-    let job = Target::new("batch/v1", "Job", "slow");
+    let job = StoryTarget::new("batch/v1", "Job", "slow");
     story
         .helm_killed(&["install", "app", &chart], async || Ok(story.read(&job).await?.is_some()))
         .await?;
@@ -143,7 +143,7 @@ async fn a_record_that_cannot_be_read_is_named_and_nothing_is_done_until_it_can(
         story.merge(&app, json!({"spec": {"values": {"value": format!("x{broken}")}}})).await?;
         story.await_failure(&app, "StateError").await?;
         story.expect(&record(1)).await?;
-        let live = story.expect(&Target::config_map("app-config")).await?;
+        let live = story.expect(&StoryTarget::config_map("app-config")).await?;
         ensure!(live.data["data"]["value"] == "none", "{:?}", live.data);
     }
     story.merge(&record(1), json!({"data": {"release": data}})).await?;
@@ -163,7 +163,7 @@ async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() ->
     let first = charts.release("b-app", json!({})).await?;
     story.await_revision(&first, 1).await?;
     let other = format!("{}-b", story.namespace);
-    let namespace = Target::new("v1", "Namespace", &other);
+    let namespace = StoryTarget::new("v1", "Namespace", &other);
     story
         .apply_value(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}))
         .await?;
@@ -173,13 +173,13 @@ async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() ->
         .apply_value(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "app", "namespace": other}, "spec": spec}))
         .await?;
-    let second = Target::helm_release("app").in_namespace(&other);
+    let second = StoryTarget::helm_release("app").in_namespace(&other);
     let text = story.await_failure(&second, "ArtifactFailed").await?;
     ensure!(
         text.contains(&format!("belongs to HelmRelease '{}/b-app'", story.namespace)),
         "{text}"
     );
-    let chart = Target::helm_chart(&format!("{}-b-app", story.namespace));
+    let chart = StoryTarget::helm_chart(&format!("{}-b-app", story.namespace));
     let labels = story.expect(&chart).await?.metadata.labels.unwrap_or_default();
     ensure!(
         labels.get("helm.toolkit.fluxcd.io/name").is_some_and(|it| it == "b-app"),
@@ -189,12 +189,12 @@ async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() ->
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_revision(&first, 2).await?;
     story.delete(&first).await?;
-    story.await_gone(&first, SOON).await?;
+    story.await_gone(&first, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_revision(&second, 1).await?;
     story.expect(&chart).await?;
     story.delete(&second).await?;
-    story.await_gone(&second, SOON).await?;
-    story.await_gone(&chart, SOON).await?;
+    story.await_gone(&second, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&chart, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&namespace).await?;
     story.end().await
 }

@@ -1,9 +1,9 @@
 //! Where charts come from besides a chart template: a HelmChart, a registry, what others offer.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{NEVER, SOON};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::release::{CONFIG, Charts, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::registry::{Layer, Registry};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
-async fn release(story: &Story, name: &str, kind: &str) -> Result<Target> {
+async fn release(story: &Story, name: &str, kind: &str) -> Result<StoryTarget> {
     let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
         "metadata": {"name": name},
         "spec": {"interval": NEVER, "chartRef": {"kind": kind, "name": name}}});
     story.apply_value(object).await?;
-    Ok(Target::helm_release(name))
+    Ok(StoryTarget::helm_release(name))
 }
 
 /// The packed chart `app` of a version.
@@ -47,8 +47,8 @@ async fn a_helm_chart_of_its_own_is_released_and_outlives_the_release() -> Resul
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_revision(&app, 2).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    story.expect(&Target::helm_chart("app")).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::helm_chart("app")).await?;
     story.end().await
 }
 
@@ -87,10 +87,10 @@ async fn a_chart_of_a_registry_has_the_digest_of_its_artifact_in_its_version() -
     ensure!(history[0].contains(&format!("app-{}", version(&first))), "{history:?}");
 
     let second = push("two").await?;
-    story.request(&Target::new(SOURCES, "OCIRepository", "app")).await?;
+    story.request(&StoryTarget::new(SOURCES, "OCIRepository", "app")).await?;
     let object = story.await_revision(&app, 2).await?;
     ensure!(newest(&object)["chartVersion"] == version(&second), "{}", newest(&object));
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["label"] == "two", "{:?}", config.data);
     story.end().await
 }
@@ -109,8 +109,8 @@ async fn a_chart_that_others_offer_is_released() -> Result<()> {
         let version = newest(it)["chartVersion"].as_str().unwrap_or_default();
         version.len() == "1.0.0+".len() + 12 && version.starts_with("1.0.0+")
     };
-    story.await_object(&app, SOON, is_released).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_released).await?;
     story.await_revision(&app, 1).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     story.end().await
 }

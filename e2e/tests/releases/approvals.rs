@@ -6,10 +6,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase};
 use crds::release::ReleaseAudit;
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// The policy that comes with windlass, for the namespace of a story only.
-async fn enforce(story: &Story) -> Result<Vec<Target>> {
+async fn enforce(story: &Story) -> Result<Vec<StoryTarget>> {
     let text = include_str!("../../../deploy/policies/lifecycles.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let name = format!("windlass-lifecycle-events-{}", story.namespace);
@@ -32,7 +32,11 @@ async fn enforce(story: &Story) -> Result<Vec<Target>> {
                 json!({"namespaceSelector": {"matchLabels": labels}});
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        made.push(Target::new(&text(&document["apiVersion"]), &text(&document["kind"]), &name));
+        made.push(StoryTarget::new(
+            &text(&document["apiVersion"]),
+            &text(&document["kind"]),
+            &name,
+        ));
         story.apply_value(document).await?;
     }
     Ok(made)
@@ -74,14 +78,14 @@ fn says(story: &Story, kubeconfig: &Path, arguments: &[&str]) -> Result<(bool, S
     Ok((output.status.success(), String::from_utf8_lossy(&told).into_owned()))
 }
 
-async fn clean_up(story: &Story, made: Vec<Target>, users: &[&str]) -> Result<()> {
+async fn clean_up(story: &Story, made: Vec<StoryTarget>, users: &[&str]) -> Result<()> {
     for target in made {
         story.delete(&target).await?;
     }
     for name in users {
         let full = format!("{}-{name}", story.namespace);
         for kind in ["ClusterRoleBinding", "ClusterRole"] {
-            story.delete(&Target::new(RBAC, kind, &full)).await?;
+            story.delete(&StoryTarget::new(RBAC, kind, &full)).await?;
         }
     }
     Ok(())
@@ -110,7 +114,7 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let name = event.name_any();
     story
-        .await_until("the policy to count", SOON, async || {
+        .await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
             match as_mallory.patch_status(&name, &dry_run, &Patch::Merge(&forged)).await {
                 Ok(_) => Ok(None),
                 Err(error) if error.to_string().contains("users approve for themselves") => {
@@ -144,7 +148,7 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     ensure!(done && told.contains("was approved by"), "{told}");
     let text = |object: &kube::api::DynamicObject| object.data["status"]["conditions"].to_string();
     let is_counted = |object: &kube::api::DynamicObject| text(object).contains("1 of 2 approvals");
-    story.await_object(&app, SOON, is_counted).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_counted).await?;
     ensure!(story.history("app").is_err(), "there is a record");
     let (done, told) = says(&story, &bob, &["approve", "hr/app"])?;
     ensure!(done && told.contains("2 of 2 approvals"), "{told}");

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crds::release::{
     AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, AuditState, ReleaseAudit,
 };
-use e2e::harness::flux::{self, SOON, condition};
+use e2e::harness::flux::{self, DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::{CONFIG, Charts, hook};
 use e2e::harness::release_audits::{audits, await_audits};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
@@ -85,12 +85,12 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
 
     // Nothing changes an audit, and the removal of what it is about leaves it.
     let name = audits(&story).await?[0].metadata.name.clone().context("it has a name")?;
-    let target = Target::of::<ReleaseAudit>(&name);
+    let target = StoryTarget::of::<ReleaseAudit>(&name);
     let refused = story.merge(&target, json!({"spec": {"message": "forged"}})).await;
     let refused = format!("{:#}", refused.err().context("an audit was changed")?);
     ensure!(refused.contains("written once"), "{refused}");
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let uninstall = await_audits(&story, 4).await?.remove(3).spec;
     ensure!(uninstall.operation == AuditOperation::Uninstall, "{:?}", uninstall.operation);
     ensure!(uninstall.changes.removed == 2 && uninstall.to.is_none(), "{:?}", uninstall.changes);
@@ -117,7 +117,7 @@ async fn a_failure_and_its_rollback_are_two_audits() -> Result<()> {
     charts.publish("1.1.0", &[("templates/d.yaml", &bad)]).await?;
     let is_undone =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
-    story.await_object(&app, SOON, is_undone).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
     let all = await_audits(&story, 3).await?;
     let wanted = [AuditOperation::Install, AuditOperation::Upgrade, AuditOperation::Rollback];
     ensure!(operations(&all) == wanted, "{:?}", operations(&all));
@@ -145,11 +145,13 @@ async fn corrections_of_drift_are_one_audit() -> Result<()> {
         .await?;
     story.await_revision(&app, 1).await?;
     for edited in ["one", "two"] {
-        story.merge(&Target::config_map("app-config"), json!({"data": {"value": edited}})).await?;
+        story
+            .merge(&StoryTarget::config_map("app-config"), json!({"data": {"value": edited}}))
+            .await?;
         story.await_value("app-config", "v").await?;
     }
     let all = story
-        .await_until("an audit of a correction", SOON, async || {
+        .await_until("an audit of a correction", DEFAULT_WAIT_TIMEOUT, async || {
             let found = audits(&story).await?;
             Ok((found.len() >= 2).then_some(found))
         })
@@ -172,7 +174,7 @@ async fn revisions_of_a_kustomization_are_audited_where_they_change_something() 
     let story = Story::with_windlass("audit-kustomization").await?;
     let upstream = story.follow("apps", &[("apps/a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({"path": "./apps"})).await?;
-    let apps = Target::kustomization("apps");
+    let apps = StoryTarget::kustomization("apps");
     story.await_ready(&apps).await?;
     let applied = await_audits(&story, 1).await?.remove(0).spec;
     ensure!(
@@ -185,13 +187,13 @@ async fn revisions_of_a_kustomization_are_audited_where_they_change_something() 
     ensure!(applied.changes.objects[0].change == AuditChangeKind::Changed, "{applied:?}");
     ensure!(applied.to.and_then(|it| it.revision).as_deref() == Some(&*revision));
     ensure!(applied.causes[0].type_ == AuditCauseKind::Source, "{:?}", applied.causes);
-    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("a", "two").await?;
     let corrected = await_audits(&story, 3).await?.remove(2).spec;
     ensure!(corrected.operation == AuditOperation::CorrectDrift, "{corrected:?}");
     ensure!(corrected.changes.objects[0].fields == ["/data/value"], "{:?}", corrected.changes);
     story.delete(&apps).await?;
-    story.await_gone(&apps, SOON).await?;
+    story.await_gone(&apps, DEFAULT_WAIT_TIMEOUT).await?;
     let removed = await_audits(&story, 4).await?.remove(3).spec;
     ensure!(
         removed.operation == AuditOperation::Delete && removed.changes.removed == 1,
@@ -208,7 +210,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     let upstream = story.follow("apps", &[("a.yaml", config_map("a", "one")), web]).await?;
     let spec = json!({"wait": true, "timeout": "10m"});
     story.kustomization("apps", "apps", spec).await?;
-    let apps = Target::kustomization("apps");
+    let apps = StoryTarget::kustomization("apps");
     let first = flux::revision(&upstream.repository.hash("main")?);
     story.await_waiting("apps", &first).await?;
     ensure!(audits(&story).await?.is_empty(), "it waits");
@@ -239,7 +241,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     let third = upstream.push(&[("a.yaml", config_map("a", "three"))]).await?;
     story.await_waiting("apps", &third).await?;
     story.delete(&apps).await?;
-    story.await_gone(&apps, SOON).await?;
+    story.await_gone(&apps, DEFAULT_WAIT_TIMEOUT).await?;
     let all = await_audits(&story, 4).await?;
     let stopped = &all[2].spec;
     let deleted = &all[3].spec;
@@ -257,7 +259,7 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
     let story = Story::with_windlass("audit-forged").await?;
     let _upstream = story.follow("apps", &[("a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({})).await?;
-    let apps = Target::kustomization("apps");
+    let apps = StoryTarget::kustomization("apps");
     story.await_ready(&apps).await?;
     await_audits(&story, 1).await?;
     // What names the audit of its removal can be read in its status.
@@ -279,7 +281,7 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
     let forged = ReleaseAudit::new(&name, Default::default());
     api.create(&PostParams::default(), &forged).await?;
     story.delete(&apps).await?;
-    story.await_gone(&apps, SOON).await?;
+    story.await_gone(&apps, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_event("Kustomization", "apps", &name).await?;
     let events = story.events("Kustomization", "apps").await?;
     ensure!(events.iter().any(|it| it.starts_with("Warning AuditFailed")), "{events:?}");
@@ -287,7 +289,7 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
 }
 
 /// The policy that comes with windlass, for the namespace of a story only.
-async fn enforce(story: &Story) -> Result<Vec<Target>> {
+async fn enforce(story: &Story) -> Result<Vec<StoryTarget>> {
     let text = include_str!("../../../deploy/policies/release-audits.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let name = format!("windlass-release-audits-{}", story.namespace);
@@ -303,7 +305,7 @@ async fn enforce(story: &Story) -> Result<Vec<Target>> {
         let version = document["apiVersion"].clone();
         let kind = document["kind"].clone();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        made.push(Target::new(&text(&version), &text(&kind), &name));
+        made.push(StoryTarget::new(&text(&version), &text(&kind), &name));
         story.apply_value(document).await?;
     }
     Ok(made)
@@ -334,7 +336,7 @@ async fn a_tenant_reads_audits_and_neither_creates_nor_deletes_one() -> Result<(
     // A policy counts some time after it was created.
     let forged = ReleaseAudit::new("forged", Default::default());
     story
-        .await_until("the policy to count", SOON, async || {
+        .await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
             let dry_run = PostParams { dry_run: true, ..PostParams::default() };
             match as_tenant.create(&dry_run, &forged).await {
                 Ok(_) => Ok(None),

@@ -1,10 +1,10 @@
 //! What cannot be released is told with its reason, changes nothing, and goes on once it is put right.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, job};
 use e2e::harness::release::{CONFIG, Charts, hook, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,18 +51,18 @@ async fn a_template_that_fails_is_named_without_the_secrets_that_it_quotes() -> 
     let refused = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  \
                    type: {{ .Values.password }}\n  ports: [{port: 80}]\n";
     let odd = json!({"stringData": {"values.yaml": "password: Hunter2_S3cret"}});
-    story.merge(&Target::new("v1", "Secret", "own"), odd).await?;
+    story.merge(&StoryTarget::new("v1", "Secret", "own"), odd).await?;
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/f.yaml", refused)]).await?;
     story.await_told(&app, "InstallFailed: Helm install failed for release").await?;
     let is_refused = |it: &kube::api::DynamicObject| {
         let text = condition(it, "Released")["message"].to_string();
         text.contains("app@1.1.0") && text.contains("spec.type")
     };
-    story.await_object(&app, SOON, is_refused).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_refused).await?;
     let told = story.all_told(&app, "app").await?;
     ensure!(!told.contains("Hunter2"), "{told}");
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -97,9 +97,9 @@ async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Re
         story.namespace
     );
     ensure!(text.contains(&named), "{text}");
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     // Its policy takes it away.
-    story.await_gone(&Target::new("batch/v1", "Job", "endless"), SOON).await?;
+    story.await_gone(&StoryTarget::new("batch/v1", "Job", "endless"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -111,7 +111,7 @@ async fn a_field_that_may_not_change_is_told_with_its_object() -> Result<()> {
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/j.yaml", &once)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
-    let before = story.expect(&Target::new("batch/v1", "Job", "once")).await?.metadata.uid;
+    let before = story.expect(&StoryTarget::new("batch/v1", "Job", "once")).await?.metadata.uid;
     let other = once.replace("app:1", "app:2");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/j.yaml", &other)]).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
@@ -119,7 +119,7 @@ async fn a_field_that_may_not_change_is_told_with_its_object() -> Result<()> {
         text.contains("/once batch/v1, Kind=Job") && text.contains("field is immutable"),
         "{text}"
     );
-    let live = story.expect(&Target::new("batch/v1", "Job", "once")).await?;
+    let live = story.expect(&StoryTarget::new("batch/v1", "Job", "once")).await?;
     ensure!(live.metadata.uid == before, "a Job was deleted that nobody asked to delete");
     story.end().await
 }
@@ -130,7 +130,7 @@ async fn a_namespace_that_is_being_deleted_is_told_and_a_new_one_is_enough() -> 
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let name = format!("{}-leaving", story.namespace);
-    let namespace = Target::new("v1", "Namespace", &name);
+    let namespace = StoryTarget::new("v1", "Namespace", &name);
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     story.apply_value(object.clone()).await?;
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held",
@@ -141,17 +141,17 @@ async fn a_namespace_that_is_being_deleted_is_told_and_a_new_one_is_enough() -> 
     let app = charts.release("app", more).await?;
     let text = story.await_failure(&app, "InstallFailed").await?;
     ensure!(text.contains("app-config") && text.contains("is being terminated"), "{text}");
-    let held = Target::config_map("held").in_namespace(&name);
+    let held = StoryTarget::config_map("held").in_namespace(&name);
     story.merge(&held, json!({"metadata": {"finalizers": null}})).await?;
-    story.await_gone(&namespace, SOON).await?;
+    story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;
     story.apply_value(object).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
-    story.expect(&Target::config_map("app-config").in_namespace(&name)).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::config_map("app-config").in_namespace(&name)).await?;
     // When it goes with all that was in it, the release goes easily.
     story.delete(&namespace).await?;
-    story.await_gone(&namespace, SOON).await?;
+    story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }

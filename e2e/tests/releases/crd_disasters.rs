@@ -3,19 +3,23 @@
 //! Elsewhere: windlass in the same situations (`crd_guard`).
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 use tempfile::TempDir;
 
-fn crd(group: &str) -> Target {
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+fn crd(group: &str) -> StoryTarget {
+    StoryTarget::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    )
 }
 
-fn own(group: &str, name: &str) -> Target {
-    Target::new(&format!("{group}/v1"), "Widget", name)
+fn own(group: &str, name: &str) -> StoryTarget {
+    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
 }
 
 /// A chart in a folder.
@@ -38,7 +42,7 @@ fn path(chart: &TempDir) -> Result<&str> {
 async fn installed(story: &Story, group: &str, files: &[(&str, &str)]) -> Result<()> {
     let first = chart("1.0.0", files)?;
     story.helm_says(&["install", "app", path(&first)?])?;
-    story.await_condition(&crd(group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(group, "mine")).await.map(drop)
 }
 
@@ -51,7 +55,7 @@ async fn helm_deletes_all_objects_when_a_chart_moves_its_definition_to_crds() ->
     installed(&story, &group, &files("templates/crd.yaml")).await?;
     let second = chart("1.1.0", &files("crds/crd.yaml"))?;
     story.helm_says(&["upgrade", "app", path(&second)?])?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -70,7 +74,7 @@ async fn helm_makes_objects_invalid_by_a_narrower_schema() -> Result<()> {
     story.helm_says(&["upgrade", "app", path(&second)?])?;
     let size = std::sync::atomic::AtomicU32::new(5);
     story
-        .await_until("the object to be invalid", SOON, async || {
+        .await_until("the object to be invalid", DEFAULT_WAIT_TIMEOUT, async || {
             // Another value each time: what does not change is not validated.
             let size = size.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let changed = json!({"spec": {"size": size}});
@@ -89,13 +93,13 @@ async fn helm_fails_in_the_middle_when_a_stored_version_is_dropped() -> Result<(
     let new = widget_crd(&group);
     let first = chart("1.0.0", &[("templates/crd.yaml", &old), ("templates/a.yaml", CONFIG)])?;
     story.helm_says(&["install", "app", path(&first)?])?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let second = chart("1.1.0", &[("templates/crd.yaml", &new), ("templates/a.yaml", CONFIG)])?;
     let output = story.helm(&["upgrade", "app", path(&second)?])?;
     let told = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success() && told.contains("storedVersions"), "{told}");
     // The objects of kinds that come before are written already.
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.1.0", "{:?}", config.data);
     story.helm_says(&["uninstall", "app"])?;
     story.end().await
@@ -107,7 +111,7 @@ async fn helm_deletes_the_objects_of_others_with_a_release() -> Result<()> {
     let group = format!("{}.example.com", story.namespace);
     installed(&story, &group, &[("templates/crd.yaml", &widget_crd(&group))]).await?;
     story.helm_says(&["uninstall", "app"])?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -121,10 +125,10 @@ async fn helm_deletes_all_objects_when_it_rolls_back_to_before_the_definition() 
         chart("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/crd.yaml", &definition)])?;
     story.helm_says(&["install", "app", path(&first)?])?;
     story.helm_says(&["upgrade", "app", path(&second)?])?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "mine")).await?;
     story.helm_says(&["rollback", "app", "1"])?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
 
     // The same by itself, after an upgrade that fails.
     let bad = deployment("web", Pods::CrashLoop);
@@ -132,7 +136,7 @@ async fn helm_deletes_all_objects_when_it_rolls_back_to_before_the_definition() 
     let flags = ["upgrade", "app", path(&third)?, "--rollback-on-failure", "--timeout", "15s"];
     let runtime = tokio::runtime::Handle::current();
     let meanwhile = async {
-        story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+        story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
         story.apply(&widget(&group, "mine")).await
     };
     let (failed, made) = tokio::task::block_in_place(|| {
@@ -145,7 +149,7 @@ async fn helm_deletes_all_objects_when_it_rolls_back_to_before_the_definition() 
     made?;
     let failed = failed.map_err(|_| anyhow::anyhow!("helm could not be run"))??;
     ensure!(!failed.status.success(), "{failed:?}");
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.helm_says(&["uninstall", "app"])?;
     story.end().await
 }

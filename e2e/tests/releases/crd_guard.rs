@@ -1,19 +1,23 @@
 //! Definitions of kinds that come with charts: no upgrade, move, rollback or uninstall breaks objects that exist.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-fn crd(group: &str) -> Target {
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+fn crd(group: &str) -> StoryTarget {
+    StoryTarget::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    )
 }
 
-fn own(group: &str, name: &str) -> Target {
-    Target::new(&format!("{group}/v1"), "Widget", name)
+fn own(group: &str, name: &str) -> StoryTarget {
+    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
 }
 
 /// The definition whose Widgets are at most so large.
@@ -28,7 +32,7 @@ fn sized(group: &str, name: &str, size: u8) -> String {
 }
 
 async fn value_of_chart(story: &Story) -> Result<String> {
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     Ok(config.data["data"]["chart"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -51,11 +55,11 @@ async fn an_upgrade_that_narrows_a_schema_under_live_objects_writes_nothing() ->
         let app = charts.release("app", upgrade).await?;
         story.await_ready(&app).await?;
         story
-            .await_until("the chart to be released", SOON, async || {
+            .await_until("the chart to be released", DEFAULT_WAIT_TIMEOUT, async || {
                 Ok((value_of_chart(&story).await? == version(0)).then_some(()))
             })
             .await?;
-        story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+        story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
         story.apply(&sized(&group, &name, 10)).await?;
         charts
             .publish(&version(1), &[(path.as_str(), small.as_str()), ("templates/a.yaml", CONFIG)])
@@ -76,7 +80,7 @@ async fn an_upgrade_that_narrows_a_schema_under_live_objects_writes_nothing() ->
         story.request(&app).await?;
         story.await_ready(&app).await?;
         story
-            .await_until("the upgrade", SOON, async || {
+            .await_until("the upgrade", DEFAULT_WAIT_TIMEOUT, async || {
                 Ok((value_of_chart(&story).await? == version(1)).then_some(()))
             })
             .await?;
@@ -97,7 +101,7 @@ async fn a_chart_that_moves_its_definition_to_crds_loses_no_object() -> Result<(
     publish("1.0.0", "templates/crd.yaml").await?;
     let app = charts.release("app", json!({"upgrade": {"crds": "CreateReplace"}})).await?;
     story.await_revision(&app, 1).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let before = story.expect(&crd(&group)).await?.metadata.uid;
     // Also without a single object it is not deleted and created again.
     publish("1.1.0", "crds/crd.yaml").await?;
@@ -129,7 +133,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     story.await_revision(&app, 2).await?;
     story.apply(&widget(&group, "theirs")).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_event("HelmRelease", "app", "CRDReleased").await?;
     let used = format!("used by 1 object ({}/theirs)", story.namespace);
     story.await_event("HelmRelease", "app", &used).await?;
@@ -146,8 +150,8 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
     story.merge(&crd(&group), confirmed).await?;
     story.delete(&again).await?;
-    story.await_gone(&again, SOON).await?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&again, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_event("HelmRelease", "app", "CRDExported").await?;
     let said = story
         .windlass_says(&["crd", "restore", &format!("widgets.{group}"), "-o", "json"], true)?;
@@ -155,7 +159,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let export = said["export"].as_str().unwrap_or_default();
     ensure!(export.starts_with(&uid), "{said}");
     story.expect(&own(&group, "theirs")).await?;
-    let secret = Target::new("v1", "Secret", &format!("crd-export-{export}-0"));
+    let secret = StoryTarget::new("v1", "Secret", &format!("crd-export-{export}-0"));
     story.delete(&secret.in_namespace("flux-system")).await?;
 
     // Without objects the definition is deleted with its release, which has all of its fields. It had no owner.
@@ -167,7 +171,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let is_unowned = managers.iter().any(|it| it.manager.as_deref() == Some("kubectl-windlass"));
     ensure!(!is_unowned, "{managers:?}");
     story.delete(&again).await?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -210,7 +214,7 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
         .await?;
     let is_undone =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
-    story.await_object(&app, SOON, is_undone).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
     story.await_event("HelmRelease", "app", "CRDIncompatible").await?;
     let live = story.expect(&crd(&group)).await?;
     let schema = &live.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -223,9 +227,11 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     let old = json!({"spec": {"chart": {"spec": {"version": "1.0.0"}}}});
     story.merge(&app, old).await?;
     story.await_revision(&app, 3).await?;
-    story.merge(&Target::config_map("app-config"), json!({"data": {"chart": "edited"}})).await?;
     story
-        .await_until("the correction", SOON, async || {
+        .merge(&StoryTarget::config_map("app-config"), json!({"data": {"chart": "edited"}}))
+        .await?;
+    story
+        .await_until("the correction", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((value_of_chart(&story).await? == "1.0.0").then_some(()))
         })
         .await?;
@@ -262,7 +268,7 @@ async fn a_definition_among_the_templates_is_judged_before_those_of_crds_are_wri
     publish("1.0.0", &wide, "wa").await?;
     let app = charts.release("app", json!({"upgrade": {"crds": "CreateReplace"}})).await?;
     story.await_revision(&app, 1).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&sized(&group, "mine", 10)).await?;
     publish("1.1.0", &small, "wb").await?;
     story.await_failure(&app, "CRDIncompatible").await?;
@@ -295,7 +301,7 @@ async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<
     published("1.0.0", &narrow(&group, 20)).await?;
     let app = charts.release("app", json!({"driftDetection": {"mode": "enabled"}})).await?;
     story.await_ready(&app).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&sized(&group, "mine", 10)).await?;
 
     let skipped = narrow(&group, 5).replace(
@@ -306,15 +312,15 @@ async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<
     );
     published("1.1.0", &skipped).await?;
     let is_upgraded = async || Ok((value_of_chart(&story).await? == "1.1.0").then_some(()));
-    story.await_until("the upgrade", SOON, is_upgraded).await?;
+    story.await_until("the upgrade", DEFAULT_WAIT_TIMEOUT, is_upgraded).await?;
     story.await_ready(&app).await?;
     // The rest of the release is corrected, twice: what is compared after the definition, and all of it on request.
     let edited = json!({"data": {"chart": "edited"}});
-    story.merge(&Target::config_map("app-config"), edited).await?;
-    story.await_until("the correction", SOON, is_upgraded).await?;
+    story.merge(&StoryTarget::config_map("app-config"), edited).await?;
+    story.await_until("the correction", DEFAULT_WAIT_TIMEOUT, is_upgraded).await?;
     let token = story.request(&app).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, SOON, is_handled).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
     story.await_ready(&app).await?;
     let live = story.expect(&crd(&group)).await?;
     let schema = &live.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -341,26 +347,29 @@ async fn a_rollback_to_before_the_definition_loses_no_object() -> Result<()> {
         ("templates/d.yaml", bad.as_str()),
     ];
     charts.publish("1.1.0", &files).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "mine")).await?;
     let is_undone =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
-    story.await_object(&app, SOON, is_undone).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
     story.await_event("HelmRelease", "app", "CRDReleased").await?;
     story.expect(&own(&group, "mine")).await?;
     ensure!(value_of_chart(&story).await? == "1.0.0", "the rest of it was not rolled back");
 
     // A first installation that fails is removed, and leaves the definition likewise.
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let remediation = json!({"retries": 0, "remediateLastFailure": true});
     let install = json!({"install": {"timeout": "5s", "remediation": remediation}});
     let again = charts.release("app", install).await?;
     let is_removed =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "UninstallSucceeded";
-    story.await_object(&again, SOON, is_removed).await?;
+    story.await_object(&again, DEFAULT_WAIT_TIMEOUT, is_removed).await?;
     story.expect(&own(&group, "mine")).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none(), "it was not removed");
+    ensure!(
+        story.read(&StoryTarget::config_map("app-config")).await?.is_none(),
+        "it was not removed"
+    );
     story.delete(&own(&group, "mine")).await?;
     story.delete(&crd(&group)).await?;
     story.end().await

@@ -1,14 +1,18 @@
 //! Kinds that a chart brings along are defined by policy, and its own objects of those kinds come after.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, inventory};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, inventory};
 use e2e::harness::manifests::{widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
-fn crd(group: &str) -> Target {
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+fn crd(group: &str) -> StoryTarget {
+    StoryTarget::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    )
 }
 
 /// What the CRD says of its kind's short names.
@@ -55,9 +59,9 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     ensure!(label.is_some_and(|it| it == "app"), "{:?}", live.metadata.labels);
     let id = format!("_widgets.{group}_apiextensions.k8s.io_CustomResourceDefinition");
     ensure!(inventory(&object).contains(&id.as_str()), "{:?}", inventory(&object));
-    story.expect(&Target::new(&format!("{group}/v1"), "Widget", "w")).await?;
+    story.expect(&StoryTarget::new(&format!("{group}/v1"), "Widget", "w")).await?;
     // What is no CRD is left out.
-    ensure!(story.read(&Target::config_map("no-crd")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("no-crd")).await?.is_none());
 
     // By default what is there stays as it is; then it is replaced; then not changed.
     publish("1.1.0", "wb").await?;
@@ -78,7 +82,7 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
 
     // A CRD outlives its release, and with it what others made of its kind.
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&crd(&group)).await?;
     story.delete(&crd(&group)).await?;
     story.end().await
@@ -97,21 +101,21 @@ async fn a_kind_that_went_is_no_obstacle_to_a_chart_without_it() -> Result<()> {
     let app = charts.release("app", json!({"upgrade": {"strategy": strategy}})).await?;
     story.await_revision(&app, 1).await?;
     story.delete(&crd(&group)).await?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
     ensure!(
         text.contains("no matches for kind \"Widget\"") || text.contains("could not find"),
         "{text}"
     );
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "none");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.expect(&config).await?.data["data"]["value"] == "x");
     // Also a release with such an object can go.
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.read(&config).await?.is_none());
     story.end().await
 }

@@ -1,10 +1,10 @@
 //! Objects of one kind wait for those of another, and for single releases of a Helmfile (`windlass.dev/depends-on`).
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn says(object: &DynamicObject) -> String {
     condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned()
 }
 
-async fn depend(story: &Story, target: &Target, on: Value) -> Result<()> {
+async fn depend(story: &Story, target: &StoryTarget, on: Value) -> Result<()> {
     story.merge(target, json!({"metadata": {"annotations": {DEPENDS_ON: on}}})).await.map(drop)
 }
 
@@ -30,7 +30,9 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_tol
     depend(&story, &front, json!(format!("Helmfile/{place}/shop#db"))).await?;
     story.merge(&front, json!({"spec": {"suspend": false}})).await?;
     let missing = format!("dependency 'Helmfile/{place}/shop#db' not found");
-    story.await_object(&front, SOON, |object| says(object).contains(&missing)).await?;
+    story
+        .await_object(&front, DEFAULT_WAIT_TIMEOUT, |object| says(object).contains(&missing))
+        .await?;
 
     // One release is there and another one fails: who needs the first goes on, who needs all waits.
     let broken = CONFIG.replace("{{ .Chart.Version }}", "{{ required \"no size\" .Values.size }}");
@@ -49,10 +51,10 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_tol
         )
         .await?;
     story.kustomization("all", "shop", json!({"path": "all", "suspend": true})).await?;
-    let all = Target::kustomization("all");
+    let all = StoryTarget::kustomization("all");
     depend(&story, &all, json!("Helmfile/shop, HelmRelease/front")).await?;
     story.merge(&all, json!({"spec": {"suspend": false}})).await?;
-    let shop = Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let shop = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     story
         .apply_value(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
             "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
@@ -62,8 +64,8 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_tol
     story.await_ready(&front).await?;
     story.await_value("front-config", "f").await?;
     let waits = format!("dependency 'Helmfile/{place}/shop' is not ready");
-    story.await_object(&all, SOON, |object| says(object).contains(&waits)).await?;
-    ensure!(story.read(&Target::config_map("all")).await?.is_none(), "it was applied");
+    story.await_object(&all, DEFAULT_WAIT_TIMEOUT, |object| says(object).contains(&waits)).await?;
+    ensure!(story.read(&StoryTarget::config_map("all")).await?.is_none(), "it was applied");
     upstream.push(&[("helmfile.yaml", helmfile.replace("./broken", "./app"))]).await?;
     story.await_ready(&shop).await?;
     story.await_value("all", "1").await?;

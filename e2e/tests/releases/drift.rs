@@ -1,9 +1,9 @@
 //! What somebody changes in a release is seen at once: told, or put right, but for what is ignored.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -17,18 +17,28 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
     let drift = json!({"mode": "enabled", "ignore": ignore});
     let app = charts.release("app", json!({"driftDetection": drift})).await?;
     story.await_revision(&app, 1).await?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     story.merge(&config, json!({"data": {"value": "drifted"}})).await?;
-    story.await_object(&config, SOON, |object| object.data["data"]["value"] == "none").await?;
+    story
+        .await_object(&config, DEFAULT_WAIT_TIMEOUT, |object| {
+            object.data["data"]["value"] == "none"
+        })
+        .await?;
     story.await_event("HelmRelease", "app", "has drifted from the desired state").await?;
     story.await_event("HelmRelease", "app", "has been corrected").await?;
     story.delete(&config).await?;
-    story.await_until("it to be there again", SOON, async || story.read(&config).await).await?;
+    story
+        .await_until("it to be there again", DEFAULT_WAIT_TIMEOUT, async || {
+            story.read(&config).await
+        })
+        .await?;
     // What is ignored stays.
     story.merge(&config, json!({"data": {"chart": "mine"}})).await?;
     let token = story.request(&app).await?;
     story
-        .await_object(&app, SOON, |it| it.data["status"]["lastHandledReconcileAt"] == token)
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {
+            it.data["status"]["lastHandledReconcileAt"] == token
+        })
         .await?;
     ensure!(story.expect(&config).await?.data["data"]["chart"] == "mine");
     ensure!(story.history("app")?.len() == 1, "a correction makes no revision");
@@ -42,10 +52,12 @@ async fn drift_is_only_told_where_that_is_asked_for() -> Result<()> {
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"driftDetection": {"mode": "warn"}})).await?;
     story.await_revision(&app, 1).await?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     story.merge(&config, json!({"data": {"value": "drifted"}})).await?;
     let object = story
-        .await_object(&app, SOON, |object| condition(object, "Drifted")["status"] == "True")
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| {
+            condition(object, "Drifted")["status"] == "True"
+        })
         .await?;
     let drifted = condition(&object, "Drifted");
     let line = format!(
@@ -65,7 +77,7 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
     let drift = json!({"driftDetection": {"mode": "enabled"}});
     let app = charts.release("app", drift).await?;
     story.await_revision(&app, 1).await?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
     let rival = PatchParams { field_manager: Some("rival".to_owned()), ..PatchParams::default() };
     let mut edits = 0;
@@ -81,7 +93,7 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
         }
         Ok(None)
     };
-    let contested = story.await_until("the fight to end", SOON * 2, fight).await?;
+    let contested = story.await_until("the fight to end", DEFAULT_WAIT_TIMEOUT * 2, fight).await?;
     ensure!((10..=12).contains(&edits), "it was corrected after {edits} edits");
     let ready = condition(&contested, "Ready");
     let named = format!(
@@ -94,6 +106,10 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
     story.await_event("HelmRelease", "app", "'rival'").await?;
     // Whoever asks gets a correction at once.
     story.request(&app).await?;
-    story.await_object(&config, SOON, |object| object.data["data"]["value"] == "none").await?;
+    story
+        .await_object(&config, DEFAULT_WAIT_TIMEOUT, |object| {
+            object.data["data"]["value"] == "none"
+        })
+        .await?;
     story.end().await
 }

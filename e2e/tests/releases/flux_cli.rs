@@ -1,10 +1,10 @@
 //! The stock `flux` 2.9 shows HelmReleases and Kustomizations and does with them what it does where Flux keeps them.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 /// Runs `flux` beside the runtime: it waits for windlass.
@@ -66,8 +66,8 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
     ensure!(events.contains("InstallSucceeded") && events.contains("UpgradeSucceeded"), "{events}");
 
     flux(&story, &["delete", "helmrelease", "app", "--silent"]).await?;
-    story.await_gone(&app, SOON).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     story.end().await
 }
 
@@ -90,7 +90,7 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
     let files = [("own.yaml", config_map("own", "1")), ("app.yaml", COMMITTED.to_owned())];
     let upstream = story.follow("all", &files).await?;
     story.kustomization("all", "all", json!({"wait": true})).await?;
-    let all = Target::kustomization("all");
+    let all = StoryTarget::kustomization("all");
     story.await_ready(&all).await?;
     let space = story.namespace.as_str();
     let sha = upstream.repository.hash("main")?;
@@ -157,9 +157,9 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
 
     flux(&story, &["delete", "kustomization", "all", "--silent"]).await?;
     flux(&story, &["delete", "source", "git", "all", "--silent"]).await?;
-    story.await_gone(&all, SOON).await?;
-    for target in [Target::config_map("own"), Target::config_map("app-config")] {
-        story.await_gone(&target, SOON).await?;
+    story.await_gone(&all, DEFAULT_WAIT_TIMEOUT).await?;
+    for target in [StoryTarget::config_map("own"), StoryTarget::config_map("app-config")] {
+        story.await_gone(&target, DEFAULT_WAIT_TIMEOUT).await?;
     }
     story.end().await
 }

@@ -1,11 +1,11 @@
 //! Hooks of helmfiles that apply manifests: around the operation on their release, in the name of the account.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release::{CONFIG, by_value};
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::{DynamicObject, ResourceExt as _};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn manifests_of_hooks_are_applied_before_and_after_their_release() -> Resu
     ensure!(states(&object) == ["app Ready"], "{:?}", states(&object));
     let mut versions = Vec::new();
     for name in ["before", "app-config", "after-all"] {
-        let object = story.expect(&Target::config_map(name)).await?;
+        let object = story.expect(&StoryTarget::config_map(name)).await?;
         versions.push(version(&object)?);
         let managers: Vec<_> =
             object.managed_fields().iter().filter_map(|it| it.manager.clone()).collect();
@@ -70,7 +70,7 @@ async fn manifests_of_hooks_are_applied_before_and_after_their_release() -> Resu
             let text = ready["message"].as_str().unwrap_or_default();
             ready["reason"] == "HelmfileError" && parts.iter().all(|part| text.contains(part))
         };
-        story.await_object(&shop, SOON, is_refused).await?;
+        story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_refused).await?;
     }
     story.end().await
 }
@@ -104,19 +104,23 @@ async fn a_hook_is_applied_in_the_name_of_the_account_of_its_helmfile() -> Resul
     let text = story.await_failure(&shop, "ReleaseFailed").await?;
     let user = format!("system:serviceaccount:{}:tenant", story.namespace);
     ensure!(text.contains("hook `kubectlApply`") && text.contains(&user), "{text}");
-    let is_there = story.read(&Target::config_map("app-config")).await?.is_some();
+    let is_there = story.read(&StoryTarget::config_map("app-config")).await?.is_some();
     ensure!(!is_there, "the release was installed without its hook");
     story.apply(&role("[secrets, configmaps, services]")).await?;
     let revision = upstream.push(&[("note.txt", "rights were given".to_owned())]).await?;
     story.request(&shop).await?;
     applied(&story, &shop, &revision).await?;
-    story.expect(&Target::new("v1", "Service", "door")).await?;
-    story.expect(&Target::config_map("after-all")).await?;
+    story.expect(&StoryTarget::new("v1", "Service", "door")).await?;
+    story.expect(&StoryTarget::config_map("after-all")).await?;
     story.end().await
 }
 
-fn crd(group: &str) -> Target {
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+fn crd(group: &str) -> StoryTarget {
+    StoryTarget::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,7 +146,7 @@ async fn what_is_of_a_definition_of_a_hook_comes_when_its_kind_is_served() -> Re
     let shop = keep(&story, "shop", json!({"retryInterval": "10m"})).await?;
     story.await_ready(&shop).await?;
     for name in ["first", "second", "third"] {
-        story.expect(&Target::new(&format!("{group}/v1"), "Widget", name)).await?;
+        story.expect(&StoryTarget::new(&format!("{group}/v1"), "Widget", name)).await?;
     }
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     let events = story.events("Helmfile", "shop").await?;
@@ -155,7 +159,7 @@ async fn what_is_of_a_definition_of_a_hook_comes_when_its_kind_is_served() -> Re
         .collect();
     ensure!(told == ["Apply +3 Succeeded", "Install +1 Succeeded"], "{told:?}");
     story.delete(&shop).await?;
-    story.await_gone(&shop, SOON).await?;
+    story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&crd(&group)).await?;
     story.end().await
 }
@@ -188,8 +192,11 @@ async fn hooks_have_limits_of_time_and_objects_and_wait_for_windows() -> Result<
     let is_late = |object: &DynamicObject| {
         condition(object, "Ready")["message"].as_str().is_some_and(|it| it.contains("timed out"))
     };
-    story.await_object(&shop, SOON, is_late).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none(), "it was installed");
+    story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_late).await?;
+    ensure!(
+        story.read(&StoryTarget::config_map("app-config")).await?.is_none(),
+        "it was installed"
+    );
 
     story.merge(&shop, json!({"spec": {"timeout": null}})).await?;
 
@@ -201,7 +208,7 @@ async fn hooks_have_limits_of_time_and_objects_and_wait_for_windows() -> Result<
         found.sort();
         found == ["app Ready", "slow Progressing"]
     };
-    story.await_object(&shop, SOON, is_under_way).await?;
+    story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_under_way).await?;
     let opened = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(3);
     let closed = format!("{} 1h", opened.strftime("%M %H * * *"));
     let annotations = json!({"windlass.dev/window": closed});
@@ -211,7 +218,7 @@ async fn hooks_have_limits_of_time_and_objects_and_wait_for_windows() -> Result<
         let row = row(object, "app").ok();
         row.and_then(|row| row["message"].as_str()).is_some_and(|it| it.contains("until a window"))
     };
-    story.await_object(&shop, SOON, waits).await?;
+    story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, waits).await?;
     story.await_value("before", "1").await?;
     let annotations = json!({"windlass.dev/window": null});
     story.merge(&shop, json!({"metadata": {"annotations": annotations}})).await?;

@@ -5,10 +5,10 @@
 use anyhow::{Result, ensure};
 use crds::lifecycle::{LifecycleBinding, LifecyclePhase};
 use crds::release::AuditOutcome;
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::CONFIG;
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -39,10 +39,10 @@ async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
         states(object) == ["db Progressing", "web Waiting"]
             && object.data["status"]["releases"].to_string().contains("waiting for lifecycle")
     };
-    story.await_object(&shop, SOON, is_waiting).await?;
+    story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_waiting).await?;
     story.answer(&event, "Succeeded", "").await?;
     let event = story
-        .await_until("web to be asked about", SOON, async || {
+        .await_until("web to be asked about", DEFAULT_WAIT_TIMEOUT, async || {
             let mut events = story.lifecycle_events().await?;
             let event = events.pop().filter(|_| events.is_empty());
             let is_of_web = |name: &str| name == "web";
@@ -60,7 +60,7 @@ async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
     let all = [release("web", "w2", &[]), release("db", "d2", &[])];
     let second = upstream.push(&[("helmfile.yaml", releases(&all))]).await?;
     let events = story
-        .await_until("both to be asked about", SOON, async || {
+        .await_until("both to be asked about", DEFAULT_WAIT_TIMEOUT, async || {
             let events = story.lifecycle_events().await?;
             Ok((events.len() == 2).then_some(events))
         })
@@ -74,12 +74,12 @@ async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
         states(object).contains(&"web Failed".to_owned())
             && object.data["status"]["releases"].to_string().contains("failed at PreUpgrade")
     };
-    story.await_object(&shop, SOON, is_failed).await?;
+    story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_failed).await?;
     let failed = audits(&story).await?;
     let failed = failed.iter().filter(|it| it.spec.outcome == AuditOutcome::Failed);
     ensure!(failed.count() >= 1);
     // Without the binding it is released by the next attempt.
-    story.delete(&Target::of::<LifecycleBinding>(&check)).await?;
+    story.delete(&StoryTarget::of::<LifecycleBinding>(&check)).await?;
     story.request(&shop).await?;
     applied(&story, &shop, &second).await?;
     story.await_value("web-config", "w2").await?;

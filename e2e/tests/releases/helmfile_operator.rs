@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::git_server::{Access, GitServer};
-use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     let url = server.url(&repository);
     let source = format!("git::{url}//pkg/examplecontroller@assets?ref=master");
     let spec = json!({"source": source, "values": {"foo": "FOO"}, "envvars": {"bar": "BAR"}});
-    let target = Target::new(API, "Helmfile", "myapp");
+    let target = StoryTarget::new(API, "Helmfile", "myapp");
     let apply = async |spec: &Value| {
         let object = json!({"apiVersion": API, "kind": "Helmfile", "metadata": {"name": "myapp"}, "spec": spec});
         story.apply_value(object).await
@@ -53,14 +53,16 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     apply(&spec).await?;
     let object = story.await_ready(&target).await?;
     await_value(&story, "FOO-BAR-low").await?;
-    let live = story.expect(&Target::config_map("myapp-config")).await?;
+    let live = story.expect(&StoryTarget::config_map("myapp-config")).await?;
     let labels = live.metadata.labels.clone().unwrap_or_default();
     let name = labels.get("apps.mumoshu.github.io/helmfile-name");
     ensure!(name.is_some_and(|it| it == "myapp"), "{labels:?}");
     let revision = object.data["status"]["lastAppliedRevision"].as_str().unwrap_or_default();
     ensure!(revision.starts_with("master@sha1:"), "{revision}");
     // Drift is put back, which helmfile-operator does not do.
-    story.merge(&Target::config_map("myapp-config"), json!({"data": {"value": "edited"}})).await?;
+    story
+        .merge(&StoryTarget::config_map("myapp-config"), json!({"data": {"value": "edited"}}))
+        .await?;
     await_value(&story, "FOO-BAR-low").await?;
     // Without a change there is no revision; what the branch has by then is taken.
     story.request(&target).await?;
@@ -83,7 +85,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
         ignored["status"] == "True"
             && ["spec.image", "spec.command"].iter().all(|it| text.contains(it))
     };
-    story.await_object(&target, SOON, is_named).await?;
+    story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_named).await?;
 
     // Somebody without rights changes nothing.
     more["serviceAccountName"] = json!("without-rights");
@@ -93,7 +95,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     let is_refused = |object: &DynamicObject| {
         condition(object, "Ready")["message"].as_str().unwrap_or_default().contains(&user)
     };
-    story.await_object(&target, SOON, is_refused).await?;
+    story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_refused).await?;
     await_value(&story, "BAZ-BAR-high").await?;
     apply(&spec).await?;
     await_value(&story, "FOO-BAR-high").await?;
@@ -104,16 +106,16 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
 }
 
 /// Its releases stay when it goes, and windlass's own kind takes them over without a revision.
-async fn goes_over_to_windlass(story: &Story, target: &Target, source: &str) -> Result<()> {
+async fn goes_over_to_windlass(story: &Story, target: &StoryTarget, source: &str) -> Result<()> {
     let revisions = story.history("myapp")?.len();
     story.delete(target).await?;
-    story.await_gone(target, SOON).await?;
-    story.expect(&Target::config_map("myapp-config")).await?;
+    story.await_gone(target, DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::config_map("myapp-config")).await?;
     let own = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
         "metadata": {"name": "own"}, "spec": {"source": source, "dialect": "v0", "interval": NEVER,
             "values": {"foo": "FOO"}, "env": [{"name": "bar", "value": "BAR"}], "prune": true}});
     story.apply_value(own.clone()).await?;
-    let own_target = Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "own");
+    let own_target = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "own");
     story.await_ready(&own_target).await?;
     ensure!(story.history("myapp")?.len() == revisions, "the release was upgraded");
 
@@ -126,6 +128,6 @@ async fn goes_over_to_windlass(story: &Story, target: &Target, source: &str) -> 
     story.apply_value(own).await?;
     story.await_ready(&own_target).await?;
     story.delete(&own_target).await?;
-    story.await_gone(&own_target, SOON).await?;
-    story.await_gone(&Target::config_map("myapp-config"), Duration::ZERO).await.map(drop)
+    story.await_gone(&own_target, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryTarget::config_map("myapp-config"), Duration::ZERO).await.map(drop)
 }

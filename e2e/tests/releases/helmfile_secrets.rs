@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 use crate::releases::helmfiles::{applied, keep, row};
@@ -17,13 +17,13 @@ const PLAIN: [&str; 4] =
     ["canary-of-environment", "canary-of-release", "canary-of-reference", "canary-of-rotation"];
 
 /// A recorded case.
-struct Recorded {
+struct HelmfileSecretsCase {
     files: Vec<(String, String)>,
     /// The keys of the files at the top, and of those in `rotated`.
     keys: [String; 2],
 }
 
-impl Recorded {
+impl HelmfileSecretsCase {
     fn read() -> Result<Self> {
         let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/helmfile/own.jsonl");
         let cases = std::fs::read_to_string(cases)?;
@@ -63,12 +63,12 @@ fn decryption() -> Value {
 
 /// The values of the release, which its chart writes down.
 async fn values(story: &Story) -> Result<String> {
-    let map = story.expect(&Target::config_map("a")).await?;
+    let map = story.expect(&StoryTarget::config_map("a")).await?;
     map.data["data"]["values"].as_str().map(str::to_owned).context("no values")
 }
 
 /// Nothing that was encrypted is in the status, in events or in the log.
-async fn is_hidden(story: &Story, target: &Target, keys: &[String]) -> Result<()> {
+async fn is_hidden(story: &Story, target: &StoryTarget, keys: &[String]) -> Result<()> {
     let status = story.expect(target).await?.data["status"].to_string();
     let events = story.events("Helmfile", "shop").await?.join("\n");
     for text in [status, events, story.windlass().await?.operator.log()?] {
@@ -82,7 +82,7 @@ async fn is_hidden(story: &Story, target: &Target, keys: &[String]) -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<()> {
     let story = Story::with_windlass("helmfile-secrets").await?;
-    let recorded = Recorded::read()?;
+    let recorded = HelmfileSecretsCase::read()?;
     let [first, second] = &recorded.keys;
     let upstream = story.follow("shop", &recorded.files()).await?;
 
@@ -95,7 +95,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
     put_key(&story, second).await?;
     let refusal = story.await_told(&shop, "add a key that decrypts it to the Secret").await?;
     ensure!(refusal.contains("secrets/environment.yaml"), "{refusal}");
-    ensure!(story.read(&Target::config_map("a")).await?.is_none(), "a release was installed");
+    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "a release was installed");
     put_key(&story, first).await?;
     let object = story.await_ready(&shop).await?;
     ensure!(row(&object, "a")?["revision"] == 1, "{}", object.data["status"]);
@@ -128,7 +128,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_mac_of_an_encrypted_file_counts_unless_the_annotation_says_otherwise() -> Result<()> {
     let story = Story::with_windlass("helmfile-secrets-mac").await?;
-    let recorded = Recorded::read()?;
+    let recorded = HelmfileSecretsCase::read()?;
     put_key(&story, &recorded.keys[0]).await?;
     let upstream = story.follow("shop", &recorded.files()).await?;
     let shop = keep(&story, "shop", decryption()).await?;

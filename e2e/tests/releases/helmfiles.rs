@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts, by_value};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 pub(super) const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\nappVersion: a1.0.0\n";
 
-fn helmfile(name: &str) -> Target {
-    Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", name)
+fn helmfile(name: &str) -> StoryTarget {
+    StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", name)
 }
 
 /// A release of the chart in the repository, with a value, that needs others.
@@ -46,7 +46,7 @@ pub(super) fn states(object: &DynamicObject) -> Vec<String> {
 }
 
 /// Creates or replaces a Helmfile of a GitRepository. `more` goes over its spec.
-pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<Target> {
+pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<StoryTarget> {
     let mut spec = json!({"interval": NEVER, "prune": true,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -61,7 +61,7 @@ pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<Targe
 /// Waits until a Helmfile has applied a revision.
 pub(super) async fn applied(
     story: &Story,
-    target: &Target,
+    target: &StoryTarget,
     revision: &str,
 ) -> Result<DynamicObject> {
     let is_there = |object: &DynamicObject| {
@@ -69,11 +69,11 @@ pub(super) async fn applied(
             && object.data["status"]["lastAppliedRevision"] == revision
             && object.data["status"]["observedGeneration"].as_i64() == object.metadata.generation
     };
-    story.await_object(target, SOON, is_there).await
+    story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_there).await
 }
 
 async fn value_of(story: &Story, name: &str) -> Result<Value> {
-    let config = story.expect(&Target::config_map(&format!("{name}-config"))).await?;
+    let config = story.expect(&StoryTarget::config_map(&format!("{name}-config"))).await?;
     Ok(config.data["data"]["value"].clone())
 }
 
@@ -96,13 +96,13 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     let object = story.await_ready(&shop).await?;
     ensure!(states(&object) == ["db Ready", "web Ready", "cache Ready"], "{:?}", states(&object));
     ensure!(row(&object, "web")?["revision"] == 1 && row(&object, "web")?["chart"] == "app-1.0.0");
-    let live = story.expect(&Target::config_map("db-config")).await?;
+    let live = story.expect(&StoryTarget::config_map("db-config")).await?;
     let labels = live.metadata.labels.clone().unwrap_or_default();
     ensure!(labels.get("helmfile.windlass.dev/name").is_some_and(|it| it == "shop"), "{labels:?}");
     // What it needs was there first.
     let mut begun = Vec::new();
     for name in ["db", "web", "cache"] {
-        let config = story.expect(&Target::config_map(&format!("{name}-config"))).await?;
+        let config = story.expect(&StoryTarget::config_map(&format!("{name}-config"))).await?;
         begun.push(config.metadata.resource_version.context("it has a version")?.parse::<u64>()?);
     }
     ensure!(begun.is_sorted(), "{begun:?}");
@@ -126,28 +126,35 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
         ensure!(story.history(name)?.len() == 1, "{name} was upgraded");
     }
     // Drift is put back.
-    story.merge(&Target::config_map("db-config"), json!({"data": {"value": "edited"}})).await?;
+    story
+        .merge(&StoryTarget::config_map("db-config"), json!({"data": {"value": "edited"}}))
+        .await?;
     story.await_value("db-config", "d1").await?;
-    story.delete(&Target::config_map("web-config")).await?;
+    story.delete(&StoryTarget::config_map("web-config")).await?;
     story.await_value("web-config", "w2").await?;
     // What left the file is uninstalled.
     let revision = upstream.push(&[("helmfile.yaml", releases(&second[..2]))]).await?;
     let object = applied(&story, &shop, &revision).await?;
     ensure!(states(&object) == ["db Ready", "web Ready"], "{:?}", states(&object));
-    story.await_gone(&Target::config_map("cache-config"), SOON).await?;
+    story.await_gone(&StoryTarget::config_map("cache-config"), DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(!story.helm_says(&["list", "--short"])?.contains("cache"));
     // So are all others with the Helmfile.
     story.delete(&shop).await?;
-    story.await_gone(&shop, SOON).await?;
-    story.await_gone(&Target::config_map("db-config"), Duration::ZERO).await?;
+    story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryTarget::config_map("db-config"), Duration::ZERO).await?;
     ensure!(story.helm_says(&["list", "--short"])?.trim().is_empty());
     story.end().await
 }
 
 /// Waits until the row of a release is in a state, and gives its message.
-async fn await_state(story: &Story, target: &Target, name: &str, state: &str) -> Result<String> {
+async fn await_state(
+    story: &Story,
+    target: &StoryTarget,
+    name: &str,
+    state: &str,
+) -> Result<String> {
     let is_so = |object: &DynamicObject| row(object, name).is_ok_and(|row| row["state"] == state);
-    let object = story.await_object(target, SOON, is_so).await?;
+    let object = story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_so).await?;
     Ok(row(&object, name)?["message"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -176,16 +183,19 @@ async fn a_release_that_fails_holds_up_those_that_need_it_and_no_other() -> Resu
     let waits = await_state(&story, &shop, "web", "Waiting").await?;
     ensure!(waits == format!("waiting for {place}/db"), "{waits}");
     story.await_value("other-config", "o").await?;
-    ensure!(story.read(&Target::config_map("web-config")).await?.is_none(), "web was installed");
+    ensure!(
+        story.read(&StoryTarget::config_map("web-config")).await?.is_none(),
+        "web was installed"
+    );
     // Nothing leaves while something fails.
     let fewer = releases(&all[..2]).replacen("./app", "./broken", 1);
     upstream.push(&[("helmfile.yaml", fewer)]).await?;
     story.await_failure(&shop, "ReleaseFailed").await?;
-    story.expect(&Target::config_map("other-config")).await?;
+    story.expect(&StoryTarget::config_map("other-config")).await?;
     let revision = upstream.push(&[("helmfile.yaml", releases(&all[..2]))]).await?;
     let object = applied(&story, &shop, &revision).await?;
     ensure!(states(&object) == ["db Ready", "web Ready"], "{:?}", states(&object));
-    story.await_gone(&Target::config_map("other-config"), SOON).await?;
+    story.await_gone(&StoryTarget::config_map("other-config"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -208,28 +218,28 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
         )
         .await?;
     let shop = keep(&story, "shop", json!({})).await?;
-    story.await_condition(&shop, "Ready", "Unknown", SOON).await?;
+    story.await_condition(&shop, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     await_state(&story, &shop, "back", "Progressing").await?;
     await_state(&story, &shop, "front", "Waiting").await?;
     // Suspended in the middle, it stops and nothing else begins; resumed, it is done again.
     story.merge(&shop, json!({"spec": {"suspend": true}})).await?;
     story
-        .await_until("the install to stop", SOON, async || {
+        .await_until("the install to stop", DEFAULT_WAIT_TIMEOUT, async || {
             let history = story.history("back")?;
             let is_stopped = |line: &String| line.contains("suspended during the install");
             Ok(history.last().is_some_and(is_stopped).then_some(()))
         })
         .await?;
-    ensure!(story.read(&Target::config_map("front-config")).await?.is_none(), "it went on");
+    ensure!(story.read(&StoryTarget::config_map("front-config")).await?.is_none(), "it went on");
     story.merge(&shop, json!({"spec": {"suspend": false}})).await?;
     story
-        .await_until("the second revision", SOON, async || {
+        .await_until("the second revision", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((story.history("back")?.len() == 2).then_some(()))
         })
         .await?;
-    let web = Target::new("apps/v1", "Deployment", "web");
+    let web = StoryTarget::new("apps/v1", "Deployment", "web");
     story
-        .await_until("the releases to be there", SOON, async || {
+        .await_until("the releases to be there", DEFAULT_WAIT_TIMEOUT, async || {
             let ready = json!({"spec": {"template": {"metadata": {"annotations":
                 {"windlass.dev/testbed": "ready"}}}}});
             story.merge(&web, ready).await?;
@@ -237,7 +247,7 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
         })
         .await?;
     ensure!(story.history("back")?.len() == 2, "{:?}", story.history("back")?);
-    story.expect(&Target::config_map("front-config")).await?;
+    story.expect(&StoryTarget::config_map("front-config")).await?;
     story.end().await
 }
 
@@ -306,7 +316,9 @@ async fn what_the_stock_helm_installed_is_adopted_and_releases_of_others_stay_th
     ensure!(text.contains(&whose), "{text}");
     ensure!(value_of(&story, "theirs").await? == "theirs");
     // What was adopted is put right, too.
-    story.merge(&Target::config_map("db-config"), json!({"data": {"value": "edited"}})).await?;
+    story
+        .merge(&StoryTarget::config_map("db-config"), json!({"data": {"value": "edited"}}))
+        .await?;
     story.await_value("db-config", "d").await?;
     ensure!(story.history("db")?.len() == 1);
     // The other way round.

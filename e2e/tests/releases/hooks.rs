@@ -1,10 +1,10 @@
 //! Hooks run once each, in their order, and are deleted by policy; a hook that fails fails its operation.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, hook};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 /// The hooks of a release as its newest record tells of them: name and phase, in the order of their starts.
@@ -48,7 +48,7 @@ async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
     ensure!(ran(&story, "app")? == succeeded(&["before", "before-late", "after"]));
-    let job = |name: &str| Target::new("batch/v1", "Job", name);
+    let job = |name: &str| StoryTarget::new("batch/v1", "Job", name);
     ensure!(story.read(&job("before")).await?.is_none(), "its policy deletes it");
     let first = story.expect(&job("after")).await?.metadata.uid;
 
@@ -59,7 +59,7 @@ async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
     ensure!(first != second, "before a hook is created its former object is deleted");
 
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.read(&job("goodbye")).await?.is_none());
     // Parity(helm 4): nothing deletes the object of a hook but its policy.
     story.expect(&job("gone")).await?;
@@ -91,7 +91,7 @@ async fn a_hook_that_is_gone_as_soon_as_it_has_ended_was_seen_to_end() -> Result
     story.await_revision(&app, 1).await?;
     ensure!(ran(&story, "app")? == succeeded(&["before", "after"]));
     for name in ["before", "after"] {
-        story.await_gone(&Target::new("batch/v1", "Job", name), SOON).await?;
+        story.await_gone(&StoryTarget::new("batch/v1", "Job", name), DEFAULT_WAIT_TIMEOUT).await?;
     }
     let broken = vanishing("broken", "pre-upgrade", Pods::Fail);
     files.push(("templates/d.yaml", &broken));
@@ -115,9 +115,11 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     ensure!(text.contains("exit code"), "the deepest cause is told: {text}");
     let printed = "last log line: this container exists on the test bed only";
     ensure!(text.contains(printed), "{text}");
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     let object = story
-        .await_object(&app, SOON, |it| condition(it, "Stalled")["reason"] == "RetriesExceeded")
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {
+            condition(it, "Stalled")["reason"] == "RetriesExceeded"
+        })
         .await?;
     ensure!(object.data["status"]["installFailures"] == 1, "{:?}", object.data);
     let history = story.history("app")?;

@@ -1,10 +1,10 @@
 //! The stock `helm` 4.2 and 3.22 read and act on what windlass leaves behind, and windlass takes over what they made.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, newest, test_pod};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 /// A chart that was packed, as a file that `helm` reads.
@@ -50,7 +50,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     let tested = story.helm_says(&["test", "app", "--timeout", "30s"])?;
     ensure!(tested.contains("Succeeded"), "{tested}");
     story.helm_says(&["rollback", "app", "1", "--force-conflicts"])?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "one");
     // What somebody did by hand is put right at the next run.
     story.request(&app).await?;
@@ -61,7 +61,9 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     ensure!(story.read(&config).await?.is_none());
     story.request(&app).await?;
     story
-        .await_until("the release to be installed again", SOON, async || story.read(&config).await)
+        .await_until("the release to be installed again", DEFAULT_WAIT_TIMEOUT, async || {
+            story.read(&config).await
+        })
         .await?;
     story.end().await
 }
@@ -86,11 +88,11 @@ async fn releases_of_both_helms_are_taken_over_as_they_are() -> Result<()> {
         // From here on it is a release like any other; one of Helm 3 stays merged by the client.
         story.merge(&release, json!({"spec": {"values": {"value": "by-windlass"}}})).await?;
         story.await_revision(&release, 2).await?;
-        let config = Target::config_map(&format!("{name}-config"));
+        let config = StoryTarget::config_map(&format!("{name}-config"));
         ensure!(story.expect(&config).await?.data["data"]["value"] == "by-windlass");
         story.delete(&release).await?;
-        story.await_gone(&release, SOON).await?;
-        story.await_gone(&config, SOON).await?;
+        story.await_gone(&release, DEFAULT_WAIT_TIMEOUT).await?;
+        story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     }
     story.end().await
 }

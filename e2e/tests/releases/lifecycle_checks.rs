@@ -5,11 +5,11 @@
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
 use crds::release::{AuditOperation, ReleaseAuditSpec};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::web::WebServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -27,7 +27,10 @@ async fn await_said(story: &Story, event: &LifecycleEvent, text: &str) -> Result
     let is_said = |object: &DynamicObject| {
         object.data["status"]["message"].as_str().is_some_and(|message| message.contains(text))
     };
-    story.await_object(&Target::of::<LifecycleEvent>(&name), SOON, is_said).await.map(drop)
+    story
+        .await_object(&StoryTarget::of::<LifecycleEvent>(&name), DEFAULT_WAIT_TIMEOUT, is_said)
+        .await
+        .map(drop)
 }
 
 fn told(audit: &ReleaseAuditSpec) -> Vec<String> {
@@ -70,11 +73,11 @@ async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
     prometheus.put("prom/api/v1/query", measured("0.2"));
     let is_undone =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
-    let object = story.await_object(&app, SOON, is_undone).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
     let released = condition(&object, "Released");
     let why = "failed at Promote (answered by windlass): 0.2 is above 0.05";
     ensure!(released["message"].as_str().is_some_and(|it| it.contains(why)), "{released}");
-    let map = story.expect(&Target::config_map("app-config")).await?;
+    let map = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(map.data["data"]["chart"] == "1.0.0", "{:?}", map.data);
     story.await_no_events().await?;
     let audits = await_audits(&story, 3).await?;

@@ -5,16 +5,16 @@
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleEvent, LifecyclePhase, LifecycleState};
 use crds::release::{AuditLifecycle, AuditOperation, AuditOutcome};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::json;
 
 /// Waits until the object says that it waits for a lifecycle.
-async fn await_pending(story: &Story, app: &Target, event: &LifecycleEvent) -> Result<()> {
+async fn await_pending(story: &Story, app: &StoryTarget, event: &LifecycleEvent) -> Result<()> {
     let name = event.name_any();
     let is_pending = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
@@ -22,7 +22,7 @@ async fn await_pending(story: &Story, app: &Target, event: &LifecycleEvent) -> R
             && ready["reason"] == "LifecyclePending"
             && ready["message"].as_str().is_some_and(|text| text.contains(&name))
     };
-    story.await_object(app, SOON, is_pending).await.map(drop)
+    story.await_object(app, DEFAULT_WAIT_TIMEOUT, is_pending).await.map(drop)
 }
 
 fn answered(lifecycles: &[AuditLifecycle]) -> Vec<String> {
@@ -43,7 +43,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     await_pending(&story, &app, &event).await?;
     ensure!(story.history("app").is_err(), "there is a record");
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     let spec = &event.spec;
     ensure!(spec.lifecycle == check && spec.parameters["rate"] == "200", "{spec:?}");
     ensure!(event.labels()["lifecycle.windlass.dev/key"] == "check", "{:?}", event.labels());
@@ -59,7 +59,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     // After it the objects are there, and it is not ready.
     let event = story.await_asked(LifecyclePhase::PostInstall).await?;
     await_pending(&story, &app, &event).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     // Progress is no answer.
     story.answer(&event, "Running", "half way").await?;
     story.answer(&event, "Succeeded", "").await?;
@@ -107,7 +107,7 @@ async fn a_bad_answer_before_an_upgrade_writes_nothing_and_counts_as_a_failure()
     let text = story.await_told(&app, "no quota").await?;
     ensure!(text.starts_with("LifecycleFailed: Helm upgrade failed"), "{text}");
     ensure!(text.contains("failed at PreUpgrade (answered by checker): no quota"), "{text}");
-    story.await_condition(&app, "Stalled", "True", SOON).await?;
+    story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.await_no_events().await?;
     ensure!(story.history("app")? == ["1 | deployed | app-1.0.0 | Install complete"]);
     let refused = await_audits(&story, 2).await?.remove(1).spec;
@@ -145,13 +145,13 @@ async fn a_bad_answer_at_the_promotion_rolls_back() -> Result<()> {
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     let event = story.await_asked(LifecyclePhase::Promote).await?;
     await_pending(&story, &app, &event).await?;
-    let map = story.expect(&Target::config_map("app-config")).await?;
+    let map = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(map.data["data"]["chart"] == "1.1.0", "{:?}", map.data);
     story.answer(&event, "Failed", "error rate 12%").await?;
     let is_undone =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
-    story.await_object(&app, SOON, is_undone).await?;
-    let map = story.expect(&Target::config_map("app-config")).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
+    let map = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(map.data["data"]["chart"] == "1.0.0", "{:?}", map.data);
     let object = story.expect(&app).await?;
     let released = condition(&object, "Released");
@@ -201,7 +201,7 @@ async fn a_newer_revision_cancels_what_waits_and_deletion_ends_it() -> Result<()
     ensure!(version(&before) == "1.1.0", "{:?}", before.spec);
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
     let newer = story
-        .await_until("the event of the newer version", SOON, async || {
+        .await_until("the event of the newer version", DEFAULT_WAIT_TIMEOUT, async || {
             let mut events = story.lifecycle_events().await?;
             let event = events.pop().filter(|_| events.is_empty());
             Ok(event.filter(|it| version(it) == "1.2.0"))
@@ -221,7 +221,7 @@ async fn a_newer_revision_cancels_what_waits_and_deletion_ends_it() -> Result<()
 
     // Deletion ends the wait.
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_no_events().await?;
     story.end_lifecycles().await
 }
@@ -244,7 +244,7 @@ async fn a_namespace_requires_a_lifecycle_and_break_glass_does_not_release_it() 
     let glass = json!({"windlass.dev/break-glass": until.to_string()});
     story.merge(&app, json!({"metadata": {"annotations": glass}})).await?;
     let event = story
-        .await_until("the required one to be asked", SOON, async || {
+        .await_until("the required one to be asked", DEFAULT_WAIT_TIMEOUT, async || {
             let events = story.lifecycle_events().await?;
             Ok(events.into_iter().find(|it| it.spec.lifecycle != own))
         })
@@ -286,13 +286,13 @@ async fn a_removal_waits_before_and_after_it() -> Result<()> {
     story.bind(&check, json!({})).await?;
     story.delete(&app).await?;
     let event = story.await_asked(LifecyclePhase::PreDelete).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     story.answer(&event, "Succeeded", "").await?;
     let event = story.await_asked(LifecyclePhase::PostDelete).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     story.expect(&app).await?;
     story.answer(&event, "Succeeded", "").await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_no_events().await?;
     let removal = await_audits(&story, 2).await?.remove(1).spec;
     let wanted = ["PreDelete Succeeded", "PostDelete Succeeded"];

@@ -1,10 +1,10 @@
 //! When objects are ready: by expressions of the spec, by Helm 3's list of kinds; what fails is named.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, job, widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts, by_value};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,30 +23,30 @@ async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> 
     let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget",
         "current": "status.phase == 'Up'", "failed": "status.phase == 'Broken'"}]);
     let app = charts.release("app", json!({"healthCheckExprs": checks, "timeout": "10m"})).await?;
-    let widget = Target::new(&format!("{group}/v1"), "Widget", "w");
-    story.await_object(&widget, SOON, |_| true).await?;
-    story.await_condition(&app, "Ready", "Unknown", SOON).await?;
+    let widget = StoryTarget::new(&format!("{group}/v1"), "Widget", "w");
+    story.await_object(&widget, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
+    story.await_condition(&app, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge_status(&widget, json!({"status": {"phase": "Up"}})).await?;
     story.await_revision(&app, 1).await?;
     story.merge_status(&widget, json!({"status": {"phase": "Starting"}})).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
-    let config = Target::config_map("app-config");
-    story.await_object(&config, SOON, |it| it.data["data"]["value"] == "x").await?;
+    let config = StoryTarget::config_map("app-config");
+    story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |it| it.data["data"]["value"] == "x").await?;
     story.merge_status(&widget, json!({"status": {"phase": "Broken"}})).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
     ensure!(text.contains(&format!("Widget/{}/w", story.namespace)), "{text}");
 
     let bad = json!([{"apiVersion": "v1", "kind": "Pod", "current": "status.phase =="}]);
     story.merge(&app, json!({"spec": {"healthCheckExprs": bad}})).await?;
-    let object = story.await_condition(&app, "Stalled", "True", SOON).await?;
+    let object = story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(condition(&object, "Stalled")["reason"] == "InvalidCELExpression", "{:?}", object.data);
     story.merge(&app, json!({"spec": {"healthCheckExprs": null}})).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let name = format!("widgets.{group}");
     story
-        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
         .await?;
     story.end().await
 }
@@ -69,19 +69,19 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     let timeouts =
         json!({"healthCheckExprs": checks, "timeout": "10m", "upgrade": {"timeout": "15s"}});
     let app = charts.release("app", timeouts).await?;
-    let widget = |name: &str| Target::new(&format!("{group}/v1"), "Widget", name);
+    let widget = |name: &str| StoryTarget::new(&format!("{group}/v1"), "Widget", name);
     let is = async |name: &str, phase: &str| {
         story.merge_status(&widget(name), json!({"status": {"phase": phase}})).await.map(drop)
     };
     for name in ["a", "b"] {
-        story.await_object(&widget(name), SOON, |_| true).await?;
+        story.await_object(&widget(name), DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         is(name, "Up").await?;
     }
     story.await_revision(&app, 1).await?;
     is("b", "Starting").await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
-    let config = Target::config_map("app-config");
-    story.await_object(&config, SOON, |it| it.data["data"]["value"] == "x").await?;
+    let config = StoryTarget::config_map("app-config");
+    story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |it| it.data["data"]["value"] == "x").await?;
     // Meanwhile the first look of the wait is taken, which finds `a` ready.
     story.history("app")?;
     is("a", "Starting").await?;
@@ -89,10 +89,10 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     let text = story.await_failure(&app, "UpgradeFailed").await?;
     ensure!(text.contains(&format!("Widget/{}/a", story.namespace)), "{text}");
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let name = format!("widgets.{group}");
     story
-        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
         .await?;
     story.end().await
 }
@@ -106,8 +106,10 @@ async fn jobs_are_awaited_unless_the_spec_says_otherwise() -> Result<()> {
     let waits = charts.release("waits", json!({"install": {"timeout": "10m"}})).await?;
     let runs = charts.release("runs", json!({"install": {"disableWaitForJobs": true}})).await?;
     story.await_revision(&runs, 1).await?;
-    story.await_object(&Target::new("batch/v1", "Job", "waits"), SOON, |_| true).await?;
-    story.await_condition(&waits, "Ready", "Unknown", SOON).await?;
+    story
+        .await_object(&StoryTarget::new("batch/v1", "Job", "waits"), DEFAULT_WAIT_TIMEOUT, |_| true)
+        .await?;
+    story.await_condition(&waits, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     story.let_complete("waits").await?;
     story.await_revision(&waits, 1).await?;
     story.end().await
@@ -128,9 +130,9 @@ async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_el
     let legacy = charts.release("legacy", spec("legacy")).await?;
     let poller = charts.release("poller", spec("poller")).await?;
     story.await_revision(&legacy, 1).await?;
-    let widget = Target::new(&format!("{group}/v1"), "Widget", "poller");
-    story.await_object(&widget, SOON, |_| true).await?;
-    story.await_condition(&poller, "Ready", "Unknown", SOON).await?;
+    let widget = StoryTarget::new(&format!("{group}/v1"), "Widget", "poller");
+    story.await_object(&widget, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
+    story.await_condition(&poller, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge_status(&widget, json!({"status": {"phase": "Up"}})).await?;
     story.await_revision(&poller, 1).await?;
 
@@ -144,11 +146,11 @@ async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_el
     ensure!(text.contains(&format!("Deployment/{}/legacy", story.namespace)), "{text}");
     for app in [&legacy, &poller] {
         story.delete(app).await?;
-        story.await_gone(app, SOON).await?;
+        story.await_gone(app, DEFAULT_WAIT_TIMEOUT).await?;
     }
     let name = format!("widgets.{group}");
     story
-        .delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
         .await?;
     story.end().await
 }

@@ -1,9 +1,9 @@
 //! Records that are larger than a Secret may be: in parts, read again, and nothing of them is left behind.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -40,7 +40,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("noise.txt", &noise)]).await?;
     let app = charts.release("app", json!({"maxHistory": 2})).await?;
     let object = story.await_revision(&app, 1).await?;
-    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v1");
+    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v1");
     let first = story.expect(&record).await?;
     let count = first.annotations().get("windlass.dev/release-parts").cloned();
     ensure!(count.as_deref() == Some("2"), "{count:?}");
@@ -67,7 +67,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     let token = story.request(&app).await?;
     let handled =
         |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, SOON, handled).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
     story.await_revision(&app, 2).await?;
 
     // A revision that fits is one Secret, and what is too old goes with its parts.
@@ -76,7 +76,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     let now = parts(&story).await?;
     ensure!(now == ["app.v2", "app.v8", "web.v1"], "{now:?}");
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let now = parts(&story).await?;
     ensure!(now == ["app.v8", "web.v1"], "{now:?}");
     story.end().await
@@ -89,16 +89,16 @@ async fn a_record_that_cannot_be_read_keeps_the_helm_release() -> Result<()> {
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
-    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v1");
+    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v1");
     let whole = story.expect(&record).await?.data["data"].clone();
     story.merge(&record, json!({"data": {"release": "b2Rk"}})).await?;
     story.delete(&app).await?;
     let name = format!("Secret {}/sh.helm.release.v1.app.v1 cannot be decoded", story.namespace);
     story.await_told(&app, &name).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     story.merge(&record, json!({"data": whole})).await?;
-    story.await_gone(&app, SOON).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     ensure!(story.read(&record).await?.is_none());
     story.end().await
 }

@@ -1,10 +1,10 @@
 //! What fails is undone: by a rollback, by a removal, or tried again; the history tells it.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::release::{CONFIG, Charts, hook, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn a_failed_upgrade_is_rolled_back() -> Result<()> {
     let is_undone = |object: &kube::api::DynamicObject| {
         condition(object, "Remediated")["reason"] == "RollbackSucceeded"
     };
-    let object = story.await_object(&app, SOON, is_undone).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
     let released = condition(&object, "Released");
     let text = released["message"].as_str().unwrap_or_default();
     ensure!(text.starts_with("Helm upgrade failed for release"), "{released}");
@@ -32,10 +32,10 @@ async fn a_failed_upgrade_is_rolled_back() -> Result<()> {
     );
     let stalled =
         |object: &kube::api::DynamicObject| condition(object, "Stalled")["status"] == "True";
-    let object = story.await_object(&app, SOON, stalled).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, stalled).await?;
     ensure!(condition(&object, "Stalled")["reason"] == "RetriesExceeded", "{:?}", object.data);
     ensure!(newest(&object)["chartVersion"] == "1.0.0", "{}", newest(&object));
-    let live = story.expect(&Target::new("apps/v1", "Deployment", "web")).await?;
+    let live = story.expect(&StoryTarget::new("apps/v1", "Deployment", "web")).await?;
     let image = &live.data["spec"]["template"]["spec"]["containers"][0]["image"];
     ensure!(*image == "example.com/app:1", "{image}");
     let history = story.history("app")?;
@@ -65,14 +65,14 @@ async fn a_failed_installation_is_removed_and_tried_again() -> Result<()> {
     let app = charts.release("app", json!({"install": install})).await?;
     let stalled =
         |object: &kube::api::DynamicObject| condition(object, "Stalled")["status"] == "True";
-    let object = story.await_object(&app, 2 * SOON, stalled).await?;
+    let object = story.await_object(&app, 2 * DEFAULT_WAIT_TIMEOUT, stalled).await?;
     ensure!(object.data["status"]["installFailures"] == 2, "{:?}", object.data);
     ensure!(
         condition(&object, "Remediated")["reason"] == "UninstallSucceeded",
         "{:?}",
         object.data
     );
-    ensure!(story.read(&Target::new("apps/v1", "Deployment", "web")).await?.is_none());
+    ensure!(story.read(&StoryTarget::new("apps/v1", "Deployment", "web")).await?.is_none());
     story.end().await
 }
 
@@ -90,8 +90,10 @@ async fn a_failed_upgrade_is_removed_where_that_is_the_remedy() -> Result<()> {
     let is_undone = |object: &kube::api::DynamicObject| {
         condition(object, "Remediated")["reason"] == "UninstallSucceeded"
     };
-    story.await_object(&app, SOON, is_undone).await?;
-    story.await_gone(&Target::new("apps/v1", "Deployment", "web"), SOON).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
+    story
+        .await_gone(&StoryTarget::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
+        .await?;
     story.end().await
 }
 
@@ -109,11 +111,11 @@ async fn a_failed_upgrade_is_retried_after_its_time() -> Result<()> {
     let tried = |object: &kube::api::DynamicObject| {
         object.data["status"]["upgradeFailures"].as_i64().is_some_and(|count| count >= 2)
     };
-    let object = story.await_object(&app, SOON, tried).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, tried).await?;
     ensure!(condition(&object, "Remediated").is_null(), "{:?}", object.data);
     ensure!(condition(&object, "Stalled").is_null(), "{:?}", object.data);
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -136,16 +138,24 @@ async fn retries_without_end_go_on_until_it_works() -> Result<()> {
                 && condition(it, "Stalled").is_null()
         }
     };
-    story.await_object(&app, SOON, undone(3, "installFailures", "UninstallSucceeded")).await?;
+    story
+        .await_object(
+            &app,
+            DEFAULT_WAIT_TIMEOUT,
+            undone(3, "installFailures", "UninstallSucceeded"),
+        )
+        .await?;
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
     story.await_revision(&app, 1).await?;
 
-    story.delete(&Target::config_map("go")).await?;
+    story.delete(&StoryTarget::config_map("go")).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
-    story.await_object(&app, SOON, undone(2, "upgradeFailures", "RollbackSucceeded")).await?;
+    story
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, undone(2, "upgradeFailures", "RollbackSucceeded"))
+        .await?;
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "two", "{:?}", config.data);
     story.end().await
 }

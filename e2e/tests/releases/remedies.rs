@@ -1,10 +1,10 @@
 //! Rollbacks: what they run, to what they go, and what is done where there is nothing to go back to.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, hook, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -27,17 +27,18 @@ async fn a_rollback_runs_the_hooks_of_the_revision_to_which_it_goes() -> Result<
     charts.publish("1.0.0", &files).await?;
     let app = charts.release("app", json!({"upgrade": undone()})).await?;
     story.await_revision(&app, 1).await?;
-    let job = |name: &str| Target::new("batch/v1", "Job", name);
+    let job = |name: &str| StoryTarget::new("batch/v1", "Job", name);
     ensure!(story.read(&job("before-back")).await?.is_none(), "it ran without a rollback");
     let broken = hook("migrate", "post-upgrade", 0, "hook-failed", Pods::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
-    let object = story.await_object(&app, SOON, is_stalled("RetriesExceeded")).await?;
+    let object =
+        story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_stalled("RetriesExceeded")).await?;
     ensure!(condition(&object, "Remediated")["reason"] == "RollbackSucceeded", "{:?}", object.data);
     story.expect(&job("before-back")).await?;
     for name in ["after-back", "migrate"] {
         ensure!(story.read(&job(name)).await?.is_none(), "{name} stayed in spite of its policy");
     }
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
     let history = story.history("app")?;
     ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
@@ -55,8 +56,8 @@ async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_told() ->
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
     charts.seen().await?;
     let app = charts.release("app", json!({"upgrade": undone()})).await?;
-    story.await_object(&app, SOON, is_stalled("MissingRollbackTarget")).await?;
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_stalled("MissingRollbackTarget")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
     ensure!(story.history("app")?.len() == 2, "{:?}", story.history("app")?);
     // A better version is another try.
@@ -78,12 +79,12 @@ async fn a_failed_installation_is_retried_as_an_upgrade_until_it_works() -> Resu
     let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
     let app = charts.release("app", json!({"install": strategy, "upgrade": strategy})).await?;
     let twice = |it: &DynamicObject| newest(it)["version"].as_i64().is_some_and(|it| it >= 2);
-    let object = story.await_object(&app, SOON, twice).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, twice).await?;
     ensure!(condition(&object, "Stalled").is_null(), "{:?}", object.data);
     ensure!(story.history("app")?[0].starts_with("1 | failed"), "{:?}", story.history("app")?);
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     story.end().await
 }
 
@@ -96,16 +97,16 @@ async fn a_revision_that_somebody_deleted_is_no_target_and_no_end() -> Result<()
     story.await_revision(&app, 1).await?;
     let slow = hook("slow", "pre-upgrade", 0, "", Pods::Unready);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
-    let job = Target::new("batch/v1", "Job", "slow");
-    story.await_object(&job, SOON, |_| true).await?;
-    story.delete(&Target::new("v1", "Secret", "sh.helm.release.v1.app.v1")).await?;
+    let job = StoryTarget::new("batch/v1", "Job", "slow");
+    story.await_object(&job, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
+    story.delete(&StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v1")).await?;
     // The hook is gone without an outcome, so its upgrade failed.
     story.delete(&job).await?;
     let again = |it: &DynamicObject| newest(it)["version"] == 3;
-    story.await_object(&app, SOON, again).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, again).await?;
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.2.0", "{:?}", config.data);
     story.end().await
 }

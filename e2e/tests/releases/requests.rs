@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{REQUESTED_AT, SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, REQUESTED_AT, condition};
 use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, hook, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
@@ -29,13 +29,13 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
     let token = story.request(&app).await?;
     let handled =
         |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, SOON, handled).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
     ensure!(story.history("app")?.len() == 2, "it was forced twice");
 
     let broken = hook("migrate", "pre-upgrade", 0, "", Pods::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
     let stalled = async |revisions: usize| {
-        let object = story.await_condition(&app, "Stalled", "True", SOON).await?;
+        let object = story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
         ensure!(condition(&object, "Stalled")["reason"] == "RetriesExceeded", "{:?}", object.data);
         ensure!(story.history("app")?.len() == revisions, "{:?}", story.history("app")?);
         Ok(object)
@@ -45,7 +45,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
     let token = story.request(&app).await?;
     let handled =
         |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, SOON, handled).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
     stalled(3).await?;
     story.merge(&app, asked(RESET_AT, "two")).await?;
     let reset = |it: &kube::api::DynamicObject| {
@@ -53,7 +53,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
             && newest(it)["version"] == 4
             && condition(it, "Stalled")["status"] == "True"
     };
-    story.await_object(&app, SOON, reset).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, reset).await?;
     let object = stalled(4).await?;
     ensure!(object.data["status"]["upgradeFailures"] == 1, "{:?}", object.data);
     // So does force, whatever the count.
@@ -63,7 +63,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
             && newest(it)["version"] == 5
             && condition(it, "Stalled")["status"] == "True"
     };
-    story.await_object(&app, SOON, forced).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, forced).await?;
     story.end().await
 }
 
@@ -86,10 +86,16 @@ async fn a_release_waits_for_those_it_depends_on() -> Result<()> {
     let token = story.request(&app).await?;
     let handled =
         |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, SOON, handled).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
     story.await_failure(&app, "DependencyNotReady").await?;
     story.merge(&base, json!({"spec": {"suspend": false}})).await?;
-    story.await_object(&Target::new("batch/v1", "Job", "base-slow"), SOON, |_| true).await?;
+    story
+        .await_object(
+            &StoryTarget::new("batch/v1", "Job", "base-slow"),
+            DEFAULT_WAIT_TIMEOUT,
+            |_| true,
+        )
+        .await?;
     story.await_failure(&app, "DependencyNotReady").await?;
     story.let_complete("base-slow").await?;
     story.await_revision(&base, 1).await?;
@@ -114,7 +120,7 @@ async fn a_chain_of_ten_is_ready_within_a_minute_whatever_the_intervals() -> Res
         };
         charts.release(&format!("link-{at}"), json!({"dependsOn": depends})).await?;
     }
-    let last = Target::helm_release("link-9");
+    let last = StoryTarget::helm_release("link-9");
     story.await_condition(&last, "Ready", "True", Duration::from_secs(60)).await?;
     for at in 0..10 {
         ensure!(story.history(&format!("link-{at}"))?.len() == 1, "link {at} was released twice");

@@ -1,9 +1,9 @@
 //! A HelmRelease writes nothing before the Helm releases that it requires are deployed, by windlass or by `helm`.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -28,8 +28,8 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
         }
     };
     let text = format!("no records of release db in storage namespace {}", story.namespace);
-    story.await_object(&app, SOON, is_told(&text)).await?;
-    ensure!(other.read(&Target::config_map("app-config")).await?.is_none());
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_told(&text)).await?;
+    ensure!(other.read(&StoryTarget::config_map("app-config")).await?.is_none());
     ensure!(story.history("app").is_err(), "nothing is stored");
     // The helm program installs it.
     let chart = tempfile::tempdir()?;
@@ -37,12 +37,14 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     let folder = chart.path().display().to_string();
     story.helm_says(&["install", "db", &folder])?;
     story.request(&app).await?;
-    story.await_object(&app, SOON, is_told("has version 1.4.0 of its chart")).await?;
+    story
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, is_told("has version 1.4.0 of its chart"))
+        .await?;
     std::fs::write(chart.path().join("Chart.yaml"), "apiVersion: v2\nname: db\nversion: 1.6.0\n")?;
     story.helm_says(&["upgrade", "db", &folder])?;
     story.request(&app).await?;
     story.await_revision(&app, 1).await?;
-    other.expect(&Target::config_map("app-config")).await?;
+    other.expect(&StoryTarget::config_map("app-config")).await?;
     other.end().await?;
     story.end().await
 }

@@ -1,10 +1,10 @@
 //! How objects are merged, what is kept of the past, what is waited for and cleaned up: as the spec says.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::release::{CONFIG, Charts, VALUES, hook};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ async fn where_the_server_does_not_merge_we_do() -> Result<()> {
     story.await_revision(&app, 1).await?;
     let metadata = story.helm_says(&["get", "metadata", "app"])?;
     ensure!(metadata.contains("client-side apply"), "{metadata}");
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     let live = story.expect(&config).await?;
     ensure!(live.data["data"]["extra"] == "x", "{:?}", live.data);
     let is_update = |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| {
@@ -65,20 +65,22 @@ async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() ->
         [("templates/a.yaml", CONFIG), ("templates/b.yaml", &new), ("templates/d.yaml", &web)];
     charts.publish("1.1.0", &files).await?;
     story.await_failure(&app, "UpgradeFailed").await?;
-    story.await_gone(&Target::config_map("app-new"), SOON).await?;
-    story.await_gone(&Target::new("apps/v1", "Deployment", "web"), SOON).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.await_gone(&StoryTarget::config_map("app-new"), DEFAULT_WAIT_TIMEOUT).await?;
+    story
+        .await_gone(&StoryTarget::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
+        .await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     // Without the wish they stay.
     story
         .merge(&app, json!({"spec": {"upgrade": {"timeout": "2s", "cleanupOnFail": false}}}))
         .await?;
     story
-        .await_until("a second failure", SOON, async || {
+        .await_until("a second failure", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((story.history("app")?.len() == 3).then_some(()))
         })
         .await?;
     story.await_failure(&app, "UpgradeFailed").await?;
-    story.expect(&Target::config_map("app-new")).await?;
+    story.expect(&StoryTarget::config_map("app-new")).await?;
     story.end().await
 }
 
@@ -104,8 +106,8 @@ async fn nothing_is_waited_for_and_no_more_is_kept_than_the_spec_says() -> Resul
             ]
     );
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    story.await_gone(&Target::config_map("app-config"), SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryTarget::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
     let history = story.history("app")?;
     ensure!(history.last().is_some_and(|it| it.starts_with("4 | uninstalled")), "{history:?}");
 
@@ -140,15 +142,15 @@ async fn values_are_kept_hooks_left_out_and_schemas_passed_over_where_the_spec_s
         json!({"disableHooks": true, "disableOpenAPIValidation": true, "preserveValues": true});
     let spec = json!({"install": without, "upgrade": upgrade});
     story.merge(&app, json!({"spec": spec})).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge(&app, json!({"spec": {"values": {"a": null, "b": 2}}})).await?;
     let both = |it: &kube::api::DynamicObject| it.data["data"]["all"] == r#"{"a":1,"b":2}"#;
-    story.await_object(&Target::config_map("app-values"), SOON, both).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
-    ensure!(story.read(&Target::new("batch/v1", "Job", "migrate")).await?.is_none());
+    story.await_object(&StoryTarget::config_map("app-values"), DEFAULT_WAIT_TIMEOUT, both).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&StoryTarget::new("batch/v1", "Job", "migrate")).await?.is_none());
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    ensure!(story.read(&Target::config_map("app-values")).await?.is_none());
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&StoryTarget::config_map("app-values")).await?.is_none());
     story.end().await
 }
 
@@ -176,11 +178,11 @@ async fn a_removal_leaves_what_is_to_stay_and_orphans_where_that_is_asked_for() 
     };
     ensure!(sets().await? == 1);
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    ensure!(story.read(&Target::new("apps/v1", "Deployment", "web")).await?.is_none());
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&StoryTarget::new("apps/v1", "Deployment", "web")).await?.is_none());
     ensure!(sets().await? == 1, "what the Deployment owned went with it");
-    story.expect(&Target::config_map("kept")).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    story.expect(&StoryTarget::config_map("kept")).await?;
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     story.end().await
 }
 
@@ -192,7 +194,7 @@ async fn where_the_server_does_not_merge_objects_are_replaced_if_the_spec_says_s
     let spec = json!({"install": {"serverSideApply": false}, "upgrade": {"force": true}});
     let app = charts.release("app", spec).await?;
     story.await_revision(&app, 1).await?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     let first = story.merge(&config, json!({"data": {"theirs": "y"}})).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "z"}}})).await?;
     story.await_revision(&app, 2).await?;
@@ -238,12 +240,12 @@ async fn a_removal_waits_for_what_its_objects_own_where_that_is_asked_for() -> R
     );
     let set = sets.list(&kube::api::ListParams::default()).await?.items.pop();
     let set = set.and_then(|it| it.metadata.name).context("the Deployment has no ReplicaSet")?;
-    let set = Target::new("apps/v1", "ReplicaSet", &set);
+    let set = StoryTarget::new("apps/v1", "ReplicaSet", &set);
     story.merge(&set, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await?;
     story.delete(&app).await?;
-    let deployment = Target::new("apps/v1", "Deployment", "web");
+    let deployment = StoryTarget::new("apps/v1", "Deployment", "web");
     story
-        .await_object(&deployment, SOON, |it| {
+        .await_object(&deployment, DEFAULT_WAIT_TIMEOUT, |it| {
             let finalizers = it.metadata.finalizers.as_deref().unwrap_or_default();
             it.metadata.deletion_timestamp.is_some()
                 && finalizers.iter().any(|it| it == "foregroundDeletion")
@@ -251,7 +253,7 @@ async fn a_removal_waits_for_what_its_objects_own_where_that_is_asked_for() -> R
         .await?;
     story.expect(&app).await?;
     story.merge(&set, json!({"metadata": {"finalizers": null}})).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     for gone in [&deployment, &set] {
         ensure!(story.read(gone).await?.is_none(), "{gone} is still there");
     }
@@ -268,7 +270,7 @@ async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
     charts.publish("1.0.0", &templates).await?;
     let app = charts.release("app", json!({"driftDetection": {"mode": "enabled"}})).await?;
     story.await_revision(&app, 1).await?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     let owners =
         |it: &kube::api::DynamicObject| it.metadata.owner_references.clone().unwrap_or_default();
     ensure!(owners(&story.expect(&config).await?).is_empty());
@@ -282,18 +284,20 @@ async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
         "{owned:?}"
     );
     ensure!(owned[0].kind == "HelmRelease" && owned[0].controller.is_none(), "{owned:?}");
-    let role = Target::of::<ClusterRole>(&story.namespace);
+    let role = StoryTarget::of::<ClusterRole>(&story.namespace);
     ensure!(owners(&story.expect(&role).await?).is_empty(), "owner references cross no namespaces");
     // They are no drift, and the garbage collector follows them.
     let token = story.request(&app).await?;
     story
-        .await_object(&app, SOON, |it| it.data["status"]["lastHandledReconcileAt"] == token)
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {
+            it.data["status"]["lastHandledReconcileAt"] == token
+        })
         .await?;
     ensure!(story.history("app")?.len() == 2);
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     story.delete(&app).await?;
     // It learns of new kinds from time to time only.
-    story.await_gone(&config, SOON * 2).await?;
+    story.await_gone(&config, DEFAULT_WAIT_TIMEOUT * 2).await?;
     story.delete(&role).await?;
     story.end().await
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::release::{CONFIG, Charts, by_value, hook, newest};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ async fn await_stopped(story: &Story, revision: usize) -> Result<()> {
         "{revision} | failed | app-1.1.0 | Upgrade \"app\" failed: suspended during the upgrade"
     );
     story
-        .await_until("the upgrade to stop", SOON, async || {
+        .await_until("the upgrade to stop", DEFAULT_WAIT_TIMEOUT, async || {
             let history = story.history("app")?;
             Ok((history.last() == Some(&line)).then_some(()))
         })
@@ -39,9 +39,9 @@ async fn a_suspended_helm_release_leaves_its_release_behind() -> Result<()> {
     story.await_revision(&app, 1).await?;
     story.merge(&app, suspend(true)).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    story.expect(&Target::config_map("app-config")).await?;
-    story.expect(&Target::helm_chart(&format!("{}-app", story.namespace))).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryTarget::helm_chart(&format!("{}-app", story.namespace))).await?;
     ensure!(story.history("app")? == ["1 | deployed | app-1.0.0 | Install complete"]);
     story.end().await
 }
@@ -58,19 +58,19 @@ async fn an_upgrade_stops_behind_the_hook_during_which_it_is_suspended() -> Resu
     let files =
         [("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow), ("templates/i.yaml", &next)];
     charts.publish("1.1.0", &files).await?;
-    let job = |name: &str| Target::new("batch/v1", "Job", name);
-    story.await_object(&job("slow"), SOON, |_| true).await?;
+    let job = |name: &str| StoryTarget::new("batch/v1", "Job", name);
+    story.await_object(&job("slow"), DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
     // What was begun comes to its end, and nothing new begins.
     story.let_complete("slow").await?;
     await_stopped(&story, 2).await?;
     ensure!(story.read(&job("next")).await?.is_none(), "a hook began while it was suspended");
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
 
     story.merge(&app, suspend(false)).await?;
     let object = story
-        .await_until("the upgrade to be done", SOON, async || {
+        .await_until("the upgrade to be done", DEFAULT_WAIT_TIMEOUT, async || {
             story.let_complete("slow").await?;
             let object = story.expect(&app).await?;
             let is_done =
@@ -92,10 +92,10 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     let app = charts.release("app", json!({"timeout": "10m"})).await?;
     story.await_revision(&app, 1).await?;
     charts.publish("1.1.0", &[("templates/d.yaml", &web(Pods::Unready))]).await?;
-    story.await_condition(&app, "Ready", "Unknown", SOON).await?;
+    story.await_condition(&app, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     // Before there is a record nothing has begun that could stop.
-    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v2");
-    story.await_object(&record, SOON, |_| true).await?;
+    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v2");
+    story.await_object(&record, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
     await_stopped(&story, 2).await?;
     // It says where it stopped, and that nothing is under way any more.
@@ -103,14 +103,16 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
         let ready = condition(it, "Ready");
         ready["status"] == "False" && condition(it, "Reconciling").is_null()
     };
-    let object = story.await_object(&app, SOON, is_at_rest).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_at_rest).await?;
     let text = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
     ensure!(text.contains("suspended during the upgrade"), "{text}");
     // A new version is not observed while it is suspended.
     charts.publish("1.2.0", &[("templates/d.yaml", &web(Pods::Ready))]).await?;
-    let chart = Target::helm_chart(&format!("{}-app", story.namespace));
+    let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
     story
-        .await_object(&chart, SOON, |it| it.data["status"]["artifact"]["revision"] == "1.2.0")
+        .await_object(&chart, DEFAULT_WAIT_TIMEOUT, |it| {
+            it.data["status"]["artifact"]["revision"] == "1.2.0"
+        })
         .await?;
     ensure!(story.history("app")?.len() == 2, "{:?}", story.history("app")?);
     story.merge(&app, suspend(false)).await?;
@@ -127,14 +129,14 @@ async fn a_wait_ends_when_there_is_something_newer() -> Result<()> {
     charts.publish("1.0.0", &[("templates/d.yaml", &web)]).await?;
     let more = json!({"timeout": "10m", "values": {"pods": "unready"}});
     let app = charts.release("app", more).await?;
-    let deployment = Target::new("apps/v1", "Deployment", "web");
+    let deployment = StoryTarget::new("apps/v1", "Deployment", "web");
     let waits = async |generation: i64| {
         story
-            .await_object(&deployment, SOON, |it| {
+            .await_object(&deployment, DEFAULT_WAIT_TIMEOUT, |it| {
                 it.data["status"]["observedGeneration"] == generation
             })
             .await?;
-        story.await_condition(&app, "Ready", "Unknown", SOON).await.map(drop)
+        story.await_condition(&app, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await.map(drop)
     };
     let is_done = |version: i64| {
         move |it: &DynamicObject| {
@@ -170,15 +172,15 @@ async fn a_release_that_is_suspended_and_moved_in_one_edit_stays_where_it_is() -
     let app = charts.release("app", json!({"timeout": "10m"})).await?;
     story.await_revision(&app, 1).await?;
     story.merge(&app, json!({"spec": {"values": {"pods": "unready"}}})).await?;
-    let record = Target::new("v1", "Secret", "sh.helm.release.v1.app.v2");
-    story.await_object(&record, SOON, |_| true).await?;
+    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v2");
+    story.await_object(&record, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     let edit = json!({"suspend": true, "releaseName": "other", "storageNamespace": "default"});
     story.merge(&app, json!({"spec": edit})).await?;
     let is_at_rest = |it: &DynamicObject| {
         condition(it, "Ready")["status"] == "False" && condition(it, "Reconciling").is_null()
     };
-    story.await_object(&app, SOON, is_at_rest).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_at_rest).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     let history = story.history("app")?;
     let stopped = "2 | failed | app-1.0.0 | Upgrade \"app\" failed: suspended during the upgrade";
     ensure!(history.len() == 2 && history[1] == stopped, "{history:?}");
@@ -196,7 +198,7 @@ async fn what_another_controller_said_of_its_work_opens_no_window() -> Result<()
     let held = json!({"suspend": true, "values": {"value": "x"}});
     story.merge(&app, json!({"metadata": window, "spec": held})).await?;
     let is_shown = |it: &DynamicObject| !condition(it, "windlass.dev/Window").is_null();
-    story.await_object(&app, SOON, is_shown).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_shown).await?;
     let said = |kind: &str, status: &str| {
         json!({"type": kind, "status": status, "reason": "Progressing", "observedGeneration": 2,
             "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -207,7 +209,7 @@ async fn what_another_controller_said_of_its_work_opens_no_window() -> Result<()
     story.merge(&app, suspend(false)).await?;
     let text = story.await_told(&app, "outside the window").await?;
     ensure!(text.starts_with("WindowClosed: "), "{text}");
-    let config = story.expect(&Target::config_map("app-config")).await?;
+    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "none", "{:?}", config.data);
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     story.end().await

@@ -1,9 +1,9 @@
 //! Releases are made as whom the spec says; what that account may not do is told with both names.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -56,20 +56,20 @@ async fn what_the_account_may_not_do_is_told_and_done_once_it_may() -> Result<()
     allow(&story, &["secrets"]).await?;
     let text = story.await_told(&app, "app-config").await?;
     ensure!(text.contains(&user) && text.contains("forbidden"), "{text}");
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     allow(&story, &["secrets", "configmaps"]).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     // It goes as it came; without the account nobody may remove it.
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none());
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
     let app = charts.release("app", as_tenant(json!({}))).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
-    story.delete(&Target::new("v1", "ServiceAccount", "tenant")).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    story.delete(&StoryTarget::new("v1", "ServiceAccount", "tenant")).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     story.await_event("HelmRelease", "app", "ServiceAccount 'tenant' not found").await?;
     story.end().await
 }
@@ -86,7 +86,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
     let app = charts.release("app", as_tenant(more)).await?;
     let text = story.await_told(&app, "app-config").await?;
     ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
-    ensure!(other.read(&Target::config_map("app-config")).await?.is_none());
+    ensure!(other.read(&StoryTarget::config_map("app-config")).await?.is_none());
     // Nor may a template read there.
     let peeks = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: peeked}\ndata:\n  \
                  found: {{ (lookup \"v1\" \"ConfigMap\" .Values.there \"kube-root-ca.crt\") | toJson | quote }}\n";
@@ -95,7 +95,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
     let peek = charts.release("peek", as_tenant(more)).await?;
     let text = story.await_told(&peek, "kube-root-ca.crt").await?;
     ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
-    ensure!(story.read(&Target::config_map("peeked")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("peeked")).await?.is_none());
     other.end().await?;
     story.end().await
 }
@@ -123,7 +123,7 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
     ensure!(text.contains("exec"), "{text}");
     secret(&std::fs::read_to_string(story.bed.operator_kubeconfig())?).await?;
     story.await_revision(&app, 1).await?;
-    story.expect(&Target::config_map("app-config")).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     story.end().await
 }
 
@@ -148,14 +148,14 @@ async fn an_upgrade_fails_that_may_not_delete_what_left_the_chart() -> Result<()
     let text = story.await_told(&app, "failed to delete resource").await?;
     ensure!(text.starts_with("UpgradeFailed: ") && text.contains("app-other"), "{text}");
     story.await_event("HelmRelease", "app", "failed to delete resource").await?;
-    let left = Target::config_map("app-other");
+    let left = StoryTarget::config_map("app-other");
     story.expect(&left).await?;
     let object = story.expect(&app).await?;
     let id = format!("{}_app-other__ConfigMap", story.namespace);
     let known = e2e::harness::flux::inventory(&object);
     ensure!(known.contains(&id.as_str()), "what is left stays in the inventory: {known:?}");
     allow(&story, &["secrets", "configmaps"]).await?;
-    story.await_condition(&app, "Ready", "True", SOON).await?;
+    story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.read(&left).await?.is_none());
     story.end().await
 }

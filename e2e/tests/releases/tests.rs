@@ -1,10 +1,10 @@
 //! Tests of charts are run after each revision, filtered by name, and their failure counts or does not.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, newest, test_pod};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +43,7 @@ async fn tests_are_run_and_filtered() -> Result<()> {
         .merge(&app, json!({"spec": {"test": {"ignoreFailures": true}, "values": {"value": "y"}}}))
         .await?;
     let object = story
-        .await_object(&app, SOON, |it| {
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {
             let generation = condition(it, "TestSuccess")["observedGeneration"].as_i64();
             generation == it.metadata.generation
                 && condition(it, "TestSuccess")["status"] == "False"
@@ -70,7 +70,7 @@ async fn a_failed_test_is_undone_unless_the_remediation_ignores_it() -> Result<(
     story.await_revision(&lenient, 1).await?;
     let bad = test_pod("{{ .Release.Name }}-probe", Pods::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/t.yaml", &bad)]).await?;
-    let object = story.await_condition(&strict, "Stalled", "True", SOON).await?;
+    let object = story.await_condition(&strict, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(condition(&object, "Remediated")["reason"] == "RollbackSucceeded", "{:?}", object.data);
     let history = story.history("strict")?;
     ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
@@ -100,15 +100,15 @@ async fn a_failed_test_of_an_installation_is_removed_unless_the_remediation_igno
     };
     let strict = charts.release("strict", spec(false)).await?;
     let lenient = charts.release("lenient", spec(true)).await?;
-    let object = story.await_condition(&strict, "Stalled", "True", SOON).await?;
+    let object = story.await_condition(&strict, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(
         condition(&object, "Remediated")["reason"] == "UninstallSucceeded",
         "{:?}",
         object.data
     );
-    ensure!(story.read(&Target::config_map("strict-config")).await?.is_none());
+    ensure!(story.read(&StoryTarget::config_map("strict-config")).await?.is_none());
     story.await_failure(&lenient, "TestFailed").await?;
-    story.expect(&Target::config_map("lenient-config")).await?;
+    story.expect(&StoryTarget::config_map("lenient-config")).await?;
     let history = story.history("lenient")?;
     ensure!(history == ["1 | deployed | app-1.0.0 | Install complete"], "{history:?}");
     story.end().await

@@ -1,9 +1,9 @@
 //! Values come from ConfigMaps and Secrets, change with them, and what Secrets hold is told nowhere.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{Charts, VALUES};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 async fn config(story: &Story, name: &str, data: Value) -> Result<()> {
@@ -19,12 +19,12 @@ async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
 
 /// Waits until the release has these values.
 async fn await_values(story: &Story, wanted: Value) -> Result<()> {
-    let target = Target::config_map("app-values");
+    let target = StoryTarget::config_map("app-values");
     let has = |object: &kube::api::DynamicObject| {
         let text = object.data["data"]["all"].as_str().unwrap_or_default();
         serde_json::from_str::<Value>(text).is_ok_and(|it| it == wanted)
     };
-    story.await_object(&target, SOON, has).await.map(drop)
+    story.await_object(&target, DEFAULT_WAIT_TIMEOUT, has).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +99,7 @@ async fn what_is_missing_or_cannot_be_read_is_named_and_its_repair_is_enough() -
             let ready = e2e::harness::flux::condition(object, "Ready");
             ready["reason"] == "ValuesError" && ready["message"].to_string().contains(part)
         };
-        story.await_object(&app, SOON, has).await.map(drop)
+        story.await_object(&app, DEFAULT_WAIT_TIMEOUT, has).await.map(drop)
     };
     secret(&story, "own", json!({"other": "a: 1"})).await?;
     failure("values.yaml").await?;

@@ -2,24 +2,24 @@
 //! not answer holds up nobody else.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts, newest};
-use e2e::harness::{Story, Target};
-use e2e::servers::webhook::{Answer, Webhook};
+use e2e::harness::{Story, StoryTarget};
+use e2e::servers::webhook::{Webhook, WebhookVerdict};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-fn configuration(story: &Story) -> Target {
+fn configuration(story: &Story) -> StoryTarget {
     let kind = "ValidatingWebhookConfiguration";
-    Target::new("admissionregistration.k8s.io/v1", kind, &story.namespace)
+    StoryTarget::new("admissionregistration.k8s.io/v1", kind, &story.namespace)
 }
 
 /// Has the API server ask a webhook about ConfigMaps, and waits until it does.
 async fn register(story: &Story, webhook: &Webhook, seconds: u32) -> Result<()> {
     story.apply_value(webhook.configuration(&story.namespace, seconds)).await?;
     story
-        .await_until("the webhook to be asked", SOON, async || {
+        .await_until("the webhook to be asked", DEFAULT_WAIT_TIMEOUT, async || {
             story.apply(&config_map("probe", "x")).await.ok();
             Ok((webhook.asked() > 0).then_some(()))
         })
@@ -32,7 +32,8 @@ async fn what_a_webhook_refuses_is_told_in_its_words_and_tried_again_as_the_spec
     let story = Story::with_windlass("release-refused").await?;
     let charts = Charts::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let webhook = Webhook::start(Answer::Refuse("no ConfigMaps on Sundays".to_owned())).await?;
+    let webhook =
+        Webhook::start(WebhookVerdict::Refuse("no ConfigMaps on Sundays".to_owned())).await?;
     register(&story, &webhook, 10).await?;
     let once = charts.release("once", json!({})).await?;
     let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
@@ -46,12 +47,12 @@ async fn what_a_webhook_refuses_is_told_in_its_words_and_tried_again_as_the_spec
         );
     }
     let again = |it: &DynamicObject| newest(it)["version"].as_i64().is_some_and(|it| it >= 2);
-    story.await_object(&often, SOON, again).await?;
-    let object = story.await_condition(&once, "Stalled", "True", SOON).await?;
+    story.await_object(&often, DEFAULT_WAIT_TIMEOUT, again).await?;
+    let object = story.await_condition(&once, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(condition(&object, "Stalled")["reason"] == "RetriesExceeded", "{:?}", object.data);
     ensure!(story.history("once")?.len() == 1, "{:?}", story.history("once")?);
-    webhook.set(Answer::Admit);
-    story.await_condition(&often, "Ready", "True", SOON).await?;
+    webhook.set(WebhookVerdict::Admit);
+    story.await_condition(&often, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&configuration(&story)).await?;
     story.end().await
 }
@@ -65,14 +66,14 @@ async fn a_webhook_that_does_not_answer_holds_up_nobody_else_and_its_return_is_e
     let beside = Charts::of(&other).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     beside.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
-    let webhook = Webhook::start(Answer::Hang).await?;
+    let webhook = Webhook::start(WebhookVerdict::Hang).await?;
     register(&story, &webhook, 3).await?;
     let asked = webhook.asked();
     let strategy = json!({"strategy": {"name": "RetryOnFailure", "retryInterval": "1s"}});
     let held = json!({"install": strategy, "upgrade": strategy});
     let held = charts.release("held", held).await?;
     story
-        .await_until("the webhook to be asked", SOON, async || {
+        .await_until("the webhook to be asked", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((webhook.asked() > asked).then_some(()))
         })
         .await?;
@@ -81,8 +82,8 @@ async fn a_webhook_that_does_not_answer_holds_up_nobody_else_and_its_return_is_e
     let object = story.expect(&held).await?;
     ensure!(condition(&object, "Ready")["status"] != "True", "{:?}", object.data);
     story.await_told(&held, "failed calling webhook").await?;
-    webhook.set(Answer::Admit);
-    story.await_condition(&held, "Ready", "True", SOON).await?;
+    webhook.set(WebhookVerdict::Admit);
+    story.await_condition(&held, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&configuration(&story)).await?;
     other.end().await?;
     story.end().await

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::{AuditOperation, ReleaseAudit};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::release_audits::{audits, await_audits};
 use e2e::harness::{Story, Windlass};
@@ -24,7 +24,7 @@ async fn old_audits_are_deleted_and_audits_can_be_turned_off() -> Result<()> {
     windlass.operator.kill()?;
     windlass.resume().await?;
     let left = story
-        .await_until("one audit", SOON, async || {
+        .await_until("one audit", DEFAULT_WAIT_TIMEOUT, async || {
             let found = audits(&story).await?;
             Ok((found.len() == 1).then_some(found))
         })
@@ -61,7 +61,7 @@ async fn audits_are_archived_before_they_are_deleted() -> Result<()> {
     windlass.operator.kill()?;
     windlass.resume().await?;
     story
-        .await_until("the missing bucket to be told", SOON, async || {
+        .await_until("the missing bucket to be told", DEFAULT_WAIT_TIMEOUT, async || {
             let log = windlass.operator.tail(200);
             Ok(log.contains("failed to archive ReleaseAudit").then_some(()))
         })
@@ -72,7 +72,7 @@ async fn audits_are_archived_before_they_are_deleted() -> Result<()> {
     windlass.operator.kill()?;
     windlass.resume().await?;
     story
-        .await_until("one audit", SOON, async || {
+        .await_until("one audit", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((audits(&story).await?.len() == 1).then_some(()))
         })
         .await?;

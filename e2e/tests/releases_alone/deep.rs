@@ -1,16 +1,16 @@
 //! A HelmRelease whose values are nested too deeply to decode: its condition says so, and other HelmReleases reconcile.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use http::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// What is read of an object, without its spec.
 #[derive(Deserialize)]
-struct Shown {
+struct StatusOnlyObject {
     #[serde(default)]
     status: Value,
 }
@@ -36,7 +36,7 @@ async fn send(story: &Story, method: Method, name: &str, body: String) -> Result
 async fn await_unreadable(story: &Story, name: &str) -> Result<()> {
     let is_told = async || {
         let text = send(story, Method::GET, name, String::new()).await?;
-        let status = serde_json::from_str::<Shown>(&text)?.status;
+        let status = serde_json::from_str::<StatusOnlyObject>(&text)?.status;
         let conditions = status["conditions"].as_array().context("no conditions")?;
         let told = |kind: &str, is: &str| {
             conditions.iter().any(|it| {
@@ -46,7 +46,9 @@ async fn await_unreadable(story: &Story, name: &str) -> Result<()> {
         };
         Ok((told("Ready", "False") && told("Stalled", "True")).then_some(()))
     };
-    story.await_until("the HelmRelease to say that it cannot be read", SOON, is_told).await
+    story
+        .await_until("the HelmRelease to say that it cannot be read", DEFAULT_WAIT_TIMEOUT, is_told)
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +67,7 @@ async fn values_nested_too_deeply_are_told_on_their_release_and_no_other_notices
     story.await_event("HelmRelease", "deep", "levels deep").await?;
     // Whoever depends on it waits, whatever it was before.
     let after = charts.release("after", json!({"dependsOn": [{"name": "deep"}]})).await?;
-    story.await_condition(&after, "Ready", "False", SOON).await?;
+    story.await_condition(&after, "Ready", "False", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge(&well, json!({"spec": {"values": {"value": "2"}}})).await?;
     story.await_revision(&well, 2).await?;
 
@@ -87,7 +89,10 @@ async fn values_nested_too_deeply_are_told_on_their_release_and_no_other_notices
         let answer = send(&story, Method::GET, "deep", String::new()).await;
         Ok(answer.is_err().then_some(()))
     };
-    story.await_until("the HelmRelease to be gone", SOON, is_gone).await?;
-    ensure!(story.read(&Target::config_map("deep-config")).await?.is_none(), "it was left behind");
+    story.await_until("the HelmRelease to be gone", DEFAULT_WAIT_TIMEOUT, is_gone).await?;
+    ensure!(
+        story.read(&StoryTarget::config_map("deep-config")).await?.is_none(),
+        "it was left behind"
+    );
     story.end().await
 }

@@ -4,8 +4,8 @@
 //! Elsewhere: a program that ends at every write (`cargo xtask crash`).
 
 use anyhow::{Result, ensure};
-use e2e::api_proxy::{ApiProxy, Fault};
-use e2e::harness::flux::SOON;
+use e2e::api_proxy::{ApiFault, ApiProxy};
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::release::{CONFIG, Charts, hook};
 use e2e::harness::{Story, Windlass};
@@ -31,7 +31,7 @@ async fn refused(name: &str, status: u16) -> Result<()> {
         charts.publish(&format!("{number}.0.0"), &files).await
     };
     publish(1).await?;
-    proxy.begin(Fault::Refusing { status, percent: 5 });
+    proxy.begin(ApiFault::Refusing { status, percent: 5 });
     // What fails without a trace in storage is tried again, however often it is.
     let app = charts.release("app", json!({"install": {"remediation": {"retries": -1}}})).await?;
     let is_ready = |version: i64| {
@@ -40,14 +40,14 @@ async fn refused(name: &str, status: u16) -> Result<()> {
                 && e2e::harness::release::newest(object)["chartVersion"] == format!("{version}.0.0")
         }
     };
-    story.await_object(&app, 3 * SOON, is_ready(1)).await?;
+    story.await_object(&app, 3 * DEFAULT_WAIT_TIMEOUT, is_ready(1)).await?;
     publish(2).await?;
-    story.await_object(&app, 3 * SOON, is_ready(2)).await?;
+    story.await_object(&app, 3 * DEFAULT_WAIT_TIMEOUT, is_ready(2)).await?;
     proxy.heal();
     let counts = story.creations(&["jobs"])?;
     ensure!(counts.len() == 4 && counts.values().all(|count| *count == 1), "{counts:?}");
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(windlass.operator.is_running()?, "windlass ended");
     drop(windlass);
     story.end().await

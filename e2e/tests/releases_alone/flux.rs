@@ -2,10 +2,10 @@
 //! upgrade. Which of the two keeps a HelmRelease is said by a label, as with shards.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::Pods;
 use e2e::harness::release::{CONFIG, Charts, hook, newest, test_pod};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::operator::Operator;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ async fn helm_controller(story: &Story) -> Result<Operator> {
 }
 
 /// Says whose a HelmRelease is, asks for a run, and waits until it is done.
-async fn give(story: &Story, app: &Target, to: Option<&str>) -> Result<DynamicObject> {
+async fn give(story: &Story, app: &StoryTarget, to: Option<&str>) -> Result<DynamicObject> {
     story.merge(app, json!({"metadata": {"labels": {LABEL: to}}})).await?;
     let token = story.request(app).await?;
     let is_handled = |it: &DynamicObject| {
@@ -41,7 +41,7 @@ async fn give(story: &Story, app: &Target, to: Option<&str>) -> Result<DynamicOb
             && condition(it, "Ready")["status"] == "True"
             && condition(it, "Reconciling").is_null()
     };
-    let outcome = story.await_object(app, SOON, is_handled).await;
+    let outcome = story.await_object(app, DEFAULT_WAIT_TIMEOUT, is_handled).await;
     outcome.with_context(|| format!("{app} was not reconciled after it was given to {to:?}"))
 }
 
@@ -66,16 +66,17 @@ async fn stand(story: &Story, object: &DynamicObject, name: &str) -> Result<Valu
     let version = newest(object)["version"].to_string();
     let record = format!("sh.helm.release.v1.{name}.v{version}");
     let mut versions = Vec::new();
-    for target in
-        [Target::new("v1", "Secret", &record), Target::config_map(&format!("{name}-config"))]
-    {
+    for target in [
+        StoryTarget::new("v1", "Secret", &record),
+        StoryTarget::config_map(&format!("{name}-config")),
+    ] {
         versions.push(story.expect(&target).await?.metadata.resource_version);
     }
     Ok(json!({"status": said, "versions": versions, "helm": story.history(name)?}))
 }
 
 /// A chart with a hook and a test, and two HelmReleases for it: a plain one, and one with all that has a digest.
-async fn begin(story: &Story, charts: &Charts<'_>, of: Option<&str>) -> Result<[Target; 2]> {
+async fn begin(story: &Story, charts: &Charts<'_>, of: Option<&str>) -> Result<[StoryTarget; 2]> {
     let name = "{{ .Release.Name }}";
     let migrate = hook(&format!("{name}-migrate"), "pre-install,pre-upgrade", 0, "", Pods::Ready);
     let probe = test_pod(&format!("{name}-probe"), Pods::Ready);
@@ -108,7 +109,7 @@ async fn begin(story: &Story, charts: &Charts<'_>, of: Option<&str>) -> Result<[
             "metadata": {"name": name, "labels": labels}, "spec": spec});
         story.apply_value(object).await?;
     }
-    Ok([Target::helm_release("plain"), Target::helm_release("dressed")])
+    Ok([StoryTarget::helm_release("plain"), StoryTarget::helm_release("dressed")])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,8 +143,10 @@ async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Re
         give(&story, app, None).await?;
         ensure!(story.history(name)?.len() == 3, "{:?}", story.history(name)?);
         story.delete(app).await?;
-        story.await_gone(app, SOON).await?;
-        story.await_gone(&Target::config_map(&format!("{name}-config")), SOON).await?;
+        story.await_gone(app, DEFAULT_WAIT_TIMEOUT).await?;
+        story
+            .await_gone(&StoryTarget::config_map(&format!("{name}-config")), DEFAULT_WAIT_TIMEOUT)
+            .await?;
     }
     ensure!(flux.is_running()?, "helm-controller ended:\n{}", flux.tail(30));
     story.end().await
@@ -171,8 +174,10 @@ async fn what_windlass_released_is_taken_over_by_flux_as_it_is() -> Result<()> {
         ensure!(before == after, "helm-controller changed {name}:\n{before:#}\n{after:#}");
         // And the removal is Flux's, with windlass gone for good but for its sources.
         story.delete(app).await?;
-        story.await_gone(app, SOON).await?;
-        story.await_gone(&Target::config_map(&format!("{name}-config")), SOON).await?;
+        story.await_gone(app, DEFAULT_WAIT_TIMEOUT).await?;
+        story
+            .await_gone(&StoryTarget::config_map(&format!("{name}-config")), DEFAULT_WAIT_TIMEOUT)
+            .await?;
     }
     ensure!(flux.is_running()?, "helm-controller ended:\n{}", flux.tail(30));
     ensure!(own.operator.is_running()?, "windlass ended");

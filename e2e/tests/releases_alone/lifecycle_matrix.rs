@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use crds::lifecycle::{LifecycleBinding, LifecycleEvent};
-use e2e::harness::flux::{NEVER, SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -26,14 +26,14 @@ const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 const HELMFILE: &str = "releases:\n- name: {{ .Values.name }}\n  chart: ./app\n  values: [{value: {{ .Values.value }}}]\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ReleaseKind {
     HelmRelease,
     Helmfile,
     Kustomization,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum ReleaseOutcome {
     Succeeded,
     Failed,
     TimedOut,
@@ -48,9 +48,9 @@ enum Outcome {
 /// One object that a Lifecycle of its own holds at one phase.
 #[derive(Debug, Clone)]
 struct Case {
-    kind: Kind,
+    kind: ReleaseKind,
     phase: &'static str,
-    outcome: Outcome,
+    outcome: ReleaseOutcome,
 }
 
 const INSTALL: [&str; 2] = ["PreInstall", "PostInstall"];
@@ -63,13 +63,14 @@ const ROLLBACK: [&str; 2] = ["PreRollback", "PostRollback"];
 const REFUSED: &str = "{{ if eq (.Values.value | default \"\") \"bad\" }}\n\
     {apiVersion: v1, kind: ConfigMap, metadata: {name: Not_Valid}}\n{{ end }}\n";
 
-fn cases(kind: Kind, outcomes: &[Outcome]) -> Vec<Case> {
-    let rollbacks = if kind == Kind::HelmRelease { &ROLLBACK[..] } else { &[] };
+fn cases(kind: ReleaseKind, outcomes: &[ReleaseOutcome]) -> Vec<Case> {
+    let rollbacks = if kind == ReleaseKind::HelmRelease { &ROLLBACK[..] } else { &[] };
     let phases = INSTALL.iter().chain(&UPGRADE).chain(&DELETE).chain(rollbacks);
     let all = phases.flat_map(|phase| {
         let is_removal = DELETE.contains(phase);
         // Nothing is newer than a removal, and what is suspended goes without one.
-        let is_none = |it: &Outcome| matches!(it, Outcome::Newer | Outcome::Suspended);
+        let is_none =
+            |it: &ReleaseOutcome| matches!(it, ReleaseOutcome::Newer | ReleaseOutcome::Suspended);
         let its = outcomes.iter().filter(move |it| !is_removal || !is_none(it));
         its.map(|outcome| Case { kind, phase, outcome: *outcome })
     });
@@ -94,12 +95,14 @@ impl Case {
         }
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> StoryTarget {
         let name = self.name();
         match self.kind {
-            Kind::HelmRelease => Target::helm_release(&name),
-            Kind::Helmfile => Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", &name),
-            Kind::Kustomization => Target::kustomization(&name),
+            ReleaseKind::HelmRelease => StoryTarget::helm_release(&name),
+            ReleaseKind::Helmfile => {
+                StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", &name)
+            }
+            ReleaseKind::Kustomization => StoryTarget::kustomization(&name),
         }
     }
 
@@ -108,7 +111,7 @@ impl Case {
         let name = self.name();
         let source = json!({"kind": "GitRepository", "name": "shop"});
         let (api, kind, spec) = match self.kind {
-            Kind::HelmRelease => {
+            ReleaseKind::HelmRelease => {
                 let chart = json!({"spec": {"chart": "./app", "sourceRef": source}});
                 let mut spec =
                     json!({"interval": NEVER, "chart": chart, "values": {"value": value}});
@@ -117,13 +120,13 @@ impl Case {
                 }
                 ("helm.toolkit.fluxcd.io/v2", "HelmRelease", spec)
             }
-            Kind::Helmfile => {
+            ReleaseKind::Helmfile => {
                 let values = json!({"name": name, "value": value});
                 let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
                     "deletionPolicy": "Delete", "path": "helmfile.yaml.gotmpl", "values": values});
                 ("helmfile.windlass.dev/v1alpha1", "Helmfile", spec)
             }
-            Kind::Kustomization => {
+            ReleaseKind::Kustomization => {
                 let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
                     "targetNamespace": namespace, "path": format!("./{value}"), "namePrefix": format!("{name}-")});
                 ("kustomize.toolkit.fluxcd.io/v1", "Kustomization", spec)
@@ -139,7 +142,7 @@ impl Case {
     async fn tell(&self, story: &Story) -> Result<()> {
         let name = self.name();
         let target = self.target();
-        let timeout = if self.outcome == Outcome::TimedOut { "1s" } else { "10m" };
+        let timeout = if self.outcome == ReleaseOutcome::TimedOut { "1s" } else { "10m" };
         if !INSTALL.contains(&self.phase) {
             story.apply_value(self.object(&story.namespace, "one")).await?;
             self.await_value(story, "one").await?;
@@ -154,17 +157,17 @@ impl Case {
             true => story.delete(&target).await?,
             false => drop(story.apply_value(self.object(&story.namespace, wanted)).await?),
         }
-        if self.outcome == Outcome::TimedOut {
+        if self.outcome == ReleaseOutcome::TimedOut {
             self.await_told(story, &format!("was not answered in time at {}", self.phase)).await?;
             return self.let_go(story, &lifecycle).await;
         }
         let event = self.await_asked(story, None).await?;
         match self.outcome {
-            Outcome::Succeeded | Outcome::TimedOut => {
+            ReleaseOutcome::Succeeded | ReleaseOutcome::TimedOut => {
                 story.answer(&event, "Succeeded", "").await?;
                 self.await_end(story, wanted).await
             }
-            Outcome::Failed => {
+            ReleaseOutcome::Failed => {
                 story.answer(&event, "Failed", "no quota").await?;
                 self.await_told(story, "no quota").await?;
                 if self.phase == "PreDelete" {
@@ -176,9 +179,10 @@ impl Case {
                 }
                 self.let_go(story, &lifecycle).await
             }
-            Outcome::Newer => {
+            ReleaseOutcome::Newer => {
                 story.apply_value(self.object(&story.namespace, "three")).await?;
-                let is_installed = self.phase == "PostInstall" && self.kind != Kind::Kustomization;
+                let is_installed =
+                    self.phase == "PostInstall" && self.kind != ReleaseKind::Kustomization;
                 if is_installed || self.is_rollback() {
                     // What is installed by then is upgraded.
                     return self.await_end(story, "three").await;
@@ -188,14 +192,14 @@ impl Case {
                 story.answer(&again, "Succeeded", "").await?;
                 self.await_end(story, "three").await
             }
-            Outcome::Suspended => {
+            ReleaseOutcome::Suspended => {
                 story.merge(&target, json!({"spec": {"suspend": true}})).await?;
                 story.answer(&event, "Succeeded", "").await?;
                 story.merge(&target, json!({"spec": {"suspend": false}})).await?;
                 self.await_end(story, wanted).await
             }
             // The rest comes after the kill.
-            Outcome::Killed => Ok(()),
+            ReleaseOutcome::Killed => Ok(()),
         }
     }
 
@@ -215,15 +219,19 @@ impl Case {
     ) -> Result<LifecycleEvent> {
         let name = self.name();
         story
-            .await_until(&format!("{name} to be asked about"), SOON * 2, async || {
-                let events = story.lifecycle_events().await?;
-                let is_its = |it: &LifecycleEvent| {
-                    it.spec.subject.name == name
-                        && it.spec.subject.kind == format!("{:?}", self.kind)
-                };
-                let mut events = events.into_iter().filter(is_its);
-                Ok(events.find(|it| not.is_none_or(|not| not.uid() != it.uid())))
-            })
+            .await_until(
+                &format!("{name} to be asked about"),
+                DEFAULT_WAIT_TIMEOUT * 2,
+                async || {
+                    let events = story.lifecycle_events().await?;
+                    let is_its = |it: &LifecycleEvent| {
+                        it.spec.subject.name == name
+                            && it.spec.subject.kind == format!("{:?}", self.kind)
+                    };
+                    let mut events = events.into_iter().filter(is_its);
+                    Ok(events.find(|it| not.is_none_or(|not| not.uid() != it.uid())))
+                },
+            )
             .await
     }
 
@@ -233,8 +241,9 @@ impl Case {
                 && object.data["status"]["observedGeneration"].as_i64()
                     == object.metadata.generation
         };
-        story.await_object(&self.target(), SOON * 2, is_there).await?;
-        let config = story.expect(&Target::config_map(&format!("{}-config", self.name()))).await?;
+        story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, is_there).await?;
+        let config =
+            story.expect(&StoryTarget::config_map(&format!("{}-config", self.name()))).await?;
         ensure!(config.data["data"]["value"] == value, "{:?}", config.data["data"]);
         Ok(())
     }
@@ -243,7 +252,7 @@ impl Case {
         let is_undone = |object: &DynamicObject| {
             condition(object, "Remediated")["reason"] == "RollbackSucceeded"
         };
-        story.await_object(&self.target(), SOON * 2, is_undone).await?;
+        story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, is_undone).await?;
         story.await_value(&format!("{}-config", self.name()), "one").await.map(drop)
     }
 
@@ -258,15 +267,15 @@ impl Case {
             object.data["status"].to_string().contains(text)
                 && condition(object, "Ready")["status"] != "True"
         };
-        story.await_object(&self.target(), SOON * 2, is_told).await.map(drop)
+        story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, is_told).await.map(drop)
     }
 
     /// It is as it should be, and nothing is asked any more.
     async fn await_end(&self, story: &Story, wanted: &str) -> Result<()> {
         match DELETE.contains(&self.phase) {
             true => {
-                story.await_gone(&self.target(), SOON * 2).await?;
-                let config = Target::config_map(&format!("{}-config", self.name()));
+                story.await_gone(&self.target(), DEFAULT_WAIT_TIMEOUT * 2).await?;
+                let config = StoryTarget::config_map(&format!("{}-config", self.name()));
                 ensure!(story.read(&config).await?.is_none(), "its objects are there");
             }
             false if wanted == "bad" => self.await_rollback(story).await?,
@@ -274,30 +283,34 @@ impl Case {
         }
         let name = self.name();
         story
-            .await_until(&format!("no event of {name} to be left"), SOON, async || {
-                let events = story.lifecycle_events().await?;
-                let is_left = events.iter().any(|it| it.spec.subject.name == name);
-                Ok((!is_left).then_some(()))
-            })
+            .await_until(
+                &format!("no event of {name} to be left"),
+                DEFAULT_WAIT_TIMEOUT,
+                async || {
+                    let events = story.lifecycle_events().await?;
+                    let is_left = events.iter().any(|it| it.spec.subject.name == name);
+                    Ok((!is_left).then_some(()))
+                },
+            )
             .await
     }
 
     /// After a failure nothing goes on by itself; without the binding a removal does.
     async fn let_go(&self, story: &Story, lifecycle: &str) -> Result<()> {
-        story.delete(&Target::of::<LifecycleBinding>(lifecycle)).await?;
+        story.delete(&StoryTarget::of::<LifecycleBinding>(lifecycle)).await?;
         if DELETE.contains(&self.phase) {
             story.request(&self.target()).await.map(drop).or_else(|error| {
                 // It may be gone by now.
                 let text = format!("{error:#}");
                 if text.contains("not found") { Ok(()) } else { Err(error) }
             })?;
-            story.await_gone(&self.target(), SOON * 2).await?;
+            story.await_gone(&self.target(), DEFAULT_WAIT_TIMEOUT * 2).await?;
         }
         Ok(())
     }
 }
 
-async fn play_all(kind: Kind) -> Result<()> {
+async fn play_all(kind: ReleaseKind) -> Result<()> {
     let story = Story::begin("lifecycle-matrix").await?;
     let mut windlass = Windlass::start_for(&story, &[]).await?;
     let mut files = vec![
@@ -313,18 +326,18 @@ async fn play_all(kind: Kind) -> Result<()> {
         files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
     let _upstream = story.follow("shop", &files).await?;
     let outcomes = [
-        Outcome::Succeeded,
-        Outcome::Failed,
-        Outcome::TimedOut,
-        Outcome::Newer,
-        Outcome::Suspended,
+        ReleaseOutcome::Succeeded,
+        ReleaseOutcome::Failed,
+        ReleaseOutcome::TimedOut,
+        ReleaseOutcome::Newer,
+        ReleaseOutcome::Suspended,
     ];
     let all = cases(kind, &outcomes);
     let played = stream::iter(&all).map(|case| case.play(&story)).buffer_unordered(AT_ONCE);
     played.try_collect::<()>().await?;
 
     // All phases wait when it is killed.
-    let all = cases(kind, &[Outcome::Killed]);
+    let all = cases(kind, &[ReleaseOutcome::Killed]);
     let played = stream::iter(&all).map(|case| case.play(&story)).buffer_unordered(AT_ONCE);
     played.try_collect::<()>().await?;
     let mut before = BTreeMap::new();
@@ -346,15 +359,15 @@ async fn play_all(kind: Kind) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_phase_and_outcome_of_a_helm_release() -> Result<()> {
-    play_all(Kind::HelmRelease).await
+    play_all(ReleaseKind::HelmRelease).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_phase_and_outcome_of_a_helmfile() -> Result<()> {
-    play_all(Kind::Helmfile).await
+    play_all(ReleaseKind::Helmfile).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_phase_and_outcome_of_a_kustomization() -> Result<()> {
-    play_all(Kind::Kustomization).await
+    play_all(ReleaseKind::Kustomization).await
 }

@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
-use e2e::harness::flux::{NEVER, SOON, Upstream, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, Upstream, condition};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target, Windlass, await_until, release_audits};
+use e2e::harness::{Story, StoryTarget, Windlass, await_until, release_audits};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -42,12 +42,12 @@ async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up()
     story.await_revision(&far, 1).await?;
     ensure!(maps.get_opt("far-config").await?.is_some(), "it does not exist");
     ensure!(secrets.get_opt("sh.helm.release.v1.far.v1").await?.is_some(), "no record is there");
-    let here = Target::config_map("far-config").in_namespace("default");
+    let here = StoryTarget::config_map("far-config").in_namespace("default");
     ensure!(story.read(&here).await?.is_none(), "it is here");
 
     // What somebody deletes there comes back.
     maps.delete("far-config", &Default::default()).await?;
-    await_until("the ConfigMap in the other cluster", SOON, async || {
+    await_until("the ConfigMap in the other cluster", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("far-config").await?.map(drop))
     })
     .await?;
@@ -58,7 +58,7 @@ async fn a_release_in_another_cluster_is_all_there_and_its_end_holds_nobody_up()
     story.merge(&far, json!({"spec": {"values": {"value": "three"}}})).await?;
     let near = charts.release("near", json!({})).await?;
     story.await_revision(&near, 1).await?;
-    story.await_condition(&far, "Ready", "False", 2 * SOON).await?;
+    story.await_condition(&far, "Ready", "False", 2 * DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -96,20 +96,20 @@ async fn a_release_made_as_an_account_of_another_cluster_is_removed_by_it() -> R
     let maps = Api::<ConfigMap>::namespaced(remote.clone(), own);
     ensure!(maps.get_opt("far-config").await?.is_some(), "it does not exist");
     story.delete(&far).await?;
-    story.await_gone(&far, SOON).await?;
+    story.await_gone(&far, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(maps.get_opt("far-config").await?.is_none(), "it was left behind");
     story.end().await
 }
 
 /// A Helmfile whose context `east` is another cluster.
-async fn helmfile(story: &Story, there: &Value) -> Result<Target> {
+async fn helmfile(story: &Story, there: &Value) -> Result<StoryTarget> {
     let api = "helmfile.windlass.dev/v1alpha1";
     story
         .apply_value(json!({"apiVersion": api, "kind": "Helmfile", "metadata": {"name": "shop"},
             "spec": {"interval": NEVER, "prune": true, "kubeContexts": {"east": there},
                 "sourceRef": {"kind": "GitRepository", "name": "shop"}}}))
         .await?;
-    Ok(Target::new(api, "Helmfile", "shop"))
+    Ok(StoryTarget::new(api, "Helmfile", "shop"))
 }
 
 /// `CONTEXT REVISION STATE` of each release, in order.
@@ -132,7 +132,7 @@ fn rows(object: &DynamicObject) -> Vec<String> {
 /// instead or besides.
 async fn moves(
     story: &Story,
-    (shop, there): (&Target, &Value),
+    (shop, there): (&StoryTarget, &Value),
     maps: &Api<ConfigMap>,
     upstream: &Upstream<'_>,
     [moved, both]: [String; 2],
@@ -145,7 +145,7 @@ async fn moves(
         let is_it = |it: &String| it.starts_with("south/app") && it.ends_with("Ready");
         found.len() == 3 && found.iter().any(is_it)
     };
-    story.await_object(shop, SOON, is_moved).await?;
+    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_moved).await?;
     ensure!(maps.get("app-config").await?.metadata.uid == before, "it was uninstalled");
     upstream.push(&[("helmfile.yaml", both)]).await?;
     let text = story.await_failure(shop, "HelmfileError").await?;
@@ -157,7 +157,7 @@ async fn moves(
 /// Who of two contexts of one cluster has a release keeps it, and the other changes nothing, again and again.
 async fn two_kubeconfigs(
     story: &Story,
-    (shop, plane): (&Target, &ControlPlane),
+    (shop, plane): (&StoryTarget, &ControlPlane),
     upstream: &Upstream<'_>,
     [both, one]: [String; 2],
 ) -> Result<()> {
@@ -182,18 +182,18 @@ async fn two_kubeconfigs(
         let text = condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned();
         text.contains(&wanted)
     };
-    story.await_object(shop, SOON, is_told).await?;
+    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_told).await?;
     let token = story.request(shop).await?;
     let is_answered =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(shop, SOON, is_answered).await?;
+    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_answered).await?;
     ensure!(records().await? == before, "its records were written: {:?}", records().await?);
     // Without the second it goes on, and nothing is uninstalled.
     upstream.push(&[("helmfile.yaml", one)]).await?;
     let is_one = |object: &DynamicObject| {
         rows(object).len() == 3 && condition(object, "Ready")["status"] == "True"
     };
-    story.await_object(shop, SOON, is_one).await?;
+    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_one).await?;
     ensure!(records().await? == before, "its records were written: {:?}", records().await?);
     Ok(())
 }
@@ -201,14 +201,16 @@ async fn two_kubeconfigs(
 /// Releases of clusters that cannot be used fail, and no others: these are upgraded, uninstalled and deleted.
 async fn dead_clusters(
     story: &Story,
-    (shop, plane): (&Target, &ControlPlane),
+    (shop, plane): (&StoryTarget, &ControlPlane),
     upstream: &Upstream<'_>,
     [more, fewer]: [String; 2],
 ) -> Result<()> {
-    let spare = Target::config_map("spare-config");
+    let spare = StoryTarget::config_map("spare-config");
     upstream.push(&[("helmfile.yaml", more)]).await?;
     story
-        .await_until("the spare release", SOON, async || Ok(story.read(&spare).await?.map(drop)))
+        .await_until("the spare release", DEFAULT_WAIT_TIMEOUT, async || {
+            Ok(story.read(&spare).await?.map(drop))
+        })
         .await?;
     let text = std::fs::read_to_string(plane.operator_kubeconfig())?;
     let (first, rest) = text.split_once("https://").context("it has an address")?;
@@ -219,7 +221,7 @@ async fn dead_clusters(
     story.merge(shop, contexts).await?;
     upstream.push(&[("helmfile.yaml", fewer)]).await?;
     story.await_event("Helmfile", "shop", "kubeContext south: Helm upgrade succeeded").await?;
-    story.await_gone(&spare, SOON).await?;
+    story.await_gone(&spare, DEFAULT_WAIT_TIMEOUT).await?;
     let is_told = |object: &DynamicObject| {
         let found = rows(object);
         let has = |wanted: &str| found.iter().any(|it| it == wanted);
@@ -228,7 +230,7 @@ async fn dead_clusters(
             && has("south/app 3 Ready")
             && found.len() == 5
     };
-    let object = story.await_object(shop, SOON, is_told).await?;
+    let object = story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_told).await?;
     ensure!(object.data["status"].to_string().contains("secret '"), "{}", object.data["status"]);
     let audits = release_audits::audits(story).await?;
     let of_context = |context: &str| {
@@ -251,39 +253,39 @@ async fn far(story: &Story, there: &Value, maps: &Api<ConfigMap>) -> Result<()> 
             "spec": {"interval": NEVER, "prune": true, "kubeConfig": there, "path": "far",
                 "sourceRef": {"kind": "GitRepository", "name": "shop"}}}))
         .await?;
-    let far = Target::new(api, "Helmfile", "far");
+    let far = StoryTarget::new(api, "Helmfile", "far");
     let object = story.await_ready(&far).await?;
     ensure!(rows(&object) == ["/far 1 Ready"], "{:?}", rows(&object));
     ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
-    ensure!(story.read(&Target::config_map("far-config")).await?.is_none(), "it is here");
+    ensure!(story.read(&StoryTarget::config_map("far-config")).await?.is_none(), "it is here");
     maps.delete("far-config", &Default::default()).await?;
-    await_until("the ConfigMap in the other cluster", SOON, async || {
+    await_until("the ConfigMap in the other cluster", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("far-config").await?.map(drop))
     })
     .await?;
     story.delete(&far).await?;
-    story.await_gone(&far, SOON).await?;
+    story.await_gone(&far, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(maps.get_opt("far-config").await?.is_none(), "it was left there");
     Ok(())
 }
 
 /// A deleted Helmfile uninstalls its releases wherever it can, and is gone once the others cannot be uninstalled any more.
-async fn ends(story: &Story, shop: &Target, maps: &Api<ConfigMap>) -> Result<()> {
+async fn ends(story: &Story, shop: &StoryTarget, maps: &Api<ConfigMap>) -> Result<()> {
     let own = &story.namespace;
     story.delete(shop).await?;
-    await_until("the releases to be gone there", SOON, async || {
+    await_until("the releases to be gone there", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("app-config").await?.is_none().then_some(()))
     })
     .await?;
-    story.await_gone(&Target::config_map("app-config"), SOON).await?;
+    story.await_gone(&StoryTarget::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
     let lost = format!(
         "unable to uninstall release broken/{own}/lost: Secret 'missing' not found; it is left"
     );
     story.await_event("Helmfile", "shop", &lost).await?;
     let is_left = |object: &DynamicObject| rows(object) == ["dead/other null Uninstalling"];
-    story.await_object(shop, SOON, is_left).await?;
-    story.delete(&Target::new("v1", "Secret", "dead")).await?;
-    story.await_gone(shop, SOON).await?;
+    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_left).await?;
+    story.delete(&StoryTarget::new("v1", "Secret", "dead")).await?;
+    story.await_gone(shop, DEFAULT_WAIT_TIMEOUT).await?;
     // It is recorded beside the run, and so perhaps after it.
     let lost = format!("unable to uninstall release dead/{own}/other");
     story.await_event("Helmfile", "shop", &lost).await?;
@@ -300,17 +302,17 @@ async fn ends(story: &Story, shop: &Target, maps: &Api<ConfigMap>) -> Result<()>
 /// Drift in the other cluster is put right, a change there is no revision here, and what left the helmfile goes there.
 async fn changed_there(
     story: &Story,
-    shop: &Target,
+    shop: &StoryTarget,
     maps: &Api<ConfigMap>,
     push: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
     maps.delete("app-config", &Default::default()).await?;
-    await_until("the ConfigMap in the other cluster", SOON, async || {
+    await_until("the ConfigMap in the other cluster", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("app-config").await?.map(drop))
     })
     .await?;
     push().await?;
-    await_until("the value in the other cluster", SOON, async || {
+    await_until("the value in the other cluster", DEFAULT_WAIT_TIMEOUT, async || {
         let map = maps.get_opt("app-config").await?.and_then(|it| it.data);
         let value = map.and_then(|data| data.get("value").cloned());
         Ok(value.filter(|it| it == "new").map(drop))
@@ -321,7 +323,7 @@ async fn changed_there(
         found.sort();
         found == ["/app 1 Ready", "/front 1 Ready", "east/app 2 Ready"]
     };
-    story.await_object(shop, SOON, is_pruned).await?;
+    story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_pruned).await?;
     ensure!(maps.get_opt("extra-config").await?.is_none(), "it was not pruned");
     Ok(())
 }
@@ -364,7 +366,10 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
         text.contains("`west` is not declared") && text.contains("spec.kubeContexts"),
         "{text}"
     );
-    ensure!(story.read(&Target::config_map("app-config")).await?.is_none(), "it was installed");
+    ensure!(
+        story.read(&StoryTarget::config_map("app-config")).await?.is_none(),
+        "it was installed"
+    );
 
     upstream.push(&[("helmfile.yaml", file("east", "there", &extra))]).await?;
     let object = story.await_ready(&shop).await?;
@@ -379,7 +384,7 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     };
     ensure!(value("app-config").await?.as_deref() == Some("there"), "it is not there");
     story.await_value("app-config", "here").await?;
-    ensure!(story.read(&Target::config_map("extra-config")).await?.is_none(), "it is here");
+    ensure!(story.read(&StoryTarget::config_map("extra-config")).await?.is_none(), "it is here");
 
     changed_there(&story, &shop, &maps, async || {
         upstream.push(&[("helmfile.yaml", file("east", "new", ""))]).await.map(drop)

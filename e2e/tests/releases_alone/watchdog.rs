@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{NEVER, SOON};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn file(names: &[String]) -> String {
     format!("releases:\n{}", names.iter().map(release).collect::<String>())
 }
 
-async fn create(story: &Story, more: Value) -> Result<Target> {
+async fn create(story: &Story, more: Value) -> Result<StoryTarget> {
     let mut spec = json!({"interval": NEVER, "prune": true,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -36,7 +36,7 @@ async fn create(story: &Story, more: Value) -> Result<Target> {
     let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
         "metadata": {"name": "shop"}, "spec": spec});
     story.apply_value(object).await?;
-    Ok(Target::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop"))
+    Ok(StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop"))
 }
 
 /// How many rows have a state.
@@ -82,12 +82,13 @@ async fn probes_are_answered_while_a_helmfile_of_many_suspended_releases_is_reco
         // Those of the second file wait for those of the first one, which are not there.
         in_state(object, "Suspended") == EACH && in_state(object, "Waiting") == EACH
     };
-    let done = async { story.await_object(&shop, 4 * SOON, is_suspended).await.map(drop) };
+    let done =
+        async { story.await_object(&shop, 4 * DEFAULT_WAIT_TIMEOUT, is_suspended).await.map(drop) };
     let latest = latest_until(&windlass, done).await?;
     ensure!(latest < LATEST, "an answer to a probe took {latest:?}");
     // All of them leave at once.
     story.delete(&shop).await?;
-    let latest = latest_until(&windlass, story.await_gone(&shop, 4 * SOON)).await?;
+    let latest = latest_until(&windlass, story.await_gone(&shop, 4 * DEFAULT_WAIT_TIMEOUT)).await?;
     ensure!(latest < LATEST, "an answer to a probe took {latest:?}");
     story.end().await
 }
@@ -115,7 +116,8 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
     let is_told = |object: &DynamicObject| {
         in_state(object, "Failed") == NUMBER && in_state(object, "Waiting") == NUMBER
     };
-    let done = async { story.await_object(&shop, 4 * SOON, is_told).await.map(drop) };
+    let done =
+        async { story.await_object(&shop, 4 * DEFAULT_WAIT_TIMEOUT, is_told).await.map(drop) };
     let latest = latest_until(&windlass, done).await?;
     ensure!(latest < LATEST, "an answer to a probe took {latest:?}");
     let object = story.expect(&shop).await?;

@@ -4,16 +4,16 @@
 
 use anyhow::{Context as _, Result, ensure};
 use axum::http::{Method, StatusCode};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use serde_json::{Value, json};
 
-use crate::services::{Asked, BETA, Double, Judged};
+use crate::services::{BETA, Double, FakeServiceRequest, FakeServiceResponse};
 
-const NO: Judged = (StatusCode::BAD_REQUEST, "");
+const NO: FakeServiceResponse = (StatusCode::BAD_REQUEST, "");
 
-fn body(asked: &Asked) -> Value {
+fn body(asked: &FakeServiceRequest) -> Value {
     serde_json::from_slice(&asked.body).unwrap_or_default()
 }
 
@@ -23,7 +23,7 @@ fn is_text(value: &Value) -> bool {
 
 /// Slack, "Sending messages using incoming webhooks" and "Secondary message attachments"; Mattermost, "Incoming webhooks", takes
 /// the same: JSON with `text` or `attachments`, whose texts and fields are texts, and whose `short` is a boolean.
-pub(crate) fn slack(asked: &Asked) -> Judged {
+pub(crate) fn slack(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let message = body(asked);
     let attachments = message["attachments"].as_array().cloned().unwrap_or_default();
     let is_field = |field: &Value| {
@@ -42,7 +42,7 @@ pub(crate) fn slack(asked: &Asked) -> Judged {
 }
 
 /// Discord, "Execute Slack-compatible webhook": the same at `/slack`.
-pub(crate) fn discord(asked: &Asked) -> Judged {
+pub(crate) fn discord(asked: &FakeServiceRequest) -> FakeServiceResponse {
     match asked.uri.path().ends_with("/slack") {
         true => slack(asked),
         false => NO,
@@ -66,7 +66,7 @@ fn is_element(it: &Value) -> bool {
 
 /// Microsoft, "Create incoming webhooks with Workflows": a message with Adaptive Cards, of which each has a type, a version and
 /// a body of elements.
-pub(crate) fn teams(asked: &Asked) -> Judged {
+pub(crate) fn teams(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let message = body(asked);
     let is_card = |it: &Value| {
         let card = &it["content"];
@@ -90,7 +90,7 @@ fn is_commit(path: &str, before: &str, after: &str) -> bool {
 
 /// GitHub, "REST API endpoints for commit statuses": a list, and a status with one of four states and a description of at most
 /// 140 characters.
-pub(crate) fn github(asked: &Asked) -> Judged {
+pub(crate) fn github(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     let status = body(asked);
     if asked.header("authorization") != "Bearer git-t0ken" {
@@ -111,7 +111,7 @@ pub(crate) fn github(asked: &Asked) -> Judged {
 }
 
 /// GitLab, "Commits API", "Set commit pipeline status": the project is one element of the path, the token a header.
-pub(crate) fn gitlab(asked: &Asked) -> Judged {
+pub(crate) fn gitlab(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     let status = body(asked);
     if asked.header("private-token") != "git-t0ken" {
@@ -132,7 +132,7 @@ pub(crate) fn gitlab(asked: &Asked) -> Judged {
 }
 
 /// Gitea, its Swagger document: `/version`, `repoListStatuses` and `repoCreateStatus`.
-pub(crate) fn gitea(asked: &Asked) -> Judged {
+pub(crate) fn gitea(asked: &FakeServiceRequest) -> FakeServiceResponse {
     let path = asked.uri.path();
     let status = body(asked);
     if asked.header("authorization") != "token git-t0ken" {
@@ -155,7 +155,7 @@ pub(crate) fn gitea(asked: &Asked) -> Judged {
     }
 }
 
-type Service = (&'static str, &'static str, fn(&Asked) -> Judged);
+type Service = (&'static str, &'static str, fn(&FakeServiceRequest) -> FakeServiceResponse);
 
 /// Type, path of the address, and the double.
 const SERVICES: [Service; 8] = [
@@ -193,12 +193,14 @@ async fn services_accept_what_their_documents_demand() -> Result<()> {
     }
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     upstream.push(&[("map.yaml", "kind: [".to_owned())]).await?;
     for (name, double) in doubles {
         // What is applied, or finished, and what fails.
         let is_both = async || Ok((double.accepted(&Method::POST).len() >= 2).then_some(()));
-        let awaited = story.await_until(&format!("two messages to {name}"), SOON, is_both).await;
+        let awaited = story
+            .await_until(&format!("two messages to {name}"), DEFAULT_WAIT_TIMEOUT, is_both)
+            .await;
         awaited.with_context(|| double.said())?;
         ensure!(double.judged(false).is_empty(), "{name}: {}", double.said());
     }

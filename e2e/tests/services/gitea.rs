@@ -5,10 +5,10 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{REQUESTED_AT, SOON, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, REQUESTED_AT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target, Windlass};
-use e2e::servers::gitea::{Gitea, Hosted, USER};
+use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::servers::gitea::{Gitea, GiteaRepository, USER};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -23,11 +23,11 @@ async fn list(gitea: &Gitea, path: &str) -> Result<Vec<Value>> {
 
 /// Has windlass fetch what was pushed.
 async fn fetched(story: &Story) -> Result<()> {
-    story.request(&Target::git_repository("app")).await.map(drop)
+    story.request(&StoryTarget::git_repository("app")).await.map(drop)
 }
 
 /// Follows the branch `main`.
-async fn follow(story: &Story, hosted: &Hosted) -> Result<()> {
+async fn follow(story: &Story, hosted: &GiteaRepository) -> Result<()> {
     story.git_repository("app", &format!("{}.git", hosted.url), json!({})).await?;
     story.kustomization("app", "app", json!({})).await
 }
@@ -36,13 +36,13 @@ async fn follow(story: &Story, hosted: &Hosted) -> Result<()> {
 async fn await_status(
     story: &Story,
     gitea: &Gitea,
-    (hosted, commit): (&Hosted, &str),
+    (hosted, commit): (&GiteaRepository, &str),
     (state, description): (&str, &str),
 ) -> Result<()> {
     let path = format!("{}/commits/{commit}/statuses", hosted.path);
     let what = format!("the status {state} of {commit}");
     let statuses = story
-        .await_until(&what, SOON, async || {
+        .await_until(&what, DEFAULT_WAIT_TIMEOUT, async || {
             Ok(Some(list(gitea, &path).await?).filter(|it| !it.is_empty()))
         })
         .await?;
@@ -71,7 +71,7 @@ async fn gitea_has_the_status_of_each_commit_and_a_revoked_token_is_reported() -
     await_status(&story, &gitea, (&hosted, &good), success).await?;
 
     // The same once more: there is no second status.
-    story.request(&Target::kustomization("app")).await?;
+    story.request(&StoryTarget::kustomization("app")).await?;
     let bad = hosted.push(&[("map.yaml", "kind: [".to_owned())])?;
     fetched(&story).await?;
     await_status(&story, &gitea, (&hosted, &bad), ("failure", "build failed")).await?;
@@ -116,12 +116,12 @@ async fn a_pull_request_at_gitea_has_one_comment_which_later_events_edit() -> Re
     // What a ResourceSet says about the pull request of which it makes a preview.
     let annotations = json!({"event.toolkit.fluxcd.io/change_request": number});
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
-    story.merge(&Target::kustomization("app"), patch).await?;
+    story.merge(&StoryTarget::kustomization("app"), patch).await?;
 
     let path = format!("{}/issues/{number}/comments", hosted.path);
     let comment = async |commit: &str, change: &str| {
         let what = format!("a comment about {commit}");
-        let comments = story.await_until(&what, SOON, async || {
+        let comments = story.await_until(&what, DEFAULT_WAIT_TIMEOUT, async || {
             let comments = list(&gitea, &path).await?;
             let is_about = |it: &Value| it["body"].as_str().is_some_and(|it| it.contains(commit));
             Ok(comments.iter().any(is_about).then_some(comments))
@@ -160,7 +160,7 @@ async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_
         "spec": {"type": "github", "events": ["push"], "secretRef": {"name": "token"},
             "resources": [{"kind": "GitRepository", "name": "app"}]}});
     story.apply_value(receiver).await?;
-    let ready = story.await_ready(&Target::new(RECEIVER, "Receiver", "hook")).await?;
+    let ready = story.await_ready(&StoryTarget::new(RECEIVER, "Receiver", "hook")).await?;
     let path = ready.data["status"]["webhookPath"].as_str().context("no path")?;
     let url = format!("{}{path}", windlass.webhooks());
     let hooks = format!("{}/hooks", hosted.path);
@@ -181,7 +181,7 @@ async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_
     gitea.ask(Method::DELETE, &format!("{hooks}/{}", hook["id"]), Value::Null).await?;
     create("another-token").await?;
     let asked = async || {
-        let object = story.expect(&Target::git_repository("app")).await?;
+        let object = story.expect(&StoryTarget::git_repository("app")).await?;
         let asked = object.metadata.annotations.unwrap_or_default().remove(REQUESTED_AT);
         asked.context("the webhook did not request a reconciliation")
     };
@@ -189,7 +189,7 @@ async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_
     ensure!(!gitea.log()?.contains("Hook delivery failed"), "an earlier delivery failed");
     hosted.push(&[("map.yaml", config_map("map", "3"))])?;
     story
-        .await_until("the answer to the delivery", SOON, async || {
+        .await_until("the answer to the delivery", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(gitea.log()?.contains("Hook delivery failed").then_some(()))
         })
         .await?;

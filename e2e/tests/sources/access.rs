@@ -18,8 +18,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
 use e2e::authority::Authority;
-use e2e::harness::flux::{NEVER, SOON, condition};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::relay::Relay;
 use e2e::servers::{aws_identity, registry, s3};
 use e2e::tls_front::TlsFront;
@@ -56,12 +56,12 @@ struct Cell {
     /// Data of Secrets, by the field of the spec that names them; a dot leads into a field.
     secrets: Vec<(&'static str, Value)>,
     /// Without it the object becomes Ready.
-    failure: Option<Failure>,
+    failure: Option<AccessFailure>,
 }
 
 /// Why it does not become Ready.
 #[derive(Clone, Copy)]
-struct Failure {
+struct AccessFailure {
     reason: &'static str,
     /// A part of what is told.
     says: &'static str,
@@ -69,14 +69,14 @@ struct Failure {
 
 /// What the failures of a kind are called.
 struct Failures {
-    refused: Failure,
-    untrusted: Failure,
+    refused: AccessFailure,
+    untrusted: AccessFailure,
     /// Without a certificate of one's own; servers end the connection then, each in its way.
     unknown: &'static str,
-    unreachable: Failure,
-    stalled: Failure,
-    proxy_refuses: Failure,
-    proxy_unreachable: Failure,
+    unreachable: AccessFailure,
+    stalled: AccessFailure,
+    proxy_refuses: AccessFailure,
+    proxy_unreachable: AccessFailure,
 }
 
 /// The objects of a cell by their name, where its server is, and the fields of the spec that name Secrets. The last one is
@@ -84,7 +84,7 @@ struct Failures {
 type Objects = dyn Fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>;
 
 /// A kind, as its table needs it.
-struct Subject {
+struct AccessSubject {
     kind: (&'static str, &'static str),
     /// The field for certificates.
     certificates: &'static str,
@@ -169,20 +169,20 @@ impl Cell {
         self
     }
 
-    fn fails(self, failure: Failure) -> Self {
+    fn fails(self, failure: AccessFailure) -> Self {
         Self { failure: Some(failure), ..self }
     }
 }
 
 /// The cells that all kinds have whose protocol is HTTP: no credentials, certificates either way.
-fn over_http(subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
-    let Subject { certificates, failures, .. } = subject;
+fn over_http(subject: &AccessSubject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
+    let AccessSubject { certificates, failures, .. } = subject;
     let ca = ways.authority.certificate();
     let nobody = nobody()?;
     let mine = ways.authority.issue_user("windlass", &[])?;
     let stranger = Authority::generate()?;
     let strange = stranger.issue_user("windlass", &[])?;
-    let unknown = Failure { reason: failures.unknown, says: "" };
+    let unknown = AccessFailure { reason: failures.unknown, says: "" };
     Ok(vec![
         plain("http-works", server),
         plain("http-unreachable", nobody).fails(failures.unreachable),
@@ -214,7 +214,7 @@ fn over_http(subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<C
 }
 
 /// Secrets and objects of a cell.
-fn objects(subject: &Subject, cell: &Cell) -> Vec<Value> {
+fn objects(subject: &AccessSubject, cell: &Cell) -> Vec<Value> {
     let mut spec = Map::new();
     let mut all = Vec::new();
     // What one field names is one Secret, whoever asked for it.
@@ -251,16 +251,16 @@ fn objects(subject: &Subject, cell: &Cell) -> Vec<Value> {
 /// What became of a cell, if it is not what should.
 ///
 /// What an object waits for may come after it, so only what it says in the end counts.
-async fn wrong(story: &Story, target: &Target, cell: &Cell) -> Result<Option<String>> {
+async fn wrong(story: &Story, target: &StoryTarget, cell: &Cell) -> Result<Option<String>> {
     let mut last = String::new();
-    let outcome = e2e::harness::await_until(&cell.name, SOON, async || {
+    let outcome = e2e::harness::await_until(&cell.name, DEFAULT_WAIT_TIMEOUT, async || {
         let object = story.expect(target).await?;
         let ready = condition(&object, "Ready");
         let text = ready["message"].as_str().unwrap_or_default();
         last = format!("{}: {}: {text}", cell.name, ready["reason"]);
         let is_right = match cell.failure {
             None => ready["status"] == "True",
-            Some(Failure { reason, says }) => {
+            Some(AccessFailure { reason, says }) => {
                 ready["status"] == "False" && ready["reason"] == reason && text.contains(says)
             }
         };
@@ -270,14 +270,14 @@ async fn wrong(story: &Story, target: &Target, cell: &Cell) -> Result<Option<Str
 }
 
 /// Creates the objects of all cells, and looks what becomes of each. No secret may be read anywhere.
-async fn tell(story: &Story, subject: &Subject, cells: &[Cell]) -> Result<()> {
+async fn tell(story: &Story, subject: &AccessSubject, cells: &[Cell]) -> Result<()> {
     tell_within(story, subject, cells, &[]).await
 }
 
 /// As [`tell`], by a windlass with more variables in its environment.
 async fn tell_within(
     story: &Story,
-    subject: &Subject,
+    subject: &AccessSubject,
     cells: &[Cell],
     environment: &[(&str, &str)],
 ) -> Result<()> {
@@ -292,7 +292,7 @@ async fn tell_within(
     let mut all_wrong = Vec::new();
     let mut told = String::new();
     for cell in cells {
-        let target = Target::new(api, kind, &cell.name);
+        let target = StoryTarget::new(api, kind, &cell.name);
         all_wrong.extend(wrong(story, &target, cell).await?);
         told += &story.expect(&target).await?.data["status"].to_string();
         told += &story.events(kind, &cell.name).await?.join("\n");

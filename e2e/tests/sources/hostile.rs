@@ -9,8 +9,8 @@ mod archives;
 mod indexes;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{NEVER, SOON, condition};
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ const API: &str = "source.toolkit.fluxcd.io/v1";
 const OURS: &str = "source.windlass.dev/v1alpha1";
 
 /// Applies an object of a source, which is then reconciled once.
-async fn create(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+async fn create(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryTarget> {
     create_with(story, kind, name, json!({}), spec).await
 }
 
@@ -29,28 +29,28 @@ async fn create_with(
     name: &str,
     annotations: Value,
     mut spec: Value,
-) -> Result<Target> {
+) -> Result<StoryTarget> {
     let api = if kind == "HTTPArchive" { OURS } else { API };
     spec["interval"] = json!(NEVER);
     let metadata = json!({"name": name, "annotations": annotations});
     let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
     story.apply_value(object).await?;
-    Ok(Target::new(api, kind, name))
+    Ok(StoryTarget::new(api, kind, name))
 }
 
 /// Waits until it is known what becomes of an object, and not only that it waits for another.
-async fn outcome(story: &Story, target: &Target) -> Result<DynamicObject> {
+async fn outcome(story: &Story, target: &StoryTarget) -> Result<DynamicObject> {
     let is_over = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
         let waits =
             ["NoSourceArtifact", "SourceUnavailable"].iter().any(|it| ready["reason"] == *it);
         ready["status"] == "True" || (ready["status"] == "False" && !waits)
     };
-    story.await_object(target, 2 * SOON, is_over).await
+    story.await_object(target, 2 * DEFAULT_WAIT_TIMEOUT, is_over).await
 }
 
 /// Waits until an object has failed; gives what it says.
-async fn refusal(story: &Story, target: &Target) -> Result<String> {
+async fn refusal(story: &Story, target: &StoryTarget) -> Result<String> {
     let object = outcome(story, target).await?;
     let ready = condition(&object, "Ready");
     let text = ready["message"].as_str().unwrap_or_default().to_owned();

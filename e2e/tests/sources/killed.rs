@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::{Story, Windlass};
 use e2e::operator::Operator;
 
@@ -76,7 +76,7 @@ async fn finish(
     windlass.resume().await?;
     upstream.await_version(story, version).await?;
     story
-        .await_until("everything to be put away", SOON, async || {
+        .await_until("everything to be put away", DEFAULT_WAIT_TIMEOUT, async || {
             let left = temporary(&windlass.operator)?;
             ensure!(left.is_empty(), "{left:?}");
             Ok(Some(()))
@@ -91,7 +91,7 @@ fn freeze_while_it_writes(operator: &Operator, slot: &Path) -> Result<bool> {
             std::fs::read_dir(slot)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         Ok(names.into_iter().any(|name| name.starts_with(".unfinished-")))
     };
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + DEFAULT_WAIT_TIMEOUT;
     while !is_writing()? {
         ensure!(Instant::now() < deadline, "nothing is written");
         std::thread::sleep(Duration::from_micros(100));
@@ -113,7 +113,7 @@ async fn caught_writing(
     for version in first..first + 20 {
         upstream.publish(version).await?;
         upstream.reconcile(story, Some(MIDDLE)).await?;
-        upstream.relay.held(SOON).await?;
+        upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
         upstream.relay.open();
         if freeze_while_it_writes(&windlass.operator, &slot)? {
             return Ok(version);
@@ -134,7 +134,7 @@ async fn told_of(way: Way, name: &str) -> Result<()> {
     upstream.publish(1).await?;
     upstream.relay.hold_after(MIDDLE);
     upstream.create(&story).await?;
-    upstream.relay.held(SOON).await?;
+    upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(upstream.served(&story).await?.is_none(), "half an artifact is offered");
     let left = kill(&upstream, &story, &mut windlass)?;
     // A Git repository is the one thing that needs a folder.
@@ -145,7 +145,7 @@ async fn told_of(way: Way, name: &str) -> Result<()> {
     for (version, bytes) in [(2, 0), (3, MIDDLE)] {
         upstream.publish(version).await?;
         upstream.reconcile(&story, Some(bytes)).await?;
-        upstream.relay.held(SOON).await?;
+        upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
         let served = upstream.served(&story).await?;
         ensure!(served == Some(version - 1), "{served:?} is served in place of {}", version - 1);
         kill(&upstream, &story, &mut windlass)?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::{Story, Windlass};
 use kube::api::DynamicObject;
 
@@ -34,10 +34,11 @@ async fn is_made_again(upstream: &Upstream, story: &Story) -> Result<()> {
             && ready["status"] == "Unknown"
             && condition(object, "ArtifactInStorage").is_null()
     };
-    let object = story.await_object(&upstream.target(), SOON, promises_nothing).await?;
+    let object =
+        story.await_object(&upstream.target(), DEFAULT_WAIT_TIMEOUT, promises_nothing).await?;
     let text = condition(&object, "Ready")["message"].clone();
     ensure!(text == "building artifact: disappeared from storage", "{text}");
-    upstream.relay.held(SOON).await?;
+    upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
     for target in [Some(upstream.target()), upstream.offered()].into_iter().flatten() {
         let object = story.expect(&target).await?;
         let status = &object.data["status"];
@@ -50,7 +51,7 @@ async fn is_made_again(upstream: &Upstream, story: &Story) -> Result<()> {
     if let Some(target) = upstream.offered() {
         let artifact = &object.data["status"]["artifact"];
         let is_offered = |it: &DynamicObject| it.data["status"]["artifact"] == *artifact;
-        story.await_object(&target, SOON, is_offered).await?;
+        story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_offered).await?;
         story.await_ready(&target).await?;
     }
     Ok(())

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::{Access, GitServer, Repository, SshServer};
-use e2e::harness::flux::{NEVER, REQUESTED_AT, SOON};
-use e2e::harness::{Story, Target};
+use e2e::git_server::{Access, GitServer, SshServer, StoryRepository};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
+use e2e::harness::{Story, StoryTarget};
 use e2e::random::Random;
 use e2e::relay::Relay;
 use e2e::servers::charts::ChartServer;
@@ -20,7 +20,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sources::archive::{ExtractOptions, extract};
-use tree::{Files as _, Memory};
+use tree::{FileTree as _, MemoryTree};
 
 const API: &str = "source.toolkit.fluxcd.io/v1";
 
@@ -43,7 +43,7 @@ pub(crate) enum Way {
 }
 
 enum Server {
-    Git { server: Box<GitServer>, repository: Repository, ssh: Option<SshServer> },
+    Git { server: Box<GitServer>, repository: StoryRepository, ssh: Option<SshServer> },
     S3(S3Server),
     Registry(Registry),
     Charts(ChartServer),
@@ -161,20 +161,22 @@ impl Upstream {
     }
 
     /// The object whose artifact is observed.
-    pub(crate) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> StoryTarget {
         match self.way {
-            Way::HttpArchive => Target::new("source.windlass.dev/v1alpha1", "HTTPArchive", NAME),
-            Way::GitHttp | Way::GitSsh => Target::git_repository(NAME),
-            Way::Bucket => Target::new(API, "Bucket", NAME),
-            Way::OciRepository => Target::new(API, "OCIRepository", NAME),
-            Way::HelmRepository => Target::new(API, "HelmRepository", NAME),
-            Way::HelmChart => Target::new(API, "HelmChart", NAME),
+            Way::HttpArchive => {
+                StoryTarget::new("source.windlass.dev/v1alpha1", "HTTPArchive", NAME)
+            }
+            Way::GitHttp | Way::GitSsh => StoryTarget::git_repository(NAME),
+            Way::Bucket => StoryTarget::new(API, "Bucket", NAME),
+            Way::OciRepository => StoryTarget::new(API, "OCIRepository", NAME),
+            Way::HelmRepository => StoryTarget::new(API, "HelmRepository", NAME),
+            Way::HelmChart => StoryTarget::new(API, "HelmChart", NAME),
         }
     }
 
     /// The object by which others use the artifact, if that is another one.
-    pub(crate) fn offered(&self) -> Option<Target> {
-        (self.way == Way::HttpArchive).then(|| Target::new(API, "ExternalArtifact", NAME))
+    pub(crate) fn offered(&self) -> Option<StoryTarget> {
+        (self.way == Way::HttpArchive).then(|| StoryTarget::new(API, "ExternalArtifact", NAME))
     }
 
     /// Creates the objects. They reach the server by way of the relay.
@@ -243,11 +245,11 @@ impl Upstream {
         }
         // The index is not what is observed, so all of it comes before.
         let chart = self.target();
-        let repository = Target::new(API, "HelmRepository", NAME);
+        let repository = StoryTarget::new(API, "HelmRepository", NAME);
         story.merge(&chart, json!({"spec": {"suspend": true}})).await?;
         let token = story.request(&repository).await?;
         let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-        story.await_object(&repository, SOON, is_handled).await?;
+        story.await_object(&repository, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
         hold();
         // In one write, so that there is one run and no other that might be still at it when the story goes on.
         let asked = json!({"annotations": {REQUESTED_AT: token}});
@@ -261,7 +263,7 @@ impl Upstream {
             ensure!(text.ends_with(END), "the index is not whole");
             return Ok(text.lines().next().unwrap_or_default().trim_start_matches("# ").parse()?);
         }
-        let files: Memory = extract(artifact, &ExtractOptions::default())?;
+        let files: MemoryTree = extract(artifact, &ExtractOptions::default())?;
         let is_version = |path: &&tree::RelPath| path.name() == Some(VERSION);
         let path = files.walk().map(|(path, _)| path).find(is_version);
         let text = files.read(path.context("an archive without a version")?)?;
@@ -284,7 +286,11 @@ impl Upstream {
     pub(crate) async fn await_version(&self, story: &Story, version: u32) -> Result<DynamicObject> {
         let begun = std::time::Instant::now();
         while self.served(story).await? != Some(version) {
-            ensure!(begun.elapsed() < SOON, "version {version} of {:?} did not come", self.way);
+            ensure!(
+                begun.elapsed() < DEFAULT_WAIT_TIMEOUT,
+                "version {version} of {:?} did not come",
+                self.way
+            );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         story.await_ready(&self.target()).await

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -22,13 +22,13 @@ fn closed() -> String {
     format!("{} 1h", opened.strftime("%M %H * * *"))
 }
 
-async fn annotate(story: &Story, target: &Target, annotations: Value) -> Result<()> {
+async fn annotate(story: &Story, target: &StoryTarget, annotations: Value) -> Result<()> {
     story.merge(target, json!({"metadata": {"annotations": annotations}})).await.map(drop)
 }
 
 /// Waits until the condition about windows has a status; returns its message.
-async fn await_window(story: &Story, target: &Target, status: &str) -> Result<String> {
-    let object = story.await_condition(target, WINDOW, status, SOON).await?;
+async fn await_window(story: &Story, target: &StoryTarget, status: &str) -> Result<String> {
+    let object = story.await_condition(target, WINDOW, status, DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&object, WINDOW)["message"].as_str().context("no message")?;
     Ok(message.to_owned())
 }
@@ -46,20 +46,20 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     let upstream = story.follow("app", &files("1")).await?;
     story.kustomization("guarded", "app", json!({"path": "a"})).await?;
     story.kustomization("free", "app", json!({"path": "b"})).await?;
-    let guarded = Target::kustomization("guarded");
+    let guarded = StoryTarget::kustomization("guarded");
     let ready = story.await_ready(&guarded).await?;
     let first = ready.data["status"]["lastAppliedRevision"].clone();
-    story.await_ready(&Target::kustomization("free")).await?;
+    story.await_ready(&StoryTarget::kustomization("free")).await?;
 
     // With nothing new it stays Ready, and says when it opens.
     annotate(&story, &guarded, json!({"windlass.dev/window": closed()})).await?;
     let opening = await_window(&story, &guarded, "False").await?;
     ensure!(opening.starts_with("the next opening is 20"), "{opening}");
-    story.merge(&Target::config_map("guarded"), json!({"data": {"value": "drifted"}})).await?;
+    story.merge(&StoryTarget::config_map("guarded"), json!({"data": {"value": "drifted"}})).await?;
     let token = story.request(&guarded).await?;
     let is_answered =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    let object = story.await_object(&guarded, SOON, is_answered).await?;
+    let object = story.await_object(&guarded, DEFAULT_WAIT_TIMEOUT, is_answered).await?;
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
 
     // A change elsewhere is nothing new.
@@ -76,7 +76,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
         ready["reason"] == "WindowClosed"
             && ready["message"].as_str().is_some_and(|it| it.contains(&third))
     };
-    let object = story.await_object(&guarded, SOON, names_newest).await?;
+    let object = story.await_object(&guarded, DEFAULT_WAIT_TIMEOUT, names_newest).await?;
     let message = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
     ensure!(message.starts_with("outside the window '"), "{message}");
     ensure!(message.ends_with(&opening), "{message} should end with {opening}");
@@ -89,12 +89,14 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     annotate(&story, &guarded, json!({"windlass.dev/break-glass": until.to_string()})).await?;
     story.await_applied("guarded", &third).await?;
     story.await_value("guarded", "2").await?;
-    story.await_gone(&Target::config_map("kept"), SOON).await?;
+    story.await_gone(&StoryTarget::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
     let message = await_window(&story, &guarded, "True").await?;
     ensure!(message.contains("opened by windlass.dev/break-glass until"), "{message}");
 
     annotate(&story, &guarded, json!({"windlass.dev/window": null})).await?;
-    story.await_object(&guarded, SOON, |it| condition(it, WINDOW).is_null()).await?;
+    story
+        .await_object(&guarded, DEFAULT_WAIT_TIMEOUT, |it| condition(it, WINDOW).is_null())
+        .await?;
     story.end().await
 }
 
@@ -102,7 +104,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
 async fn at_the_opening_what_waited_is_applied_by_itself() -> Result<()> {
     let story = Story::with_windlass("opening").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     // Twenty seconds are enough to see that it is closed.
@@ -125,22 +127,22 @@ async fn at_the_opening_what_waited_is_applied_by_itself() -> Result<()> {
 async fn a_schedule_has_a_source_reconciled_between_its_intervals() -> Result<()> {
     let story = Story::with_windlass("schedule").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let source = Target::git_repository("app");
+    let source = StoryTarget::git_repository("app");
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     annotate(&story, &source, json!({"windlass.dev/schedule": "nonsense"})).await?;
     let wrong = "windlass.dev/Schedule";
-    let object = story.await_condition(&source, wrong, "False", SOON).await?;
+    let object = story.await_condition(&source, wrong, "False", DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&object, wrong)["message"].as_str().unwrap_or_default();
     ensure!(message.contains("five fields"), "{message}");
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
 
     annotate(&story, &source, json!({"windlass.dev/schedule": "* * * * * Europe/Berlin"})).await?;
-    story.await_object(&source, SOON, |it| condition(it, wrong).is_null()).await?;
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, |it| condition(it, wrong).is_null()).await?;
     // Nobody tells windlass of this commit.
     upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     let has_second = |object: &DynamicObject| object.data["data"]["value"] == "2";
-    story.await_object(&Target::config_map("a"), MINUTES, has_second).await?;
+    story.await_object(&StoryTarget::config_map("a"), MINUTES, has_second).await?;
     story.end().await
 }
 
@@ -148,7 +150,7 @@ async fn a_schedule_has_a_source_reconciled_between_its_intervals() -> Result<()
 async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Result<()> {
     let story = Story::with_windlass("malformed").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     annotate(&story, &app, json!({"windlass.dev/window": "0 22 * * MON-XYZ 4h"})).await?;
@@ -160,15 +162,15 @@ async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Res
     let object = story.expect(&app).await?;
     ensure!(condition(&object, "Stalled")["status"] == "True", "{:?}", object.data["status"]);
     upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
-    story.merge(&Target::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
+    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
 
     // Corrected, it waits for what came meanwhile, and still lets deletion through.
     annotate(&story, &app, json!({"windlass.dev/window": closed()})).await?;
     story.await_failure(&app, "WindowClosed").await?;
     story.await_value("a", "drifted").await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
-    story.await_gone(&Target::config_map("a"), SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryTarget::config_map("a"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -185,13 +187,13 @@ async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Resul
         let spec = json!({"path": path, "wait": true, "timeout": "10m"});
         story.kustomization(name, "app", spec).await?;
         story.await_waiting(name, &first).await?;
-        let target = Target::kustomization(name);
+        let target = StoryTarget::kustomization(name);
         annotate(&story, &target, json!({"windlass.dev/window": closed()})).await?;
     }
     // What drifts meanwhile stops at the step that would correct it.
-    let job = Target::new("apps/v1", "Deployment", "job");
+    let job = StoryTarget::new("apps/v1", "Deployment", "job");
     story.merge(&job, json!({"spec": {"replicas": 3}})).await?;
-    let message = story.await_failure(&Target::kustomization("job"), "WindowClosed").await?;
+    let message = story.await_failure(&StoryTarget::kustomization("job"), "WindowClosed").await?;
     ensure!(message.contains(&first), "{message}");
     ensure!(story.expect(&job).await?.data["spec"]["replicas"] == 3, "it was corrected");
 
@@ -204,7 +206,7 @@ async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Resul
         pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
     }
     story.await_applied("web", &first).await?;
-    let object = story.expect(&Target::kustomization("web")).await?;
+    let object = story.expect(&StoryTarget::kustomization("web")).await?;
     ensure!(condition(&object, WINDOW)["status"] == "False", "{:?}", object.data["status"]);
     story.end().await
 }

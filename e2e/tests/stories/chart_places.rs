@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::Story;
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::Registry;
 use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
@@ -50,7 +50,7 @@ async fn a_repository_in_a_bucket_is_one_as_on_a_web_server() -> Result<()> {
     let before = s3.requests(BUCKET)?.len();
     let token = story.request(&source).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&source, SOON, is_handled).await?;
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
     let asked = s3.requests(BUCKET)?.split_off(before);
     ensure!(asked.len() == 1 && asked[0].starts_with("GET /charts/stable/index.yaml"), "{asked:?}");
 

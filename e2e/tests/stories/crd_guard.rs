@@ -1,17 +1,21 @@
 //! Definitions of kinds among the manifests of a Kustomization: they are written and deleted as the objects allow.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
-fn crd(group: &str) -> Target {
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+fn crd(group: &str) -> StoryTarget {
+    StoryTarget::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    )
 }
 
-fn own(group: &str, name: &str) -> Target {
-    Target::new(&format!("{group}/v1"), "Widget", name)
+fn own(group: &str, name: &str) -> StoryTarget {
+    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
 }
 
 /// The definition with another schema of `spec`.
@@ -39,9 +43,9 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
     let upstream =
         story.follow("app", &[("crd.yaml", wide), ("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"retryInterval": "5m"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "a").replace("size: 1", "size: 1, old: x")).await?;
 
     upstream.push(&[("crd.yaml", small.clone()), ("map.yaml", config_map("map", "2"))]).await?;
@@ -67,7 +71,7 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
     story.await_applied("app", &revision).await?;
     ensure!(story.expect(&own(&group, "a")).await?.data["spec"]["old"].is_null());
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&own(&group, "a")).await?;
     story.delete(&crd(&group)).await?;
     story.end().await
@@ -87,9 +91,9 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     let in_cluster = |path: &str| json!({"path": path, "retryInterval": "2s"});
     story.kustomization("one", "app", in_cluster("./one")).await?;
     story.kustomization("two", "app", in_cluster("./two")).await?;
-    story.await_ready(&Target::kustomization("one")).await?;
-    story.await_ready(&Target::kustomization("two")).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_ready(&StoryTarget::kustomization("one")).await?;
+    story.await_ready(&StoryTarget::kustomization("two")).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "mine")).await?;
     let before = story.expect(&crd(&group)).await?.metadata.uid;
     upstream.remove(&["one/crd.yaml"]).await?;
@@ -110,8 +114,8 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     let uid = before.unwrap_or_default();
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
     story.merge(&crd(&group), confirmed).await?;
-    story.delete(&Target::kustomization("two")).await?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.delete(&StoryTarget::kustomization("two")).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -128,13 +132,13 @@ async fn a_stored_version_is_dropped_after_its_objects_were_moved() -> Result<()
     }
     let upstream = story.follow("app", &[("crd.yaml", both.to_string())]).await?;
     story.kustomization("app", "app", json!({"force": true, "retryInterval": "5m"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    story.await_condition(&crd(&group), "Established", "True", SOON).await?;
+    story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "mine")).await?;
     upstream.push(&[("crd.yaml", widget_crd(&group))]).await?;
     story
-        .await_object(&crd(&group), SOON, |object| {
+        .await_object(&crd(&group), DEFAULT_WAIT_TIMEOUT, |object| {
             object.data["status"]["storedVersions"] == json!(["v1"])
                 && object.data["spec"]["versions"].as_array().is_some_and(|it| it.len() == 1)
         })
@@ -149,6 +153,6 @@ async fn a_stored_version_is_dropped_after_its_objects_were_moved() -> Result<()
     story.expect(&own(&group, "mine")).await?;
     story.delete(&own(&group, "mine")).await?;
     story.delete(&app).await?;
-    story.await_gone(&crd(&group), SOON).await?;
+    story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }

@@ -8,8 +8,8 @@ mod made_up;
 use anyhow::{Context as _, Result, bail, ensure};
 use crdguard::{Definition, Facts, Judge, Presence, Problem};
 use e2e::harness::definitions::contains;
-use e2e::harness::flux::SOON;
-use e2e::harness::{Story, Target};
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::{Story, StoryTarget};
 use e2e::random::Random;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use golang::meter::Stop;
@@ -49,9 +49,9 @@ fn thing(group: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": "probe"}, "spec": spec})
 }
 
-fn target(group: &str) -> Target {
+fn target(group: &str) -> StoryTarget {
     let name = format!("things.{group}");
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
+    StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
 }
 
 /// Creates a definition, and waits until its objects can be created.
@@ -59,13 +59,13 @@ async fn serve(story: &Story, definition: &Value) -> Result<Api<DynamicObject>> 
     let group = definition["spec"]["group"].as_str().unwrap_or_default();
     let made = story.apply_value(definition.clone()).await;
     made.with_context(|| format!("{definition:#}"))?;
-    story.await_condition(&target(group), "Established", "True", SOON * 2).await?;
+    story.await_condition(&target(group), "Established", "True", DEFAULT_WAIT_TIMEOUT * 2).await?;
     let gvk = GroupVersionKind::gvk(group, "v1", "Thing");
     let resource = ApiResource::from_gvk_with_plural(&gvk, "things");
     let api = Api::namespaced_with(story.client.clone(), &story.namespace, &resource);
     let probe = thing(group, json!({}));
     story
-        .await_until("the kind to be served", SOON * 2, async || {
+        .await_until("the kind to be served", DEFAULT_WAIT_TIMEOUT * 2, async || {
             Ok(created(&api, &probe).await.ok().map(drop))
         })
         .await?;

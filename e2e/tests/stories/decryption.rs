@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use e2e::harness::flux::{SOON, condition};
-use e2e::harness::{Story, Target};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 const KEY: &str = "AGE-SECRET-KEY-1M7TH6FWAMNFQTZ4W5TVJWG4KFATFZNQ32YV2FV8ZHHM6NMEEPS7SPM7A45";
 
 /// A recorded case: its tree below a folder, and its keys.
-pub(crate) struct Recorded {
+pub(crate) struct DecryptionCase {
     pub(crate) files: Vec<(String, String)>,
     pub(crate) keys: Vec<(String, String)>,
 }
 
-pub(crate) fn recorded(name: &str, folder: &str) -> Result<Recorded> {
+pub(crate) fn recorded(name: &str, folder: &str) -> Result<DecryptionCase> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/trust");
     let cases = std::fs::read_to_string(root.join("cases.jsonl"))?;
     let mut cases = cases.lines().map(serde_json::from_str::<Value>);
@@ -44,7 +44,7 @@ pub(crate) fn recorded(name: &str, folder: &str) -> Result<Recorded> {
             files.push((format!("{folder}/{path}"), content));
         }
     }
-    Ok(Recorded { files, keys })
+    Ok(DecryptionCase { files, keys })
 }
 
 pub(crate) fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
@@ -66,7 +66,7 @@ pub(crate) fn decryption(path: &str, secret: &str) -> Value {
 
 /// An entry of a Secret of the story, as it is read by a Pod.
 pub(crate) async fn bytes(story: &Story, secret: &str, key: &str) -> Result<Vec<u8>> {
-    let target = Target::new("v1", "Secret", secret);
+    let target = StoryTarget::new("v1", "Secret", secret);
     let data = &story.expect(&target).await?.data["data"][key];
     let text = data.as_str().with_context(|| format!("{target} has no {key}"))?;
     Ok(BASE64_STANDARD.decode(text)?)
@@ -96,21 +96,21 @@ async fn what_sops_encrypted_is_plain_in_the_cluster() -> Result<()> {
     let _upstream = story.follow("app", &borrowed(&files)).await?;
     for (path, secret) in [("secret", "age"), ("env", "age"), ("patch", "age")] {
         story.kustomization(path, "app", decryption(path, secret)).await?;
-        story.await_ready(&Target::kustomization(path)).await?;
+        story.await_ready(&StoryTarget::kustomization(path)).await?;
     }
-    let db = Target::new("v1", "Secret", "db");
+    let db = StoryTarget::new("v1", "Secret", "db");
     ensure!(entry(&story, "db", "user").await? == "admin", "age");
     ensure!(entry(&story, "db", "k").await? == "v1", "age");
     // The suffix is that of the plain content.
     ensure!(entry(&story, "s-m4kt5fh6g4", "B").await? == "two", "env");
-    let patched = story.expect(&Target::config_map("c")).await?;
+    let patched = story.expect(&StoryTarget::config_map("c")).await?;
     ensure!(patched.data["data"]["a"] == "patched", "patch");
 
     // The same Secret, encrypted for OpenPGP, is the same.
-    story.delete(&Target::kustomization("secret")).await?;
-    story.await_gone(&db, SOON).await?;
+    story.delete(&StoryTarget::kustomization("secret")).await?;
+    story.await_gone(&db, DEFAULT_WAIT_TIMEOUT).await?;
     story.kustomization("pgp", "app", decryption("pgp", "pgp")).await?;
-    story.await_ready(&Target::kustomization("pgp")).await?;
+    story.await_ready(&StoryTarget::kustomization("pgp")).await?;
     ensure!(entry(&story, "db", "pass").await? == "123", "OpenPGP");
     story.end().await
 }
@@ -121,7 +121,7 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     let right = recorded("build-resource-secret", "app")?;
     let wrong = recorded("build-resource-wrongkey", "app")?;
     let _upstream = story.follow("app", &borrowed(&right.files)).await?;
-    let target = Target::kustomization("app");
+    let target = StoryTarget::kustomization("app");
 
     // Without keys nothing is applied, encrypted or not.
     story.kustomization("app", "app", json!({"path": "app"})).await?;
@@ -136,7 +136,7 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     put_keys(&story, "sops-keys", &wrong.keys).await?;
     let told = await_told(&story, "cannot get sops data key").await?;
     ensure!(told.starts_with("decryption failed for 'Secret.v1.[noGrp]/db'"), "{told}");
-    let db = Target::new("v1", "Secret", "db");
+    let db = StoryTarget::new("v1", "Secret", "db");
     ensure!(story.read(&db).await?.is_none(), "a Secret was applied that is still encrypted");
 
     put_keys(&story, "sops-keys", &right.keys).await?;
@@ -151,28 +151,32 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
 }
 
 async fn await_told(story: &Story, part: &str) -> Result<String> {
-    await_message(story, &Target::kustomization("app"), part).await
+    await_message(story, &StoryTarget::kustomization("app"), part).await
 }
 
 /// Waits until an object is not Ready for a reason that contains a text; the whole message.
-pub(crate) async fn await_message(story: &Story, target: &Target, part: &str) -> Result<String> {
+pub(crate) async fn await_message(
+    story: &Story,
+    target: &StoryTarget,
+    part: &str,
+) -> Result<String> {
     let told = async || {
         let object = story.expect(target).await?;
         let ready = condition(&object, "Ready");
         let text = ready["message"].as_str().unwrap_or_default().to_owned();
         Ok((ready["status"] == "False" && text.contains(part)).then_some(text))
     };
-    story.await_until(part, SOON, told).await
+    story.await_until(part, DEFAULT_WAIT_TIMEOUT, told).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mac_counts_where_it_is_required() -> Result<()> {
     let story = Story::with_windlass("decryption-mac").await?;
-    let Recorded { mut files, keys } = recorded("build-resource-secret", "app")?;
+    let DecryptionCase { mut files, keys } = recorded("build-resource-secret", "app")?;
     put_keys(&story, "sops-keys", &keys).await?;
     let upstream = story.follow("app", &borrowed(&files)).await?;
     story.kustomization("app", "app", decryption("app", "sops-keys")).await?;
-    let target = Target::kustomization("app");
+    let target = StoryTarget::kustomization("app");
     let mac = |says: &str| json!({"metadata": {"annotations": {"windlass.dev/sops-mac": says}}});
     story.merge(&target, mac("Require")).await?;
     story.await_ready(&target).await?;
@@ -186,7 +190,7 @@ async fn a_mac_counts_where_it_is_required() -> Result<()> {
     upstream.push(&borrowed(&files)).await?;
     let told = await_told(&story, "failed to verify sops data integrity").await?;
     ensure!(told.starts_with("app/s.yaml: "), "{told}");
-    let db = Target::new("v1", "Secret", "db");
+    let db = StoryTarget::new("v1", "Secret", "db");
     ensure!(story.expect(&db).await?.data["type"] == "Opaque", "the forged file was applied");
     story.merge(&target, mac("Sometimes")).await?;
     await_told(&story, "set it to Require or Ignore").await?;
@@ -258,7 +262,7 @@ async fn what_the_tests_of_flux_encrypted_is_plain_in_the_cluster() -> Result<()
         spec
     };
     story.kustomization("all", "app", with(decryption("./", "sops"))).await?;
-    story.await_ready(&Target::kustomization("all")).await?;
+    story.await_ready(&StoryTarget::kustomization("all")).await?;
     for name in [
         "algo-age",
         "algo-age-pq",
@@ -273,14 +277,14 @@ async fn what_the_tests_of_flux_encrypted_is_plain_in_the_cluster() -> Result<()
         ensure!(entry(&story, &format!("sops-{name}"), "key").await? == "value", "{name}");
     }
     for name in ["envs-configmap", "files-configmap", "remote-configmap"] {
-        let map = story.expect(&Target::config_map(&format!("sops-{name}"))).await?;
+        let map = story.expect(&StoryTarget::config_map(&format!("sops-{name}"))).await?;
         ensure!(map.data["data"]["key"] == "value", "{name}");
     }
     ensure!(entry(&story, "sops-patches-secret", "key").await? == "merge1");
     ensure!(entry(&story, "sops-patches-secret", "merge2").await? == "merge2");
 
     story.kustomization("global", "app", with(decryption("./global", "global"))).await?;
-    story.await_ready(&Target::kustomization("global")).await?;
+    story.await_ready(&StoryTarget::kustomization("global")).await?;
     ensure!(entry(&story, "global-age-secret", "key").await? == "global-value");
     story.end().await
 }

@@ -1,9 +1,9 @@
 //! What becomes of the objects when their Kustomization is deleted.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 /// A ConfigMap that somebody else keeps from ending.
@@ -14,8 +14,8 @@ fn held(name: &str) -> String {
 }
 
 async fn let_go(story: &Story, name: &str) -> Result<()> {
-    story.merge(&Target::config_map(name), json!({"metadata": {"finalizers": null}})).await?;
-    story.await_gone(&Target::config_map(name), SOON).await
+    story.merge(&StoryTarget::config_map(name), json!({"metadata": {"finalizers": null}})).await?;
+    story.await_gone(&StoryTarget::config_map(name), DEFAULT_WAIT_TIMEOUT).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,12 +42,12 @@ async fn the_policy_says_whether_objects_go_with_their_kustomization() -> Result
         story.kustomization(name, "all", more).await?;
     }
     for (name, ..) in &cases {
-        story.await_ready(&Target::kustomization(name)).await?;
-        story.delete(&Target::kustomization(name)).await?;
+        story.await_ready(&StoryTarget::kustomization(name)).await?;
+        story.delete(&StoryTarget::kustomization(name)).await?;
     }
     for (name, _, goes) in &cases {
-        story.await_gone(&Target::kustomization(name), SOON).await?;
-        let is_there = story.read(&Target::config_map(name)).await?.is_some();
+        story.await_gone(&StoryTarget::kustomization(name), DEFAULT_WAIT_TIMEOUT).await?;
+        let is_there = story.read(&StoryTarget::config_map(name)).await?.is_some();
         ensure!(is_there != *goes, "{name}: the object is there: {is_there}");
     }
     story.end().await
@@ -61,24 +61,24 @@ async fn only_wait_for_termination_outlasts_its_objects() -> Result<()> {
     for (name, policy) in [("waits", "WaitForTermination"), ("leaves", "Delete")] {
         let more = json!({"path": name, "deletionPolicy": policy, "timeout": "10m"});
         story.kustomization(name, "all", more).await?;
-        story.await_ready(&Target::kustomization(name)).await?;
-        story.delete(&Target::kustomization(name)).await?;
+        story.await_ready(&StoryTarget::kustomization(name)).await?;
+        story.delete(&StoryTarget::kustomization(name)).await?;
     }
-    let waits = Target::kustomization("waits");
+    let waits = StoryTarget::kustomization("waits");
     let says = |object: &kube::api::DynamicObject| {
         let message = condition(object, "Ready")["message"].as_str().unwrap_or_default();
         message.contains("termination")
     };
-    story.await_object(&waits, SOON, says).await?;
-    story.await_gone(&Target::kustomization("leaves"), SOON).await?;
+    story.await_object(&waits, DEFAULT_WAIT_TIMEOUT, says).await?;
+    story.await_gone(&StoryTarget::kustomization("leaves"), DEFAULT_WAIT_TIMEOUT).await?;
     for name in ["waits", "leaves"] {
-        let object = story.expect(&Target::config_map(name)).await?;
+        let object = story.expect(&StoryTarget::config_map(name)).await?;
         ensure!(object.metadata.deletion_timestamp.is_some(), "{name} was not deleted");
     }
     story.expect(&waits).await?;
 
     let_go(&story, "waits").await?;
-    story.await_gone(&waits, SOON).await?;
+    story.await_gone(&waits, DEFAULT_WAIT_TIMEOUT).await?;
     let_go(&story, "leaves").await?;
     story.end().await
 }
@@ -87,12 +87,12 @@ async fn only_wait_for_termination_outlasts_its_objects() -> Result<()> {
 async fn a_suspended_kustomization_leaves_its_objects_behind() -> Result<()> {
     let story = Story::with_windlass("objects-left").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({"deletionPolicy": "Delete"})).await?;
     story.await_ready(&app).await?;
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     story.delete(&app).await?;
-    story.await_gone(&app, SOON).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_value("a", "1").await?;
     story.end().await
 }

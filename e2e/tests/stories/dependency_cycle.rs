@@ -1,9 +1,9 @@
 //! Kustomizations that wait for each other say so instead of waiting for ever.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 fn depends_on(name: &str, on: &[&str]) -> Value {
@@ -24,14 +24,15 @@ async fn a_cycle_is_named_and_opening_it_lets_everyone_go_on() -> Result<()> {
     story.kustomization("two", "app", depends_on("two", &["one"])).await?;
     story.kustomization("after", "app", depends_on("after", &["two"])).await?;
     for name in ["one", "two"] {
-        let target = Target::kustomization(name);
-        let object = story.await_condition(&target, "Stalled", "True", SOON).await?;
+        let target = StoryTarget::kustomization(name);
+        let object =
+            story.await_condition(&target, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
         let stalled = condition(&object, "Stalled");
         let message = stalled["message"].as_str().unwrap_or_default();
         ensure!(stalled["reason"] == "DependencyCycle", "{stalled}");
         ensure!(message.contains("one") && message.contains("two"), "{message}");
     }
-    let after = Target::kustomization("after");
+    let after = StoryTarget::kustomization("after");
     let message = story.await_failure(&after, "DependencyNotReady").await?;
     ensure!(message.contains("two"), "{message}");
     let object = story.expect(&after).await?;
@@ -39,7 +40,7 @@ async fn a_cycle_is_named_and_opening_it_lets_everyone_go_on() -> Result<()> {
 
     story.kustomization("one", "app", depends_on("one", &[])).await?;
     for name in ["one", "two", "after"] {
-        let object = story.await_ready(&Target::kustomization(name)).await?;
+        let object = story.await_ready(&StoryTarget::kustomization(name)).await?;
         ensure!(condition(&object, "Stalled")["status"] != "True", "{:?}", object.data["status"]);
     }
     story.end().await

@@ -1,10 +1,10 @@
 //! Drift is corrected object by object: one that cannot be corrected keeps no other from it.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
-use e2e::servers::webhook::{Answer, Webhook};
+use e2e::harness::{Story, StoryTarget};
+use e2e::servers::webhook::{Webhook, WebhookVerdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
@@ -35,17 +35,18 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
     let files = [("role.yaml", yaml), ("map.yaml", config_map("map", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
 
-    let role = Target::new("rbac.authorization.k8s.io/v1", "ClusterRole", &name);
-    let map = Target::config_map("map");
-    let webhook = Webhook::start(Answer::RefuseWrites("frozen by a webhook".to_owned())).await?;
+    let role = StoryTarget::new("rbac.authorization.k8s.io/v1", "ClusterRole", &name);
+    let map = StoryTarget::config_map("map");
+    let webhook =
+        Webhook::start(WebhookVerdict::RefuseWrites("frozen by a webhook".to_owned())).await?;
     story.apply_value(about(&webhook, &story, &name)).await?;
     // A webhook is asked a moment after it was registered, so the role is edited until that is not put back.
     let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]});
     story
-        .await_until("a correction to be refused", SOON, async || {
+        .await_until("a correction to be refused", DEFAULT_WAIT_TIMEOUT, async || {
             story.merge(&role, json!({"rules": [rule]})).await?;
             let object = story.expect(&app).await?;
             let ready = condition(&object, "Ready");
@@ -58,11 +59,11 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
     let ready = condition(&object, "Ready");
     ensure!(ready["status"] == "False", "{ready}");
 
-    webhook.set(Answer::Admit);
+    webhook.set(WebhookVerdict::Admit);
     story.request(&app).await?;
     story.await_ready(&app).await?;
     let kind = "ValidatingWebhookConfiguration";
-    let configuration = Target::new("admissionregistration.k8s.io/v1", kind, &story.namespace);
+    let configuration = StoryTarget::new("admissionregistration.k8s.io/v1", kind, &story.namespace);
     story.delete(&configuration).await?;
     story.end().await
 }
@@ -79,8 +80,8 @@ async fn a_kustomization_that_applies_another_leaves_its_finalizer() -> Result<(
     let files = [("apps/child.yaml", child), ("child/map.yaml", config_map("map", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"path": "./apps"})).await?;
-    let parent = Target::kustomization("app");
-    let child = Target::kustomization("child");
+    let parent = StoryTarget::kustomization("app");
+    let child = StoryTarget::kustomization("child");
     story.await_ready(&parent).await?;
     story.await_value("map", "1").await?;
     story.await_ready(&child).await?;
@@ -89,7 +90,7 @@ async fn a_kustomization_that_applies_another_leaves_its_finalizer() -> Result<(
     let before = story.expect(&child).await?;
     let token = story.request(&parent).await?;
     story
-        .await_object(&parent, SOON, |object| {
+        .await_object(&parent, DEFAULT_WAIT_TIMEOUT, |object| {
             object.data["status"]["lastHandledReconcileAt"] == token.as_str()
         })
         .await?;

@@ -3,9 +3,9 @@
 //! Every interval and retry is ten minutes long.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,15 +24,17 @@ async fn a_kind_of_its_own_is_healthy_when_its_expression_says_so() -> Result<()
     story.kustomization("app", "app", json!({"wait": true, "healthCheckExprs": checks})).await?;
     let first = revision(&upstream.repository.hash("main")?);
     story.await_waiting("app", &first).await?;
-    let wheel = Target::new(&format!("{group}/v1"), "Widget", "wheel");
+    let wheel = StoryTarget::new(&format!("{group}/v1"), "Widget", "wheel");
     story.merge_status(&wheel, json!({"status": {"phase": "Broken"}})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let message = story.await_failure(&app, "HealthCheckFailed").await?;
     ensure!(message.contains("Widget/"), "{message}");
     story.merge_status(&wheel, json!({"status": {"phase": "Done"}})).await?;
     story.await_ready(&app).await?;
     let crd = format!("widgets.{group}");
-    story.delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd)).await?;
+    story
+        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd))
+        .await?;
     story.end().await
 }
 
@@ -42,21 +44,21 @@ async fn a_dependency_is_ready_when_its_expression_says_so() -> Result<()> {
     let files = [("base/a.yaml", config_map("base", "1")), ("app/b.yaml", config_map("app", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("base", "app", json!({"path": "base"})).await?;
-    story.await_ready(&Target::kustomization("base")).await?;
+    story.await_ready(&StoryTarget::kustomization("base")).await?;
     let depends = |expression: &str| json!({"path": "app", "dependsOn": [{"name": "base", "readyExpr": expression}]});
     let open = "has(dep.metadata.labels) && dep.metadata.labels['open'] == self.metadata.name";
     story.kustomization("app", "app", depends(open)).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let message = story.await_failure(&app, "DependencyNotReady").await?;
     ensure!(message.contains("base"), "{message}");
-    ensure!(story.read(&Target::config_map("app")).await?.is_none(), "it did not wait");
+    ensure!(story.read(&StoryTarget::config_map("app")).await?.is_none(), "it did not wait");
     let labelled = json!({"metadata": {"labels": {"open": "app"}}});
-    story.merge(&Target::kustomization("base"), labelled).await?;
+    story.merge(&StoryTarget::kustomization("base"), labelled).await?;
     story.request(&app).await?;
     story.await_ready(&app).await?;
 
     story.kustomization("app", "app", depends("dep.status.")).await?;
-    let stalled = story.await_condition(&app, "Stalled", "True", SOON).await?;
+    let stalled = story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(
         condition(&stalled, "Stalled")["reason"] == "InvalidCELExpression",
         "{:?}",

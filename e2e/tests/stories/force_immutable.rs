@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use e2e::harness::manifests::{Pods, job};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ data:
     )
 }
 
-async fn uid(story: &Story, target: &Target) -> Result<String> {
+async fn uid(story: &Story, target: &StoryTarget) -> Result<String> {
     story.expect(target).await?.uid().context("an object without uid")
 }
 
@@ -35,10 +35,10 @@ async fn an_immutable_field_is_refused_by_name_until_force_is_allowed() -> Resul
         )
         .await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    let sealed_map = Target::config_map("sealed");
-    let work = Target::new("batch/v1", "Job", "work");
+    let sealed_map = StoryTarget::config_map("sealed");
+    let work = StoryTarget::new("batch/v1", "Job", "work");
     let before = [uid(&story, &sealed_map).await?, uid(&story, &work).await?];
 
     let changed = job("work", Pods::Ready).replace("app:1", "app:2");
@@ -84,9 +84,9 @@ async fn force_deletes_nothing_for_a_manifest_that_is_plainly_wrong() -> Result<
     };
     let upstream = story.follow("app", &[("a.yaml", service(80))]).await?;
     story.kustomization("app", "app", json!({"force": true})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    let web = Target::new("v1", "Service", "web");
+    let web = StoryTarget::new("v1", "Service", "web");
     let before = uid(&story, &web).await?;
 
     upstream.push(&[("a.yaml", service(99_999))]).await?;

@@ -3,16 +3,16 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::git_server::{Access, GitServer, Repository};
-use e2e::harness::flux::{SOON, condition};
+use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 /// The files of the artifact that a GitRepository's status names.
 async fn packed(story: &Story, name: &str) -> Result<Vec<String>> {
-    let object = story.await_ready(&Target::git_repository(name)).await?;
+    let object = story.await_ready(&StoryTarget::git_repository(name)).await?;
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
     let answer = reqwest::get(url).await?.error_for_status()?;
     let folder = tempfile::tempdir()?;
@@ -28,7 +28,7 @@ fn digest(object: &DynamicObject) -> &Value {
 }
 
 /// Commits a link to a commit of another repository.
-fn link(repository: &Repository, path: &str, sha: &str) -> Result<String> {
+fn link(repository: &StoryRepository, path: &str, sha: &str) -> Result<String> {
     let entry = format!("160000,{sha},{path}");
     repository.git(&["update-index", "--add", "--cacheinfo", &entry])?;
     repository.git(&["commit", "-q", "-m", "a link"])?;
@@ -68,7 +68,7 @@ async fn submodules_are_applied_with_the_repository() -> Result<()> {
     for name in ["app", "lib", "other"] {
         story.await_value(name, "1").await?;
     }
-    let object = story.expect(&Target::git_repository("app")).await?;
+    let object = story.expect(&StoryTarget::git_repository("app")).await?;
     ensure!(object.data["status"]["observedRecurseSubmodules"] == true);
     let log = story.windlass().await?.operator.log()?;
     ensure!(!log.contains("s3cret-s3cret") && !log.contains("czNjcmV0"), "the log shows a secret");
@@ -76,7 +76,7 @@ async fn submodules_are_applied_with_the_repository() -> Result<()> {
     // What is new in the submodule counts when the repository says so.
     let second = lib.commit(&[("b.yaml", &config_map("lib", "2"))], "second")?;
     link(&app, "vendor/lib", &second)?;
-    story.request(&Target::git_repository("app")).await?;
+    story.request(&StoryTarget::git_repository("app")).await?;
     story.await_value("lib", "2").await?;
     story.end().await
 }
@@ -92,7 +92,7 @@ async fn a_sparse_checkout_holds_its_folders_and_changes_with_them() -> Result<(
     ];
     let upstream = story.follow("app", &files).await?;
     let url = upstream.server.url(&upstream.repository);
-    let app = Target::git_repository("app");
+    let app = StoryTarget::git_repository("app");
     let whole = story.await_ready(&app).await?;
 
     story.git_repository("app", &url, json!({"sparseCheckout": ["./apps/a", "infra/"]})).await?;
@@ -108,7 +108,7 @@ async fn a_sparse_checkout_holds_its_folders_and_changes_with_them() -> Result<(
     ensure!(digest(&part) != digest(&whole), "the artifact is the same");
     story.kustomization("app", "app", json!({})).await?;
     story.await_value("a", "1").await?;
-    ensure!(story.read(&Target::config_map("root")).await?.is_none(), "root.yaml was applied");
+    ensure!(story.read(&StoryTarget::config_map("root")).await?.is_none(), "root.yaml was applied");
 
     story.git_repository("app", &url, json!({"sparseCheckout": ["infra", "none"]})).await?;
     let message = story.await_failure(&app, "GitOperationFailed").await?;
@@ -136,7 +136,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
         {"repository": {"name": "lib"}, "fromPath": "deploy", "toPath": "vendor/lib"},
         {"repository": {"name": "lib"}, "fromPath": "/other.yaml", "toPath": "docs/other.txt"},
     ]);
-    let app = Target::git_repository("app");
+    let app = StoryTarget::git_repository("app");
     story.git_repository("app", &server.url(&main), json!({"include": include})).await?;
     let message = story.await_failure(&app, "NotFound").await?;
     ensure!(message.contains("include 'lib'"), "{message}");
@@ -155,7 +155,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
     story.kustomization("app", "app", json!({})).await?;
     story.await_value("b", "1").await?;
     let second = lib.commit(&[("deploy/b.yaml", &config_map("b", "2"))], "second")?;
-    story.request(&Target::git_repository("lib")).await?;
+    story.request(&StoryTarget::git_repository("lib")).await?;
     story.await_value("b", "2").await?;
     let object = story.await_ready(&app).await?;
     let included = &object.data["status"]["includedArtifacts"];
@@ -175,7 +175,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
     let missing = json!([{"repository": {"name": "lib"}, "fromPath": "nowhere"}]);
     story.git_repository("app", &server.url(&main), json!({"include": missing})).await?;
     story
-        .await_until("the missing path to be named", SOON, async || {
+        .await_until("the missing path to be named", DEFAULT_WAIT_TIMEOUT, async || {
             let message = story.await_failure(&app, "CopyFailure").await?;
             Ok(message.contains("`nowhere`").then_some(()))
         })
@@ -192,14 +192,20 @@ async fn a_cycle_of_includes_is_told_and_ends_with_one_of_them() -> Result<()> {
     let url = server.url(&repository);
     let including = |name: &str| json!({"include": [{"repository": {"name": name}}]});
     story.git_repository("self", &url, including("self")).await?;
-    let object =
-        story.await_condition(&Target::git_repository("self"), "Stalled", "True", SOON).await?;
+    let object = story
+        .await_condition(
+            &StoryTarget::git_repository("self"),
+            "Stalled",
+            "True",
+            DEFAULT_WAIT_TIMEOUT,
+        )
+        .await?;
     ensure!(condition(&object, "Ready")["reason"] == "IncludeCycle", "{:?}", object.data["status"]);
 
     story.git_repository("one", &url, including("two")).await?;
     story.git_repository("two", &url, including("one")).await?;
-    let one = Target::git_repository("one");
-    let two = Target::git_repository("two");
+    let one = StoryTarget::git_repository("one");
+    let two = StoryTarget::git_repository("two");
     let message = story.await_failure(&two, "IncludeCycle").await?;
     ensure!(message.contains("two → one → two"), "{message}");
 

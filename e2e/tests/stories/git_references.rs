@@ -1,19 +1,19 @@
 //! Which commit of a repository is followed: the highest tag of a range, or any reference by its full name.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
 
 /// Has windlass look and waits until it has.
 async fn reconcile(story: &Story, name: &str) -> Result<DynamicObject> {
-    let target = Target::git_repository(name);
+    let target = StoryTarget::git_repository(name);
     let token = story.request(&target).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&target, SOON, is_handled).await
+    story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_handled).await
 }
 
 fn revision(object: &DynamicObject) -> &str {
@@ -55,7 +55,7 @@ async fn a_range_without_a_tag_waits_for_one_and_no_range_at_all_stalls() -> Res
     upstream.repository.tag("v1.0.0")?;
     let url = upstream.server.url(&upstream.repository);
     story.git_repository("none", &url, json!({"ref": {"semver": "9.x"}})).await?;
-    let none = Target::git_repository("none");
+    let none = StoryTarget::git_repository("none");
     let message = story.await_failure(&none, "GitOperationFailed").await?;
     ensure!(message.contains("no match found for semver: 9.x"), "{message}");
     upstream.repository.tag("v9.1.0")?;
@@ -64,8 +64,14 @@ async fn a_range_without_a_tag_waits_for_one_and_no_range_at_all_stalls() -> Res
     ensure!(revision(&object).starts_with("v9.1.0@sha1:"), "{}", revision(&object));
 
     story.git_repository("wrong", &url, json!({"ref": {"semver": "latest"}})).await?;
-    let object =
-        story.await_condition(&Target::git_repository("wrong"), "Stalled", "True", SOON).await?;
+    let object = story
+        .await_condition(
+            &StoryTarget::git_repository("wrong"),
+            "Stalled",
+            "True",
+            DEFAULT_WAIT_TIMEOUT,
+        )
+        .await?;
     let message = condition(&object, "Ready")["message"].as_str().unwrap_or_default();
     ensure!(message.contains("`latest`"), "{message}");
     story.end().await

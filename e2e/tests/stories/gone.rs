@@ -1,9 +1,9 @@
 //! An object is gone when the API server says so of the object; a version that is served no more says nothing.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::widget_crd;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
 /// The CRD of Widgets in two versions, of which `v1` is stored.
@@ -24,32 +24,34 @@ fn crd(group: &str, served: [bool; 2]) -> Result<Value> {
 async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_along() -> Result<()> {
     let story = Story::with_windlass("gone").await?;
     let group = format!("{}.test", story.namespace);
-    let of = Target::new(
+    let of = StoryTarget::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
     );
     story.apply_value(crd(&group, [true, true])?).await?;
-    story.await_condition(&of, "Established", "True", SOON).await?;
+    story.await_condition(&of, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let text =
         format!("{{apiVersion: {group}/v1alpha1, kind: Widget, metadata: {{name: wheel}}}}\n");
     let _upstream = story.follow("app", &[("a.yaml", text)]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
-    let wheel = Target::new(&format!("{group}/v1"), "Widget", "wheel");
+    let wheel = StoryTarget::new(&format!("{group}/v1"), "Widget", "wheel");
     story.expect(&wheel).await?;
 
     // Nobody serves it for a while, and it lives on.
     story.apply_value(crd(&group, [false, false])?).await?;
     story
-        .await_until("the kind to be served no more", SOON, async || {
+        .await_until("the kind to be served no more", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(story.read(&wheel).await.is_err().then_some(()))
         })
         .await?;
     story.delete(&app).await?;
     let object = story
-        .await_object(&app, SOON, |object| condition(object, "Ready")["reason"] == "PruneFailed")
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| {
+            condition(object, "Ready")["reason"] == "PruneFailed"
+        })
         .await?;
     let ready = condition(&object, "Ready");
     let message = ready["message"].as_str().unwrap_or_default();
@@ -57,7 +59,7 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
 
     // The version in which it was applied does not come back.
     story.apply_value(crd(&group, [false, true])?).await?;
-    story.await_gone(&app, SOON * 2).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT * 2).await?;
     ensure!(story.read(&wheel).await?.is_none(), "it was left behind");
     story.delete(&of).await?;
     story.end().await

@@ -1,9 +1,9 @@
 //! A Kustomization is Ready when what it applied is healthy, and says what is not.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{Pods, config_map, job, widget, widget_crd, workload};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -38,13 +38,18 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
     ensure!(condition(&waiting, "Reconciling")["status"] == "True", "{:?}", waiting.data);
     ensure!(condition(&waiting, "Healthy")["status"] == "Unknown", "{:?}", waiting.data);
     story
-        .await_condition(&Target::new("batch/v1", "Job", "work"), "Complete", "True", SOON)
+        .await_condition(
+            &StoryTarget::new("batch/v1", "Job", "work"),
+            "Complete",
+            "True",
+            DEFAULT_WAIT_TIMEOUT,
+        )
         .await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let waiting = story.expect(&app).await?;
     ensure!(condition(&waiting, "Ready")["status"] == "Unknown", "nothing has bound the claim yet");
 
-    let volume = Target::new("v1", "PersistentVolume", &story.namespace);
+    let volume = StoryTarget::new("v1", "PersistentVolume", &story.namespace);
     let claim = json!({"namespace": story.namespace, "name": "claim"});
     let spec = json!({
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",
@@ -68,17 +73,17 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
 async fn it_waits_for_the_objects_that_it_is_told_to_even_if_others_made_them() -> Result<()> {
     let story = Story::with_windlass("wait-named").await?;
     let group = format!("{}.test", story.namespace);
-    let crd = Target::new(
+    let crd = StoryTarget::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
     );
     story.apply(&widget_crd(&group)).await?;
-    story.await_condition(&crd, "Established", "True", SOON).await?;
+    story.await_condition(&crd, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
     story.apply(&widget(&group, "wheel")).await?;
     let api_version = format!("{group}/v1");
-    let wheel = Target::new(&api_version, "Widget", "wheel");
+    let wheel = StoryTarget::new(&api_version, "Widget", "wheel");
     story.merge_status(&wheel, ready("False")).await?;
 
     let files = [("web.yaml", workload("Deployment", "web", Pods::Unready))];
@@ -101,10 +106,10 @@ async fn what_does_not_become_healthy_in_time_is_named() -> Result<()> {
         story.follow("app", &[("a.yaml", workload("DaemonSet", "slow", Pods::Unready))]).await?;
     // Shorter is not possible: Flux takes anything below for half a minute.
     story.kustomization("app", "app", json!({"wait": true, "timeout": "30s"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_waiting("app", "main@sha1:").await?;
     let gives_up = |object: &DynamicObject| condition(object, "Healthy")["status"] == "False";
-    let object = story.await_object(&app, SOON * 2, gives_up).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT * 2, gives_up).await?;
     let ready = condition(&object, "Ready");
     ensure!(ready["reason"] == "HealthCheckFailed" && ready["status"] == "False", "{ready}");
     let subject = format!("DaemonSet/{}/slow", story.namespace);
@@ -119,7 +124,8 @@ async fn a_crash_loop_ends_the_wait_early_and_is_named() -> Result<()> {
     let text = workload("StatefulSet", "store", Pods::CrashLoop);
     let _upstream = story.follow("app", &[("a.yaml", text)]).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
-    let message = story.await_failure(&Target::kustomization("app"), "HealthCheckFailed").await?;
+    let message =
+        story.await_failure(&StoryTarget::kustomization("app"), "HealthCheckFailed").await?;
     ensure!(message.contains(&format!("StatefulSet/{}/store", story.namespace)), "{message}");
     story.end().await
 }
@@ -130,7 +136,8 @@ async fn a_failed_job_ends_the_wait_early_and_a_fixed_one_recovers() -> Result<(
     let upstream = story.follow("app", &[("job.yaml", job("work", Pods::Fail))]).await?;
     let more = json!({"wait": true, "timeout": "10m", "force": true});
     story.kustomization("app", "app", more).await?;
-    let message = story.await_failure(&Target::kustomization("app"), "HealthCheckFailed").await?;
+    let message =
+        story.await_failure(&StoryTarget::kustomization("app"), "HealthCheckFailed").await?;
     ensure!(message.contains(&format!("Job/{}/work", story.namespace)), "{message}");
 
     let fixed = upstream.push(&[("job.yaml", job("work", Pods::Ready))]).await?;
@@ -156,24 +163,24 @@ async fn seen(story: &Story, deed: impl Future<Output = Result<DynamicObject>>) 
     let before = reconciliations(story, "app").await?;
     deed.await?;
     story
-        .await_until("a run", SOON, async || {
+        .await_until("a run", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((reconciliations(story, "app").await? > before).then_some(()))
         })
         .await
 }
 
 /// A story with a CRD of Widgets, and Widgets that somebody else made and that are not ready.
-async fn widgets(name: &str, names: &[&str]) -> Result<(Story, Target, Vec<Target>)> {
+async fn widgets(name: &str, names: &[&str]) -> Result<(Story, StoryTarget, Vec<StoryTarget>)> {
     let story = Story::with_windlass(name).await?;
     let group = format!("{}.test", story.namespace);
     let crd = format!("widgets.{group}");
-    let crd = Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd);
+    let crd = StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd);
     story.apply(&widget_crd(&group)).await?;
-    story.await_condition(&crd, "Established", "True", SOON).await?;
+    story.await_condition(&crd, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let mut targets = Vec::new();
     for name in names {
         story.apply(&widget(&group, name)).await?;
-        let target = Target::new(&format!("{group}/v1"), "Widget", name);
+        let target = StoryTarget::new(&format!("{group}/v1"), "Widget", name);
         story.merge_status(&target, ready("False")).await?;
         targets.push(target);
     }
@@ -194,7 +201,7 @@ async fn what_falls_ill_while_others_are_awaited_is_waited_for_again() -> Result
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
     let first = revision(&upstream.repository.hash("main")?);
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_waiting("app", &first).await?;
     seen(&story, story.merge_status(early, ready("True"))).await?;
     // A run that began before may have been counted, so another one is asked for.
@@ -220,7 +227,7 @@ async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> 
     story.await_waiting("app", &first).await?;
     let stalled = json!({"type": "Stalled", "status": "True", "reason": "R", "message": "broken", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     story.merge_status(&all[0], json!({"status": {"conditions": [stalled]}})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_failure(&app, "HealthCheckFailed").await?;
     let failed = story.expect(&app).await?;
     for round in 0..3 {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{NEVER, SOON, condition};
-use e2e::harness::{Story, Target};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::{Layer, PASSWORD, Registry};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
@@ -26,10 +26,10 @@ const LIB: [(&str, &str); 2] = [
 pub(crate) const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
                         data: {value: {{ .Values.value | quote }}}\n";
 
-async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<Target> {
+async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryTarget> {
     let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
     story.apply_value(object).await?;
-    Ok(Target::new(API, kind, name))
+    Ok(StoryTarget::new(API, kind, name))
 }
 
 pub(crate) async fn repository(
@@ -37,7 +37,7 @@ pub(crate) async fn repository(
     name: &str,
     url: &str,
     more: Value,
-) -> Result<Target> {
+) -> Result<StoryTarget> {
     let mut spec = json!({"interval": NEVER, "url": url});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -67,7 +67,7 @@ pub(crate) async fn chart_of(
     (kind, source): (&str, &str),
     chart: &str,
     more: Value,
-) -> Result<Target> {
+) -> Result<StoryTarget> {
     let source = json!({"kind": kind, "name": source});
     let mut spec = json!({"chart": chart, "interval": NEVER, "sourceRef": source});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -77,7 +77,11 @@ pub(crate) async fn chart_of(
 }
 
 /// Waits until a chart is there that a repository or a registry has.
-pub(crate) async fn pulled(story: &Story, app: &Target, version: &str) -> Result<DynamicObject> {
+pub(crate) async fn pulled(
+    story: &Story,
+    app: &StoryTarget,
+    version: &str,
+) -> Result<DynamicObject> {
     let object = story.await_ready(app).await?;
     let ready = condition(&object, "Ready");
     ensure!(ready["reason"] == "ChartPullSucceeded", "{ready}");
@@ -87,9 +91,9 @@ pub(crate) async fn pulled(story: &Story, app: &Target, version: &str) -> Result
 }
 
 /// Waits until a chart has a version.
-pub(crate) async fn await_version(story: &Story, app: &Target, version: &str) -> Result<()> {
+pub(crate) async fn await_version(story: &Story, app: &StoryTarget, version: &str) -> Result<()> {
     let has_it = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == version;
-    story.await_object(app, SOON, has_it).await.map(drop)
+    story.await_object(app, DEFAULT_WAIT_TIMEOUT, has_it).await.map(drop)
 }
 
 /// A file of a server, such as a chart that it packed.
@@ -111,7 +115,11 @@ pub(crate) async fn push(
 }
 
 /// The HelmRepository of a registry at a URL, with the Secret that it wants.
-pub(crate) async fn registry_of(story: &Story, registry: &Registry, url: &str) -> Result<Target> {
+pub(crate) async fn registry_of(
+    story: &Story,
+    registry: &Registry,
+    url: &str,
+) -> Result<StoryTarget> {
     let config = registry.docker_config(PASSWORD);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
         "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config}});
@@ -189,7 +197,7 @@ async fn a_chart_of_a_repository_is_fetched_once_and_again_with_a_new_version() 
     server.forget();
     let token = story.request(&source).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&source, SOON, is_handled).await?;
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
     let asked = server.asked();
     ensure!(asked.len() == 1 && asked[0].status == 304, "{asked:?}");
 
@@ -226,7 +234,7 @@ async fn a_chart_of_a_registry_is_found_by_its_tags() -> Result<()> {
     chart_of(&story, of, "app", json!({"version": "9.x"})).await?;
     let is_missed =
         |it: &DynamicObject| condition(it, "Ready")["reason"] == "InvalidChartReference";
-    let object = story.await_object(&app, SOON, is_missed).await?;
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_missed).await?;
     let text = condition(&object, "Ready")["message"].to_string();
     ensure!(text.contains("no match found for semver: 9.x"), "{text}");
     story.end().await
@@ -324,6 +332,6 @@ async fn a_repository_that_becomes_a_registry_is_left_alone() -> Result<()> {
             && it.data["status"]["artifact"].is_null()
             && it.data["status"]["conditions"].is_null()
     };
-    story.await_object(&source, SOON, is_bare).await?;
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, is_bare).await?;
     story.end().await
 }

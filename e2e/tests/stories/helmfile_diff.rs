@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n\
@@ -35,14 +35,17 @@ async fn a_diff_shows_changes_of_the_helmfile_and_of_the_cluster() -> Result<()>
     let text = diff(&[], true)?;
     ensure!(text.contains("settings, ConfigMap (v1) has been added:\n"), "{text}");
     ensure!(text.contains("shop (app) UPDATED") && !text.contains("correct-horse"), "{text}");
-    ensure!(story.read(&Target::new("v1", "ConfigMap", "settings")).await?.is_none(), "written");
+    ensure!(
+        story.read(&StoryTarget::new("v1", "ConfigMap", "settings")).await?.is_none(),
+        "written"
+    );
 
     story.helm_says(&["install", "shop", &chart])?;
     let text = diff(&["--detailed-exitcode"], true)?;
     ensure!(text == "No affected releases\n", "{text}");
 
     story
-        .merge(&Target::new("v1", "ConfigMap", "settings"), json!({"data": {"color": "red"}}))
+        .merge(&StoryTarget::new("v1", "ConfigMap", "settings"), json!({"data": {"color": "red"}}))
         .await?;
     let text = diff(&["--detailed-exitcode"], false)?;
     ensure!(text.contains("-   color: red\n+   color: blue\n"), "{text}");

@@ -1,9 +1,9 @@
 //! Holds: who suspended an object, why, and until when.
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -23,14 +23,14 @@ fn until(seconds: i64) -> (Value, String) {
     (annotations, at)
 }
 
-async fn suspend(story: &Story, target: &Target, annotations: &Value) -> Result<()> {
+async fn suspend(story: &Story, target: &StoryTarget, annotations: &Value) -> Result<()> {
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
     story.merge(target, patch).await.map(drop)
 }
 
 /// Waits until the condition about holds has a status; returns its message.
-async fn await_hold(story: &Story, target: &Target, status: &str) -> Result<String> {
-    let object = story.await_condition(target, HOLD, status, SOON).await?;
+async fn await_hold(story: &Story, target: &StoryTarget, status: &str) -> Result<String> {
+    let object = story.await_condition(target, HOLD, status, DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&object, HOLD)["message"].as_str().context("no message")?;
     Ok(message.to_owned())
 }
@@ -39,7 +39,7 @@ async fn await_hold(story: &Story, target: &Target, status: &str) -> Result<Stri
 async fn a_hold_says_who_and_why_and_ends_by_itself() -> Result<()> {
     let story = Story::with_windlass("hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
 
@@ -49,10 +49,10 @@ async fn a_hold_says_who_and_why_and_ends_by_itself() -> Result<()> {
     let expected = format!("suspended by alice until {at}: the database is migrated");
     ensure!(message == expected, "{message}");
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
-    let source = Target::git_repository("app");
+    let source = StoryTarget::git_repository("app");
     let has_second =
         |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == second;
-    story.await_object(&source, SOON, has_second).await?;
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, has_second).await?;
     story.await_value("a", "1").await?;
 
     let object = story.await_applied("app", &second).await?;
@@ -72,7 +72,7 @@ async fn holds_on_alerts_and_providers_end_by_themselves() -> Result<()> {
     let source = json!({"kind": "Kustomization", "name": "*"});
     let alert = json!({"providerRef": {"name": "held"}, "eventSources": [source]});
     for (kind, spec) in [("Provider", provider), ("Alert", alert)] {
-        let target = Target::new(version, kind, "held");
+        let target = StoryTarget::new(version, kind, "held");
         let metadata = json!({"name": "held"});
         let object =
             json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
@@ -82,7 +82,7 @@ async fn holds_on_alerts_and_providers_end_by_themselves() -> Result<()> {
         let has_ended = |object: &DynamicObject| {
             object.data["spec"]["suspend"] != true && object.annotations().is_empty()
         };
-        story.await_object(&target, SOON, has_ended).await?;
+        story.await_object(&target, DEFAULT_WAIT_TIMEOUT, has_ended).await?;
         story.await_event(kind, "held", "HoldExpired: the hold of alice expired at").await?;
     }
     story.end().await
@@ -92,14 +92,14 @@ async fn holds_on_alerts_and_providers_end_by_themselves() -> Result<()> {
 async fn a_hold_that_somebody_applies_expires_without_a_fight() -> Result<()> {
     let story = Story::with_windlass("applied-hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     // The story applies it server-side, as a GitOps operator above would.
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let (annotations, at) = until(5);
     suspend(&story, &app, &annotations).await?;
     await_hold(&story, &app, "True").await?;
 
-    let object = story.await_condition(&app, HOLD, "False", SOON).await?;
+    let object = story.await_condition(&app, HOLD, "False", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(condition(&object, HOLD)["reason"] == "Expired", "{:?}", object.data["status"]);
     let message = condition(&object, HOLD)["message"].as_str().unwrap_or_default();
     let expected =
@@ -118,7 +118,7 @@ async fn a_hold_that_somebody_applies_expires_without_a_fight() -> Result<()> {
 async fn a_source_is_held_too_and_a_time_that_cannot_be_read_holds_on() -> Result<()> {
     let story = Story::with_windlass("source-hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let source = Target::git_repository("app");
+    let source = StoryTarget::git_repository("app");
     story.await_ready(&source).await?;
     let annotations = json!({"windlass.dev/suspended-until": "tomorrow"});
     suspend(&story, &source, &annotations).await?;
@@ -137,7 +137,7 @@ async fn a_source_is_held_too_and_a_time_that_cannot_be_read_holds_on() -> Resul
             && condition(object, HOLD).is_null()
             && object.data["status"]["artifact"] != first
     };
-    story.await_object(&source, SOON, is_resumed).await?;
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, is_resumed).await?;
     story.end().await
 }
 
@@ -146,7 +146,7 @@ async fn a_suspension_without_a_word_leaves_the_status_alone_and_a_resumed_hold_
 -> Result<()> {
     let story = Story::with_windlass("plain").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     let before = story.await_ready(&app).await?.data["status"].clone();
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;

@@ -4,9 +4,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::web::WebServer;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ use tokio::net::TcpListener;
 
 const GROUP: &str = "source.windlass.dev/v1alpha1";
 
-fn archive(name: &str) -> Target {
-    Target::new(GROUP, "HTTPArchive", name)
+fn archive(name: &str) -> StoryTarget {
+    StoryTarget::new(GROUP, "HTTPArchive", name)
 }
 
-fn external(name: &str) -> Target {
-    Target::new("source.toolkit.fluxcd.io/v1", "ExternalArtifact", name)
+fn external(name: &str) -> StoryTarget {
+    StoryTarget::new("source.toolkit.fluxcd.io/v1", "ExternalArtifact", name)
 }
 
 async fn follow(story: &Story, name: &str, url: &str, more: Value) -> Result<()> {
@@ -63,7 +63,7 @@ async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() ->
     server.answers();
     story.request(&archive("app")).await?;
     story
-        .await_until("a run", SOON, async || {
+        .await_until("a run", DEFAULT_WAIT_TIMEOUT, async || {
             let answers = server.answers();
             ensure!(answers.iter().all(|(_, status)| *status == 304), "{answers:?}");
             Ok((!answers.is_empty()).then_some(()))
@@ -73,7 +73,7 @@ async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() ->
     server.put("app.tar.gz", packed(&files("2"))?);
     story.request(&archive("app")).await?;
     story.await_value("a", "2").await?;
-    let other = story.expect(&Target::config_map("b")).await?;
+    let other = story.expect(&StoryTarget::config_map("b")).await?;
     ensure!(other.resource_version() == untouched, "`b` was written");
     let second = story.await_ready(&archive("app")).await?;
     let revision =
@@ -83,8 +83,8 @@ async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() ->
     ensure!(revision(&offered) == revision(&second), "{:?}", revision(&offered));
 
     story.delete(&archive("app")).await?;
-    story.await_gone(&archive("app"), SOON).await?;
-    story.await_gone(&external("app"), SOON).await?;
+    story.await_gone(&archive("app"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&external("app"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -153,7 +153,7 @@ async fn servers_that_drip_hold_up_no_other_namespace() -> Result<()> {
     }
     // Those that got a permit say that they fetch; the others wait for it.
     story
-        .await_until("two archives to be fetched", SOON, async || {
+        .await_until("two archives to be fetched", DEFAULT_WAIT_TIMEOUT, async || {
             let mut fetching = 0;
             for at in 0..6 {
                 let object = story.expect(&archive(&format!("drip-{at}"))).await?;

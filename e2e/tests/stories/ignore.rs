@@ -1,9 +1,9 @@
 //! Fields that others may change are left to them, and everything else is kept as it was declared.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -18,8 +18,8 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
     let manifest = deployment("web", Pods::Ready);
     let upstream = story.follow("app", &[("a.yaml", manifest.clone())]).await?;
     story.kustomization("app", "app", json!({"ignore": scaled()})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
-    let web = Target::new("apps/v1", "Deployment", "web");
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    let web = StoryTarget::new("apps/v1", "Deployment", "web");
     let before = story.expect(&web).await?;
     ensure!(before.data["spec"]["replicas"] == 1, "{:?}", before.data["spec"]);
 
@@ -28,7 +28,7 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
     let owner = "kustomize.toolkit.fluxcd.io/name";
     story.merge(&web, json!({"metadata": {"labels": {owner: null}}})).await?;
     let is_owned = |object: &DynamicObject| object.labels().contains_key(owner);
-    let corrected = story.await_object(&web, SOON, is_owned).await?;
+    let corrected = story.await_object(&web, DEFAULT_WAIT_TIMEOUT, is_owned).await?;
     ensure!(corrected.data["spec"]["replicas"] == 0, "{:?}", corrected.data["spec"]);
 
     let more = manifest.replacen(
@@ -40,7 +40,7 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
     let second = upstream.push(&[("a.yaml", more), ("b.yaml", config_map("other", "1"))]).await?;
     story.await_applied("app", &second).await?;
     let annotated = story
-        .await_object(&web, SOON, |object| {
+        .await_object(&web, DEFAULT_WAIT_TIMEOUT, |object| {
             object.annotations().get("at").is_some_and(|at| at == "second")
         })
         .await?;
@@ -54,13 +54,13 @@ async fn a_rule_that_cannot_be_read_is_told_and_nothing_is_applied() -> Result<(
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     let rule = json!([{"paths": ["/data"], "target": {"kind": "("}}]);
     story.kustomization("app", "app", json!({"ignore": rule})).await?;
-    let app = Target::kustomization("app");
-    let stalled = story.await_condition(&app, "Stalled", "True", SOON).await?;
+    let app = StoryTarget::kustomization("app");
+    let stalled = story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&stalled, "Stalled")["message"].as_str().unwrap_or_default().to_owned();
     ensure!(
         message.contains("spec.ignore: target.kind is not a valid regular expression"),
         "{message}"
     );
-    ensure!(story.read(&Target::config_map("a")).await?.is_none(), "it was applied");
+    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it was applied");
     story.end().await
 }

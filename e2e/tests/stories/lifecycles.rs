@@ -5,10 +5,10 @@
 use anyhow::{Result, ensure};
 use crds::lifecycle::LifecyclePhase;
 use crds::release::{AuditOperation, AuditOutcome};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -16,12 +16,12 @@ fn subjects() -> Value {
     json!({"subjects": [{"kind": "Kustomization"}]})
 }
 
-async fn await_pending(story: &Story, apps: &Target) -> Result<()> {
+async fn await_pending(story: &Story, apps: &StoryTarget) -> Result<()> {
     let is_pending = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
         ready["status"] == "Unknown" && ready["reason"] == "LifecyclePending"
     };
-    story.await_object(apps, SOON, is_pending).await.map(drop)
+    story.await_object(apps, DEFAULT_WAIT_TIMEOUT, is_pending).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,22 +40,22 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     story.bind(&check, subjects()).await?;
     let upstream = story.follow("apps", &[("a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({"wait": true})).await?;
-    let apps = Target::kustomization("apps");
+    let apps = StoryTarget::kustomization("apps");
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     await_pending(&story, &apps).await?;
-    ensure!(story.read(&Target::config_map("a")).await?.is_none(), "it is applied");
+    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it is applied");
     ensure!(event.spec.subject.kind == "Kustomization" && event.spec.from.is_none());
     story.answer(&event, "Succeeded", "").await?;
     for phase in [LifecyclePhase::PostInstall, LifecyclePhase::Promote] {
         // What was answered before stays until the end.
         let event = story
-            .await_until(&format!("{phase}"), SOON, async || {
+            .await_until(&format!("{phase}"), DEFAULT_WAIT_TIMEOUT, async || {
                 let events = story.lifecycle_events().await?;
                 Ok(events.into_iter().find(|it| it.spec.phase == phase))
             })
             .await?;
         await_pending(&story, &apps).await?;
-        story.expect(&Target::config_map("a")).await?;
+        story.expect(&StoryTarget::config_map("a")).await?;
         story.answer(&event, "Succeeded", "").await?;
     }
     story.await_ready(&apps).await?;
@@ -66,7 +66,7 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     ensure!(applied.changes.added == 1, "{:?}", applied.changes);
 
     // Drift is corrected without an answer.
-    story.merge(&Target::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("a", "one").await?;
     ensure!(story.lifecycle_events().await?.is_empty());
 
@@ -80,7 +80,7 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     story.await_value("a", "one").await?;
     upstream.push(&[("a.yaml", config_map("a", "three"))]).await?;
     story
-        .await_until("the newer revision to be asked about", SOON, async || {
+        .await_until("the newer revision to be asked about", DEFAULT_WAIT_TIMEOUT, async || {
             let events = story.lifecycle_events().await?;
             Ok(events.into_iter().find(|it| it.spec.operation != event.spec.operation))
         })
@@ -95,15 +95,15 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     story.await_value("a", "one").await?;
     story.answer(&event, "Succeeded", "").await?;
     let event = story
-        .await_until("PostDelete", SOON, async || {
+        .await_until("PostDelete", DEFAULT_WAIT_TIMEOUT, async || {
             let events = story.lifecycle_events().await?;
             Ok(events.into_iter().find(|it| it.spec.phase == LifecyclePhase::PostDelete))
         })
         .await?;
-    ensure!(story.read(&Target::config_map("a")).await?.is_none(), "it is there");
+    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it is there");
     story.expect(&apps).await?;
     story.answer(&event, "Succeeded", "").await?;
-    story.await_gone(&apps, SOON).await?;
+    story.await_gone(&apps, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_no_events().await?;
     story.end_lifecycles().await
 }
@@ -115,13 +115,13 @@ async fn a_suspended_kustomization_waits_and_a_request_asks_again() -> Result<()
     story.bind(&check, subjects()).await?;
     let _upstream = story.follow("apps", &[("a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({})).await?;
-    let apps = Target::kustomization("apps");
+    let apps = StoryTarget::kustomization("apps");
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     story.answer(&event, "Failed", "not now").await?;
     story.await_told(&apps, "not now").await?;
     story.request(&apps).await?;
     let again = story
-        .await_until("it to be asked again", SOON, async || {
+        .await_until("it to be asked again", DEFAULT_WAIT_TIMEOUT, async || {
             let mut events = story.lifecycle_events().await?;
             let found = events.pop().filter(|it| it.metadata.uid != event.metadata.uid);
             Ok(found)
@@ -130,7 +130,7 @@ async fn a_suspended_kustomization_waits_and_a_request_asks_again() -> Result<()
     story.answer(&again, "Succeeded", "").await?;
     story.await_value("a", "one").await?;
     let promote = story
-        .await_until("Promote", SOON, async || {
+        .await_until("Promote", DEFAULT_WAIT_TIMEOUT, async || {
             let events = story.lifecycle_events().await?;
             Ok(events.into_iter().find(|it| it.spec.phase == LifecyclePhase::Promote))
         })

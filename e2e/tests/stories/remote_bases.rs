@@ -1,15 +1,15 @@
 //! Bases in other repositories: followed at the interval, told when they are not there, and in nobody's way.
 
 use anyhow::{Result, ensure};
-use e2e::git_server::{Access, GitServer, Repository};
-use e2e::harness::flux::{SOON, condition};
+use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::json;
 
 /// A repository with a folder `base`, which has a ConfigMap.
-fn base(server: &GitServer, map: &str, value: &str) -> Result<Repository> {
+fn base(server: &GitServer, map: &str, value: &str) -> Result<StoryRepository> {
     let repository = server.repository("bases")?;
     let files = [
         ("base/kustomization.yaml", "resources: [map.yaml]\n"),
@@ -31,7 +31,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
     let url = format!("{}//base?ref=main", far.url(&repository));
     let upstream = story.follow("app", &[overlay(&url)]).await?;
     story.kustomization("app", "app", json!({"interval": "3s"})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
     story.await_value("map", "1").await?;
 
@@ -58,7 +58,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
                 && message.contains(told)
                 && !message.contains("s3cret")
         };
-        story.await_object(&app, SOON, is_told).await?;
+        story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_told).await?;
         story.await_value("map", "2").await?;
     }
     upstream.push(&[overlay(&format!("{}//base", far.url(&repository)))]).await?;
@@ -81,17 +81,17 @@ async fn bases_on_a_server_that_does_not_answer_hold_up_nobody() -> Result<()> {
         story.kustomization(&format!("slow-{at}"), "slow", spec).await?;
     }
     let all = async || Ok((far.waiting() >= SLOW).then_some(()));
-    story.await_until("all ask", SOON, all).await?;
+    story.await_until("all ask", DEFAULT_WAIT_TIMEOUT, all).await?;
     let _own = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     for at in 0..SLOW {
-        let object = story.expect(&Target::kustomization(&format!("slow-{at}"))).await?;
+        let object = story.expect(&StoryTarget::kustomization(&format!("slow-{at}"))).await?;
         ensure!(condition(&object, "Ready")["status"] != "True", "slow-{at} did not have to wait");
     }
     far.release();
     for at in 0..SLOW {
-        story.await_ready(&Target::kustomization(&format!("slow-{at}"))).await?;
+        story.await_ready(&StoryTarget::kustomization(&format!("slow-{at}"))).await?;
         story.await_value(&format!("far-{at}"), "1").await?;
     }
     drop(slow);

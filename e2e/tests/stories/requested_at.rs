@@ -1,16 +1,16 @@
 //! `flux reconcile`: a run is asked for by annotation and answered in the status.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
-async fn await_handled(story: &Story, target: &Target, token: &str) -> Result<()> {
+async fn await_handled(story: &Story, target: &StoryTarget, token: &str) -> Result<()> {
     let is_handled = |object: &kube::api::DynamicObject| {
         object.data["status"]["lastHandledReconcileAt"] == token
     };
-    story.await_object(target, SOON, is_handled).await.map(drop)
+    story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_handled).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,8 +18,8 @@ async fn a_requested_run_starts_at_once_and_is_acknowledged() -> Result<()> {
     let story = Story::with_windlass("requested").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let source = Target::git_repository("app");
-    let app = Target::kustomization("app");
+    let source = StoryTarget::git_repository("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
 
     // Nobody tells windlass of this commit but the request.

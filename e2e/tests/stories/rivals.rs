@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -14,20 +14,21 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
     let files = [("a.yaml", config_map("fought", "1")), ("b.yaml", config_map("other", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
 
     let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
     let params = PatchParams { field_manager: Some("rival".to_owned()), ..PatchParams::default() };
     let mut edits = 0;
     let contested = story
-        .await_until("the fight to end", e2e::harness::flux::SOON * 2, async || {
+        .await_until("the fight to end", e2e::harness::flux::DEFAULT_WAIT_TIMEOUT * 2, async || {
             let object = story.expect(&app).await?;
             if condition(&object, "Ready")["reason"] == "Contested" {
                 return Ok(Some(object));
             }
             let value =
-                story.expect(&Target::config_map("fought")).await?.data["data"]["value"].clone();
+                story.expect(&StoryTarget::config_map("fought")).await?.data["data"]["value"]
+                    .clone();
             if value == "1" {
                 let patch = json!({"data": {"value": "mine"}});
                 api.patch("fought", &params, &Patch::Merge(patch)).await?;
@@ -47,7 +48,7 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
     story.await_event("Kustomization", "app", "'rival'").await?;
 
     // What nobody fights for is put back as ever, and whoever asks gets a correction at once.
-    story.merge(&Target::config_map("other"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("other"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("other", "1").await?;
     story.await_value("fought", "mine").await?;
     story.request(&app).await?;

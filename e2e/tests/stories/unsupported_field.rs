@@ -1,13 +1,13 @@
 //! A field that windlass cannot honour is refused by its name, and harms nobody else.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 
-async fn await_refusal(story: &Story, target: &Target, field: &str) -> Result<()> {
-    let object = story.await_condition(target, "Stalled", "True", SOON).await?;
+async fn await_refusal(story: &Story, target: &StoryTarget, field: &str) -> Result<()> {
+    let object = story.await_condition(target, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     for kind in ["Stalled", "Ready"] {
         let it = condition(&object, kind);
         ensure!(it["reason"] == "UnsupportedField", "{target}: {it}");
@@ -44,14 +44,14 @@ async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing()
     story.kustomization("plain", "app", json!({"path": "plain"})).await?;
     for (field, path, _) in &cases {
         let name = field.to_lowercase();
-        await_refusal(&story, &Target::kustomization(&name), path).await?;
-        ensure!(story.read(&Target::config_map(&name)).await?.is_none(), "{name} was applied");
+        await_refusal(&story, &StoryTarget::kustomization(&name), path).await?;
+        ensure!(story.read(&StoryTarget::config_map(&name)).await?.is_none(), "{name} was applied");
     }
-    story.await_ready(&Target::kustomization("plain")).await?;
+    story.await_ready(&StoryTarget::kustomization("plain")).await?;
 
     // Without the field it goes on.
     story.kustomization("decryption", "app", json!({"path": "decryption"})).await?;
-    let object = story.await_ready(&Target::kustomization("decryption")).await?;
+    let object = story.await_ready(&StoryTarget::kustomization("decryption")).await?;
     ensure!(condition(&object, "Stalled")["status"] != "True", "{:?}", object.data["status"]);
     story.end().await
 }
@@ -71,8 +71,8 @@ async fn a_git_repository_with_an_unsupported_field_says_which() -> Result<()> {
     ];
     for (name, field, more) in cases {
         story.git_repository(name, &url, more).await?;
-        await_refusal(&story, &Target::git_repository(name), field).await?;
+        await_refusal(&story, &StoryTarget::git_repository(name), field).await?;
     }
-    story.await_ready(&Target::git_repository("plain")).await?;
+    story.await_ready(&StoryTarget::git_repository("plain")).await?;
     story.end().await
 }

@@ -1,8 +1,8 @@
 //! Charts of a repository that have to have provenance.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{SOON, condition};
-use e2e::harness::{Story, Target};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -22,8 +22,12 @@ fn sign(server: &ChartServer, signer: &Signer, file: &str) -> Result<()> {
 }
 
 /// Waits until a chart is refused for a reason that contains a text.
-pub(crate) async fn refused(story: &Story, chart: &Target, says: &str) -> Result<DynamicObject> {
-    let object = story.await_object(chart, SOON, |object| {
+pub(crate) async fn refused(
+    story: &Story,
+    chart: &StoryTarget,
+    says: &str,
+) -> Result<DynamicObject> {
+    let object = story.await_object(chart, DEFAULT_WAIT_TIMEOUT, |object| {
         let verified = condition(object, "SourceVerified");
         let message = verified["message"].as_str().unwrap_or_default();
         verified["status"] == "False"
@@ -42,7 +46,7 @@ async fn a_chart_counts_with_the_right_provenance_only() -> Result<()> {
     let wrong = Signer::gpg()?;
     put_keys(&story, &[&right]).await?;
     repository(&story, "charts", &server.url(), json!({})).await?;
-    let app = Target::new("source.toolkit.fluxcd.io/v1", "HelmChart", "app");
+    let app = StoryTarget::new("source.toolkit.fluxcd.io/v1", "HelmChart", "app");
     let annotated = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmChart",
         "metadata": {"name": "app", "annotations": {"windlass.dev/verify-provenance": "keys"}},
         "spec": {"chart": "app", "interval": "1h", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
@@ -73,7 +77,7 @@ async fn a_chart_counts_with_the_right_provenance_only() -> Result<()> {
     let chart = chart_of(&story, ("GitRepository", "app"), "./chart", json!({})).await?;
     let patch = json!({"metadata": {"annotations": {"windlass.dev/verify-provenance": "keys"}}});
     story.merge(&chart, patch).await?;
-    let stalled = story.await_condition(&chart, "Stalled", "True", SOON).await?;
+    let stalled = story.await_condition(&chart, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&stalled, "Stalled")["message"].as_str().unwrap_or_default().to_owned();
     ensure!(message.contains("windlass.dev/verify-provenance"), "{message}");
     story.end().await

@@ -2,9 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{Access, GitServer};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -12,14 +12,14 @@ use super::signer::{Signer, put_keys};
 use super::verification::{verified, verify};
 
 async fn require(story: &Story, value: Value) -> Result<()> {
-    let namespace = Target::new("v1", "Namespace", &story.namespace);
+    let namespace = StoryTarget::new("v1", "Namespace", &story.namespace);
     let patch = json!({"metadata": {"annotations": {"windlass.dev/require-verified": value}}});
     story.merge(&namespace, patch).await.map(drop)
 }
 
 /// Waits until an object is refused for this reason.
-async fn refused(story: &Story, target: &Target, reason: &str, says: &str) -> Result<()> {
-    let object = story.await_object(target, SOON, |object: &DynamicObject| {
+async fn refused(story: &Story, target: &StoryTarget, reason: &str, says: &str) -> Result<()> {
+    let object = story.await_object(target, DEFAULT_WAIT_TIMEOUT, |object: &DynamicObject| {
         let ready = condition(object, "Ready");
         let message = ready["message"].as_str().unwrap_or_default();
         ready["status"] == "False" && ready["reason"] == reason && message.contains(says)
@@ -32,7 +32,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let story = Story::with_windlass("verified-only").await?;
     let upstream = story.follow("app", &[("k/a.yaml", config_map("a", "1"))]).await?;
     let repository = &upstream.repository;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     story.kustomization("app", "app", json!({"path": "k"})).await?;
     story.await_value("a", "1").await?;
 
@@ -49,7 +49,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let chart = "apiVersion: v2\nname: chart\nversion: 1.0.0\n";
     upstream.push(&[("chart/Chart.yaml", chart.to_owned())]).await?;
     story.apply_value(release).await?;
-    let release = Target::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "chart");
+    let release = StoryTarget::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "chart");
     refused(&story, &release, "SourceNotVerified", "requires verified sources").await?;
 
     // Asked for signatures, an unsigned commit is refused by its source, and a signed one is applied.
@@ -66,21 +66,21 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     story.await_ready(&app).await?;
 
     // Another generation that wants the same signatures needs no other artifact.
-    let source = Target::git_repository("app");
+    let source = StoryTarget::git_repository("app");
     let changed = story.merge(&source, json!({"spec": {"interval": "2h"}})).await?;
     let generation = json!(changed.metadata.generation);
     let is_seen = |it: &DynamicObject| it.data["status"]["observedGeneration"] == generation;
-    story.await_object(&source, SOON, is_seen).await?;
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, is_seen).await?;
     let token = story.request(&app).await?;
     let is_ready = |it: &DynamicObject| {
         let is_handled = it.data["status"]["lastHandledReconcileAt"] == token;
         is_handled && condition(it, "Ready")["status"] == "True"
     };
-    story.await_object(&app, SOON, is_ready).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_ready).await?;
 
     // Who may write statuses cannot pass off as signed what is not: while it is suspended, windlass corrects nothing.
     let _forged = story.follow("forged", &[("k/b.yaml", config_map("b", "1"))]).await?;
-    let source = Target::git_repository("forged");
+    let source = StoryTarget::git_repository("forged");
     story.await_ready(&source).await?;
     let spec = json!({"suspend": true, "verify": {"mode": "HEAD", "secretRef": {"name": "keys"}}});
     let generation = story.merge(&source, json!({"spec": spec})).await?.metadata.generation;
@@ -92,10 +92,10 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let status = json!({"observedGeneration": generation, "conditions": conditions});
     story.merge_status(&source, json!({"status": status})).await?;
     story.kustomization("forged", "forged", json!({"path": "k"})).await?;
-    let forged = Target::kustomization("forged");
+    let forged = StoryTarget::kustomization("forged");
     refused(&story, &forged, "SourceNotVerified", "windlass has not verified its artifact").await?;
     ensure!(
-        story.read(&Target::config_map("b")).await?.is_none(),
+        story.read(&StoryTarget::config_map("b")).await?.is_none(),
         "an unsigned commit was applied"
     );
 
@@ -108,7 +108,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let overlay = format!("resources: [a.yaml, \"{}?ref=main\"]\n", far.url(&base));
     upstream.push(&[("k/kustomization.yaml", overlay)]).await?;
     refused(&story, &app, "BuildFailed", "its namespace requires verified sources").await?;
-    ensure!(story.read(&Target::config_map("far")).await?.is_none(), "a base was applied");
+    ensure!(story.read(&StoryTarget::config_map("far")).await?.is_none(), "a base was applied");
 
     // Without the policy it is a base like any other.
     require(&story, Value::Null).await?;

@@ -5,9 +5,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use e2e::harness::flux::{SOON, revision};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
@@ -56,33 +56,50 @@ async fn whatever_drifts_is_put_back() -> Result<()> {
     ];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let begun = Instant::now();
-    let deleted = Target::config_map("deleted");
+    let deleted = StoryTarget::config_map("deleted");
     let uid = story.expect(&deleted).await?.uid();
-    let web = Target::new("apps/v1", "Deployment", "web");
+    let web = StoryTarget::new("apps/v1", "Deployment", "web");
 
     let owner = "kustomize.toolkit.fluxcd.io/name";
-    story.merge(&Target::config_map("edited"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryTarget::config_map("edited"), json!({"data": {"value": "edited"}})).await?;
     story.delete(&deleted).await?;
     let without = json!({"metadata": {"labels": {owner: null}}, "data": {"value": "edited"}});
-    story.merge(&Target::config_map("stripped"), without).await?;
+    story.merge(&StoryTarget::config_map("stripped"), without).await?;
     story
-        .merge(&Target::config_map("labelled"), json!({"metadata": {"labels": {"kept": "not"}}}))
+        .merge(
+            &StoryTarget::config_map("labelled"),
+            json!({"metadata": {"labels": {"kept": "not"}}}),
+        )
         .await?;
     story.merge(&web, json!({"spec": {"replicas": 7}})).await?;
 
     story.await_value("edited", "1").await?;
-    story.await_object(&deleted, SOON, |object| object.uid() != uid).await?;
+    story.await_object(&deleted, DEFAULT_WAIT_TIMEOUT, |object| object.uid() != uid).await?;
     story.await_value("stripped", "1").await?;
     let is_labelled = |key: &'static str, value: &'static str| {
         move |object: &kube::api::DynamicObject| {
             object.labels().get(key).is_some_and(|found| found == value)
         }
     };
-    story.await_object(&Target::config_map("stripped"), SOON, is_labelled(owner, "app")).await?;
-    story.await_object(&Target::config_map("labelled"), SOON, is_labelled("kept", "as-is")).await?;
-    story.await_object(&web, SOON, |object| object.data["spec"]["replicas"] == 1).await?;
+    story
+        .await_object(
+            &StoryTarget::config_map("stripped"),
+            DEFAULT_WAIT_TIMEOUT,
+            is_labelled(owner, "app"),
+        )
+        .await?;
+    story
+        .await_object(
+            &StoryTarget::config_map("labelled"),
+            DEFAULT_WAIT_TIMEOUT,
+            is_labelled("kept", "as-is"),
+        )
+        .await?;
+    story
+        .await_object(&web, DEFAULT_WAIT_TIMEOUT, |object| object.data["spec"]["replicas"] == 1)
+        .await?;
     ensure!(begun.elapsed() < LIMIT, "it took {:?}", begun.elapsed());
     story.end().await
 }
@@ -97,12 +114,12 @@ async fn a_dependency_that_recovers_or_appears_wakes_those_that_need_it() -> Res
     story
         .kustomization("app", "app", json!({"path": "app", "dependsOn": [{"name": "base"}]}))
         .await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let message = story.await_failure(&app, "DependencyNotReady").await?;
     ensure!(message.contains("not found"), "{message}");
     story.kustomization("base", "app", json!({"path": "base"})).await?;
-    story.await_failure(&Target::kustomization("base"), "ReconciliationFailed").await?;
-    ensure!(story.read(&Target::config_map("app")).await?.is_none(), "it did not wait");
+    story.await_failure(&StoryTarget::kustomization("base"), "ReconciliationFailed").await?;
+    ensure!(story.read(&StoryTarget::config_map("app")).await?.is_none(), "it did not wait");
 
     let mended = upstream.push(&[("base/a.yaml", config_map("base", "1"))]).await?;
     story.await_applied("app", &mended).await?;
@@ -116,7 +133,7 @@ async fn a_source_or_a_kind_that_appears_wakes_those_that_need_it() -> Result<()
     let story = Story::with_windlass("appears").await?;
     let group = format!("{}.test", story.namespace);
     story.kustomization("app", "app", json!({})).await?;
-    let app = Target::kustomization("app");
+    let app = StoryTarget::kustomization("app");
     let message = story.await_failure(&app, "ArtifactFailed").await?;
     ensure!(message.contains("not found"), "{message}");
     let widget = e2e::harness::manifests::widget(&group, "wheel");
@@ -126,7 +143,9 @@ async fn a_source_or_a_kind_that_appears_wakes_those_that_need_it() -> Result<()
     story.apply(&e2e::harness::manifests::widget_crd(&group)).await?;
     story.await_ready(&app).await?;
     let crd = format!("widgets.{group}");
-    story.delete(&Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd)).await?;
+    story
+        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd))
+        .await?;
     story.end().await
 }
 
@@ -135,9 +154,9 @@ async fn an_edit_in_our_own_name_is_put_back_at_the_interval() -> Result<()> {
     let story = Story::with_windlass("own-name").await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"interval": "2s"})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     // The same fields by the same manager: no watch of metadata can tell that they are not what was applied.
-    let map = story.expect(&Target::config_map("map")).await?;
+    let map = story.expect(&StoryTarget::config_map("map")).await?;
     let edit = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "map", "labels": map.labels()}, "data": {"value": "edited"}});
     let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
@@ -158,7 +177,7 @@ async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()
     };
     let upstream = story.follow("app", &[("q.yaml", quota("1000m"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     let revision = upstream.push(&[("q.yaml", quota("1"))]).await?;
     story.await_applied("app", &revision).await?;
     let events = story.events("Kustomization", "app").await?;

@@ -12,15 +12,15 @@ use sha2::{Digest, Sha256};
 use crate::compare::diff_paths;
 
 /// How many objects are listed.
-const OBJECTS: usize = 200;
+const MAX_LISTED_OBJECTS: usize = 200;
 /// How many fields of an object are.
-const FIELDS: usize = 16;
+const MAX_FIELDS_PER_OBJECT: usize = 16;
 /// How long a field's pointer or a part of an object's name may be, in bytes.
-const NAME: usize = 250;
+const MAX_NAME_BYTES: usize = 250;
 /// How long all of it may be as JSON, in bytes.
-const BYTES: usize = 36 << 10;
+const MAX_LIST_BYTES: usize = 36 << 10;
 /// What the keys of an object in the list take.
-const FRAME: usize = 96;
+const ENTRY_OVERHEAD_BYTES: usize = 96;
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum What {
 
 /// An object that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ObjectChange {
     /// Which.
     pub id: ObjectId,
     /// What happened to it.
@@ -56,7 +56,7 @@ pub struct Listing {
     /// The digest of all changes: `sha256:…`; empty if there are none.
     pub digest: String,
     /// The first of them.
-    pub listed: Vec<Change>,
+    pub listed: Vec<ObjectChange>,
     /// How many are left out.
     pub omitted: usize,
 }
@@ -66,7 +66,7 @@ pub struct Listing {
 /// # Guarantees
 /// No value is among them, and no key of a Secret's data.
 pub fn fields(before: &Object, after: &Object) -> Vec<String> {
-    masked(&after.id(), diff_paths(before, after, FIELDS))
+    masked(&after.id(), diff_paths(before, after, MAX_FIELDS_PER_OBJECT))
 }
 
 /// Pointers of fields of an object without the keys of a Secret's data.
@@ -86,30 +86,31 @@ pub fn masked(id: &ObjectId, pointers: Vec<String>) -> Vec<String> {
 }
 
 /// What changes if objects become others: those that are new or other in their order, then those that go.
-pub fn between(before: &[Object], after: &[Object]) -> Vec<Change> {
+pub fn between(before: &[Object], after: &[Object]) -> Vec<ObjectChange> {
     let mut old: BTreeMap<ObjectId, &Object> = before.iter().map(|it| (it.id(), it)).collect();
     let mut changes = Vec::new();
     for object in after {
         let id = object.id();
         match old.remove(&id) {
-            None => changes.push(Change { id, what: What::Added, fields: Vec::new() }),
+            None => changes.push(ObjectChange { id, what: What::Added, fields: Vec::new() }),
             Some(known) if known.fields() == object.fields() => {}
             Some(known) => {
                 let fields = fields(known, object);
-                changes.push(Change { id, what: What::Changed, fields });
+                changes.push(ObjectChange { id, what: What::Changed, fields });
             }
         }
     }
-    let gone = old.into_keys().map(|id| Change { id, what: What::Removed, fields: Vec::new() });
+    let gone =
+        old.into_keys().map(|id| ObjectChange { id, what: What::Removed, fields: Vec::new() });
     changes.extend(gone);
     changes
 }
 
 /// What an audit has room for.
-pub fn list(changes: Vec<Change>) -> Listing {
+pub fn list(changes: Vec<ObjectChange>) -> Listing {
     let mut listing = Listing::default();
     let mut hash = Sha256::new();
-    let mut left = BYTES;
+    let mut left = MAX_LIST_BYTES;
     let has_any = !changes.is_empty();
     for change in changes {
         let count = match change.what {
@@ -120,9 +121,9 @@ pub fn list(changes: Vec<Change>) -> Listing {
         *count += 1;
         hash.update(format!("{:?} {} {:?}\n", change.what, change.id, change.fields));
         let change = shortened(change);
-        let bare = Change { fields: Vec::new(), ..change.clone() };
+        let bare = ObjectChange { fields: Vec::new(), ..change.clone() };
         let fitting = [change, bare].into_iter().find(|it| cost(it) <= left);
-        match fitting.filter(|_| listing.listed.len() < OBJECTS) {
+        match fitting.filter(|_| listing.listed.len() < MAX_LISTED_OBJECTS) {
             Some(change) => {
                 left -= cost(&change);
                 listing.listed.push(change);
@@ -137,25 +138,26 @@ pub fn list(changes: Vec<Change>) -> Listing {
 }
 
 /// How long a change is as JSON, about.
-fn cost(change: &Change) -> usize {
+fn cost(change: &ObjectChange) -> usize {
     let ObjectId { namespace, name, group, kind } = &change.id;
     let strings = [namespace, name, group, kind].into_iter().chain(&change.fields);
-    FRAME + strings.map(|it| Value::from(it.as_str()).to_string().len() + 1).sum::<usize>()
+    ENTRY_OVERHEAD_BYTES
+        + strings.map(|it| Value::from(it.as_str()).to_string().len() + 1).sum::<usize>()
 }
 
-fn shortened(change: Change) -> Change {
+fn shortened(change: ObjectChange) -> ObjectChange {
     let ObjectId { namespace, name, group, kind } = &change.id;
     let id = ObjectId::new(&cut(namespace), &cut(name), &cut(group), &cut(kind));
-    let fields = change.fields.iter().take(FIELDS).map(|it| cut(it)).collect();
-    Change { id, fields, ..change }
+    let fields = change.fields.iter().take(MAX_FIELDS_PER_OBJECT).map(|it| cut(it)).collect();
+    ObjectChange { id, fields, ..change }
 }
 
 /// A text of a length that the CRD admits.
 fn cut(text: &str) -> String {
-    if text.len() <= NAME {
+    if text.len() <= MAX_NAME_BYTES {
         return text.to_owned();
     }
-    let end = (0..=NAME).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    let end = (0..=MAX_NAME_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     format!("{}…", &text[..end])
 }
 
@@ -226,7 +228,7 @@ mod tests {
             names in prop::collection::vec(("\\PC{0,400}", prop::collection::vec("\\PC{0,400}", 0..20)), 0..60)
         ) {
             let count = names.len();
-            let changes = names.into_iter().map(|(name, fields)| Change {
+            let changes = names.into_iter().map(|(name, fields)| ObjectChange {
                 id: ObjectId::new("n", &name, "g", "K"), what: What::Changed, fields,
             });
             let listing = list(changes.collect());
@@ -235,7 +237,7 @@ mod tests {
                 "change": "Changed", "group": it.id.group, "kind": it.id.kind,
                 "namespace": it.id.namespace, "name": it.id.name, "fields": it.fields,
             })).collect();
-            prop_assert!(Value::from(shown).to_string().len() <= BYTES + 2);
+            prop_assert!(Value::from(shown).to_string().len() <= MAX_LIST_BYTES + 2);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::compare::has_drifted;
 
 /// Which objects a rule is for; what is empty says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct IgnoreTarget {
     /// A regular expression of Go that the whole API group matches.
     pub group: String,
     /// The same for the version.
@@ -60,14 +60,14 @@ pub struct Rules(Vec<Rule>);
 
 #[derive(Debug)]
 struct Rule {
-    patterns: Vec<(Part, Regexp)>,
+    patterns: Vec<(SelectorField, Regexp)>,
     labels: Option<LabelSelector>,
     annotations: Option<LabelSelector>,
     paths: Vec<Pointer>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum SelectorField {
     Group,
     Version,
     Kind,
@@ -80,7 +80,7 @@ impl Rules {
     ///
     /// # Errors
     /// Says which part of a rule cannot be read.
-    pub fn new(given: &[(Target, Vec<String>)]) -> Result<Self, RuleError> {
+    pub fn new(given: &[(IgnoreTarget, Vec<String>)]) -> Result<Self, RuleError> {
         given
             .iter()
             .map(|(target, paths)| Rule::new(target, paths))
@@ -137,14 +137,14 @@ impl Rules {
 }
 
 impl Rule {
-    fn new(target: &Target, paths: &[String]) -> Result<Self, RuleError> {
+    fn new(target: &IgnoreTarget, paths: &[String]) -> Result<Self, RuleError> {
         let mut patterns = Vec::new();
         for (part, field, pattern) in [
-            (Part::Group, "group", &target.group),
-            (Part::Version, "version", &target.version),
-            (Part::Kind, "kind", &target.kind),
-            (Part::Name, "name", &target.name),
-            (Part::Namespace, "namespace", &target.namespace),
+            (SelectorField::Group, "group", &target.group),
+            (SelectorField::Version, "version", &target.version),
+            (SelectorField::Kind, "kind", &target.kind),
+            (SelectorField::Name, "name", &target.name),
+            (SelectorField::Namespace, "namespace", &target.namespace),
         ] {
             if pattern.is_empty() {
                 continue;
@@ -169,13 +169,13 @@ impl Rule {
 
     fn is_for(&self, object: &Object) -> bool {
         let gvk = object.gvk();
-        let matches = |(part, pattern): &(Part, Regexp)| {
+        let matches = |(part, pattern): &(SelectorField, Regexp)| {
             pattern.is_match(match part {
-                Part::Group => &gvk.group,
-                Part::Version => &gvk.version,
-                Part::Kind => &gvk.kind,
-                Part::Name => object.name(),
-                Part::Namespace => object.namespace(),
+                SelectorField::Group => &gvk.group,
+                SelectorField::Version => &gvk.version,
+                SelectorField::Kind => &gvk.kind,
+                SelectorField::Name => object.name(),
+                SelectorField::Namespace => object.namespace(),
             })
         };
         self.patterns.iter().all(matches)

@@ -31,7 +31,10 @@ pub use mask::mask;
 pub use meta::{Ssa, Switches, is_owned, switches};
 pub use normalize::normalize;
 pub use order::prune_order;
-pub use plan::{Apply, Desired, FailedWait, HealthWish, Observed, Seen, SeenState, Step};
+pub use plan::{
+    Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedWait, HealthWish,
+    ObservedObject, SeenState,
+};
 pub use stages::{DuplicateObject, Manifest, Stage, StageKind, stages};
 pub use taken::after_take_over;
 pub use takeover::{take_over, take_over_from};

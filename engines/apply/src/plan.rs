@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::ObjectId;
-use reconcile::{Kind, Node, Rest, Time, Verdict, Wake, reason};
+use reconcile::{ObjectKey, PlanVerdict, ReconciledKind, Rest, Time, Wake, reason};
 use sha2::{Digest, Sha256};
 
 use crate::health::Report;
@@ -38,7 +38,7 @@ pub enum HealthWish {
 
 /// Everything a run wants, complete.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Desired {
+pub struct ApplyDesiredState {
     /// The Kustomization itself, for whose health it must not wait.
     pub own: ObjectId,
     /// What to apply, from [`crate::stages()`].
@@ -70,13 +70,13 @@ pub struct Desired {
 /// because what comes later cannot be tried before: an absent entry means "not observed", never "in sync".
 /// Reads are live, and `recorded` is the last inventory that was written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Observed {
+pub struct ApplyObservedState {
     /// The time of the run.
     pub now: Time,
     /// `status.inventory`.
     pub recorded: Inventory,
     /// Objects of the stages observed, and those whose health is wished for.
-    pub objects: BTreeMap<ObjectId, Seen>,
+    pub objects: BTreeMap<ObjectId, ObservedObject>,
     /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
     /// or protected from pruning.
     pub gone: BTreeSet<ObjectId>,
@@ -100,14 +100,14 @@ pub struct FailedWait {
     /// What was said about it.
     pub text: String,
     /// The objects that it was about.
-    pub on: BTreeSet<Node>,
+    pub on: BTreeSet<ObjectKey>,
     /// When it is repeated.
     pub until: Time,
 }
 
 /// One object as the run found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedObject {
     /// How it compares with its manifest.
     pub state: SeenState,
     /// Its health, where somebody waits for it.
@@ -140,7 +140,7 @@ pub enum SeenState {
 
 /// One change of the cluster or of the status, by ids and digests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum ApplyStep {
     /// Adds to the inventory in status, before anything of it is applied.
     Record {
         /// Ids with API versions.
@@ -179,12 +179,12 @@ pub enum Step {
 #[derive(Debug, Clone, Copy)]
 pub struct Apply;
 
-impl Kind for Apply {
-    type Desired = Desired;
-    type Observed = Observed;
-    type Step = Step;
+impl ReconciledKind for Apply {
+    type DesiredState = ApplyDesiredState;
+    type ObservedState = ApplyObservedState;
+    type PlanStep = ApplyStep;
 
-    fn plan(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+    fn plan(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
         let recorded = observed.recorded.len();
         if desired.stages.is_empty() && recorded > 0 && !desired.empty_is_intended {
             let text = format!(
@@ -201,26 +201,30 @@ impl Kind for Apply {
 }
 
 /// Whether a stage is done and well, so that the next one can be observed.
-pub fn is_passed(desired: &Desired, observed: &Observed, stage: usize) -> bool {
+pub fn is_passed(desired: &ApplyDesiredState, observed: &ApplyObservedState, stage: usize) -> bool {
     at_stage(desired, observed, stage).is_none()
 }
 
 fn failed(
-    desired: &Desired,
-    observed: &Observed,
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
     why: reconcile::Reason,
     text: String,
-    on: BTreeSet<Node>,
-) -> Verdict<Step> {
+    on: BTreeSet<ObjectKey>,
+) -> PlanVerdict<ApplyStep> {
     let wake = Wake { at: Some(later(observed.now, desired.retry)), on };
-    Verdict::Rest(Rest::Failed(why, text, wake))
+    PlanVerdict::Rest(Rest::Failed(why, text, wake))
 }
 
 /// A wait that failed, now or earlier.
-fn failed_wait(desired: &Desired, observed: &Observed, failed: FailedWait) -> Verdict<Step> {
+fn failed_wait(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+    failed: FailedWait,
+) -> PlanVerdict<ApplyStep> {
     let until = failed.until.min(later(observed.now, desired.retry));
     let wake = Wake { at: Some(until), on: failed.on };
-    Verdict::Rest(Rest::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
+    PlanVerdict::Rest(Rest::Failed(reason::HEALTH_CHECK_FAILED, failed.text, wake))
 }
 
 fn later(time: Time, by: Duration) -> Time {
@@ -228,7 +232,11 @@ fn later(time: Time, by: Duration) -> Time {
 }
 
 /// What a stage still needs; `None` when it is passed.
-fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict<Step>> {
+fn at_stage(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+    at: usize,
+) -> Option<PlanVerdict<ApplyStep>> {
     let stage = desired.stages.get(at)?;
     let mut refused = Vec::new();
     let mut unseen = Vec::new();
@@ -274,13 +282,18 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
     }
     let mut steps = Vec::new();
     if !add.is_empty() {
-        steps.push(Step::Record { add });
+        steps.push(ApplyStep::Record { add });
     }
     if !ids.is_empty() {
-        steps.push(Step::Apply { stage: at, ids, recreate, digest: hex::encode(hash.finalize()) });
+        steps.push(ApplyStep::Apply {
+            stage: at,
+            ids,
+            recreate,
+            digest: hex::encode(hash.finalize()),
+        });
     }
     if !steps.is_empty() {
-        return Some(Verdict::Act(steps));
+        return Some(PlanVerdict::Act(steps));
     }
     if !stage.kind.is_waited_for() {
         return None;
@@ -290,7 +303,7 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
         Wait::Over => None,
         Wait::On(wake) => {
             let text = stage_text(stage.kind, &desired.revision, desired.stage_timeout);
-            Some(Verdict::Rest(Rest::Running(stage_reason(stage.kind), text, wake)))
+            Some(PlanVerdict::Rest(Rest::Running(stage_reason(stage.kind), text, wake)))
         }
         // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.
         Wait::Failed(wait) => Some(failed_wait(desired, observed, wait)),
@@ -298,7 +311,10 @@ fn at_stage(desired: &Desired, observed: &Observed, at: usize) -> Option<Verdict
 }
 
 /// Deletes and forgets what is no longer wanted; `None` when the inventory is what it should be.
-fn clear_away(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
+fn clear_away(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+) -> Option<PlanVerdict<ApplyStep>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let wanted: Inventory = manifests.map(|m| (m.id.clone(), m.object.gvk().version)).collect();
     let since = observed.waiting_since.unwrap_or(observed.now);
@@ -321,12 +337,12 @@ fn clear_away(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
         let version = |id: &ObjectId| observed.recorded.version(id).unwrap_or_default().to_owned();
         let ids: Vec<_> = due.into_iter().map(|id| (id.clone(), version(&id))).collect();
         if to != observed.recorded {
-            steps.push(Step::Shrink { to });
+            steps.push(ApplyStep::Shrink { to });
         }
         if !ids.is_empty() {
-            steps.push(Step::Prune { ids });
+            steps.push(ApplyStep::Prune { ids });
         }
-        return Some(Verdict::Act(steps));
+        return Some(PlanVerdict::Act(steps));
     }
     if !is_waiting {
         return None;
@@ -334,11 +350,14 @@ fn clear_away(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
     let nodes = observed.leaving.iter().filter(|id| leaving(id)).map(node_of);
     let text = "Waiting for the termination of deleted objects".to_owned();
     let wake = Wake::on(nodes).and_at(deadline);
-    Some(Verdict::Rest(Rest::Running(AWAITING_TERMINATION, text, wake)))
+    Some(PlanVerdict::Rest(Rest::Running(AWAITING_TERMINATION, text, wake)))
 }
 
 /// Drift that cannot be corrected: what is refused while everything else is as it should be.
-fn uncorrected(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> {
+fn uncorrected(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+) -> Option<PlanVerdict<ApplyStep>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let mut why = reason::RECONCILIATION_FAILED;
     let refused =
@@ -356,7 +375,7 @@ fn uncorrected(desired: &Desired, observed: &Observed) -> Option<Verdict<Step>> 
 }
 
 /// Everything is as it should be; what somebody else keeps undoing is not called so.
-fn settled(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let contested: Vec<&(String, Time)> =
         manifests.filter_map(|manifest| observed.contested.get(&manifest.id)).collect();
@@ -364,17 +383,17 @@ fn settled(desired: &Desired, observed: &Observed) -> Verdict<Step> {
     match contested.iter().map(|(_, at)| *at).min() {
         Some(at) => {
             let rest = Rest::Failed(reason::CONTESTED, strings.join("\n"), Wake::at(at));
-            Verdict::Rest(rest)
+            PlanVerdict::Rest(rest)
         }
         None => {
             let text = format!("Applied revision: {}", desired.revision);
-            Verdict::Rest(Rest::Settled(reason::RECONCILIATION_SUCCEEDED, text))
+            PlanVerdict::Rest(Rest::Settled(reason::RECONCILIATION_SUCCEEDED, text))
         }
     }
 }
 
 /// Everything is applied and cleared away: waits for health, or settles.
-fn at_end(desired: &Desired, observed: &Observed) -> Verdict<Step> {
+fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
     if let Some(fault) = uncorrected(desired, observed) {
         return fault;
     }
@@ -400,7 +419,7 @@ fn at_end(desired: &Desired, observed: &Observed) -> Verdict<Step> {
         Wait::Over => settled(desired, observed),
         Wait::On(wake) => {
             let text = health_text(&desired.revision, desired.timeout);
-            Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake))
+            PlanVerdict::Rest(Rest::Running(reason::PROGRESSING, text, wake))
         }
         Wait::Failed(wait) => failed_wait(desired, observed, wait),
     }

@@ -23,7 +23,7 @@ pub fn describe(id: &ObjectId, reason: &str, message: &str) -> String {
 const MOST_NAMED: usize = 8;
 
 /// How many objects have to be refused alike to be told together.
-const MANY: usize = 3;
+const MIN_GROUPED_REFUSALS: usize = 3;
 
 /// All refusals of a run in one text: those that differ by their object alone, such as for a missing
 /// CustomResourceDefinition, are one line, which names the first objects and counts all.
@@ -45,7 +45,7 @@ pub fn together(refused: &[(&ObjectId, &str)]) -> String {
         }
     }
     let told = lines.iter().flat_map(|alike| match alike.as_slice() {
-        [(_, text), ..] if alike.len() >= MANY => {
+        [(_, text), ..] if alike.len() >= MIN_GROUPED_REFUSALS => {
             let named = alike.iter().take(MOST_NAMED).map(|(id, _)| id.subject());
             let named = named.collect::<Vec<_>>().join(", ");
             let more = alike.len().saturating_sub(MOST_NAMED);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::diff_paths;
 
 /// How many fields of a rival are named.
-const SHOWN: usize = 3;
+const MAX_SHOWN_FIELDS: usize = 3;
 
 /// A field manager that holds fields of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,12 +54,12 @@ fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
     entries(object).find(|entry| is_ours(entry, manager))?.get("fieldsV1")
 }
 
-/// Fields that are wanted and held by somebody else only, in document order, at most [`SHOWN`].
+/// Fields that are wanted and held by somebody else only, in document order, at most [`MAX_SHOWN_FIELDS`].
 fn taken(wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
     let mut fields = Vec::new();
     let mut work = vec![(String::new(), wanted, Some(held), theirs)];
     while let Some((path, wanted, held, theirs)) = work.pop() {
-        if fields.len() == SHOWN {
+        if fields.len() == MAX_SHOWN_FIELDS {
             break;
         }
         let (Some(wanted), Some(theirs)) = (wanted.as_object(), theirs.as_object()) else {
@@ -121,7 +121,7 @@ pub fn contested_text(
             let what = match told.is_empty() {
                 false => told.join("; "),
                 true => {
-                    match diff_paths(live, dry_run, SHOWN).join(", ") {
+                    match diff_paths(live, dry_run, MAX_SHOWN_FIELDS).join(", ") {
                         // Only who holds the fields differs.
                         paths if paths.is_empty() => {
                             "another client repeatedly takes over its fields".to_owned()

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
-use crate::plan::{Desired, HealthWish};
+use crate::plan::{ApplyDesiredState, HealthWish};
 use crate::stages::{DuplicateObject, Stage, stages};
 
 /// A kind in whatever version.
@@ -30,7 +30,7 @@ impl GroupKind {
 
 /// Where the objects of a kind are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum ResourceScope {
     /// In no namespace.
     Cluster,
     /// Each in a namespace.
@@ -54,7 +54,7 @@ pub fn with_namespace(stages: &[Stage], health: &[(ObjectId, String)]) -> BTreeS
 }
 
 /// The scopes of the kinds whose CustomResourceDefinitions are among the manifests.
-pub fn defined(stages: &[Stage]) -> BTreeMap<GroupKind, Scope> {
+pub fn defined(stages: &[Stage]) -> BTreeMap<GroupKind, ResourceScope> {
     let definitions = manifests(stages).filter(|it| {
         it.kind() == "CustomResourceDefinition"
             && it.api_version().starts_with("apiextensions.k8s.io/")
@@ -63,8 +63,8 @@ pub fn defined(stages: &[Stage]) -> BTreeMap<GroupKind, Scope> {
         let spec = object.get("spec")?;
         let text = |path: &str| spec.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let scope = match text("/scope")?.as_str() {
-            "Cluster" => Scope::Cluster,
-            "Namespaced" => Scope::Namespaced,
+            "Cluster" => ResourceScope::Cluster,
+            "Namespaced" => ResourceScope::Namespaced,
             _ => return None,
         };
         Some((GroupKind { group: text("/group")?, kind: text("/names/kind")? }, scope))
@@ -84,7 +84,7 @@ pub fn without_namespace(ids: &mut [(ObjectId, String)], kinds: &BTreeSet<GroupK
     ids.iter_mut().for_each(|(id, _)| bare(id, kinds));
 }
 
-impl Desired {
+impl ApplyDesiredState {
     /// The same wish with objects of these kinds in no namespace; `custom` as for [`crate::stages()`].
     ///
     /// # Errors
@@ -144,8 +144,8 @@ mod tests {
         .unwrap()
     }
 
-    fn wish(objects: Vec<Object>, health: HealthWish) -> Desired {
-        Desired {
+    fn wish(objects: Vec<Object>, health: HealthWish) -> ApplyDesiredState {
+        ApplyDesiredState {
             own: ObjectId::new("flux", "apps", "kustomize.toolkit.fluxcd.io", "Kustomization"),
             stages: stages(objects, &[]).unwrap(),
             empty_is_intended: false,
@@ -167,8 +167,8 @@ mod tests {
     fn the_build_says_itself_which_scope_the_kinds_have_that_it_defines() {
         let of = |scope| defined(&stages(vec![definition(scope)], &[]).unwrap());
         let issuers = kind("cert-manager.io", "ClusterIssuer");
-        assert_eq!(of("Cluster").get(&issuers), Some(&Scope::Cluster));
-        assert_eq!(of("Namespaced").get(&issuers), Some(&Scope::Namespaced));
+        assert_eq!(of("Cluster").get(&issuers), Some(&ResourceScope::Cluster));
+        assert_eq!(of("Namespaced").get(&issuers), Some(&ResourceScope::Namespaced));
         assert!(of("").is_empty());
     }
 

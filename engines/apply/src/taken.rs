@@ -59,17 +59,17 @@ fn prune(value: &mut Value, set: &Map<String, Value>, keepers: &[&Map<String, Va
 }
 
 /// What a part of a path means.
-enum Part<'p> {
+enum FieldPathPart<'p> {
     /// `f:name`
     Field(&'p str),
     /// `k:{…}`, `v:…` and `i:…`: an item of a list.
     Item(usize),
 }
 
-fn part<'p>(value: &Value, key: &'p str) -> Option<Part<'p>> {
+fn part<'p>(value: &Value, key: &'p str) -> Option<FieldPathPart<'p>> {
     let (sort, text) = key.split_once(':')?;
     if sort == "f" {
-        return Some(Part::Field(text));
+        return Some(FieldPathPart::Field(text));
     }
     let items = value.as_array()?;
     let wanted: Value = serde_json::from_str(text).ok()?;
@@ -82,22 +82,22 @@ fn part<'p>(value: &Value, key: &'p str) -> Option<Part<'p>> {
         "i" => usize::try_from(wanted.as_u64()?).ok()?,
         _ => return None,
     };
-    Some(Part::Item(at))
+    Some(FieldPathPart::Item(at))
 }
 
 fn child<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
     match part(value, key)? {
-        Part::Field(name) => value.get_mut(name),
-        Part::Item(at) => value.get_mut(at),
+        FieldPathPart::Field(name) => value.get_mut(name),
+        FieldPathPart::Item(at) => value.get_mut(at),
     }
 }
 
 fn remove(value: &mut Value, key: &str) {
     match (part(value, key), value) {
-        (Some(Part::Field(name)), Value::Object(fields)) => {
+        (Some(FieldPathPart::Field(name)), Value::Object(fields)) => {
             fields.remove(name);
         }
-        (Some(Part::Item(at)), Value::Array(items)) if at < items.len() => {
+        (Some(FieldPathPart::Item(at)), Value::Array(items)) if at < items.len() => {
             items.remove(at);
         }
         _ => {}

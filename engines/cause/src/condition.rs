@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// What a condition says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Said<'o> {
+pub struct ConditionView<'o> {
     /// `True`, `False` or `Unknown`.
     pub status: &'o str,
     /// One word; may be empty.
@@ -20,10 +20,10 @@ pub struct Said<'o> {
 }
 
 /// The condition of a type, if an object has it.
-pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<Said<'o>> {
+pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>> {
     let all = object.get("status")?.get("conditions")?.as_array()?;
     let found = all.iter().find(|it| text(it, "type") == kind)?;
-    Some(Said {
+    Some(ConditionView {
         status: text(found, "status"),
         reason: text(found, "reason"),
         message: text(found, "message"),

@@ -31,7 +31,7 @@ pub enum Query {
 
 /// What there is to a question.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum FactAnswer {
     /// The objects; none if there is none.
     Objects(Vec<Object>),
     /// Lines of a log.
@@ -42,11 +42,11 @@ pub enum Answer {
 
 /// What is known so far.
 #[derive(Debug, Clone, Default)]
-pub struct Known(BTreeMap<Query, Answer>);
+pub struct QueryAnswers(BTreeMap<Query, FactAnswer>);
 
-impl Known {
+impl QueryAnswers {
     /// Remembers an answer.
-    pub fn insert(&mut self, query: Query, answer: Answer) {
+    pub fn insert(&mut self, query: Query, answer: FactAnswer) {
         self.0.insert(query, answer);
     }
 
@@ -55,7 +55,7 @@ impl Known {
         self.0.remove(query);
     }
 
-    pub(crate) fn get(&self, query: &Query) -> Option<&Answer> {
+    pub(crate) fn get(&self, query: &Query) -> Option<&FactAnswer> {
         self.0.get(query)
     }
 }

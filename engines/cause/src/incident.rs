@@ -15,12 +15,12 @@ use objects::{Object, ObjectId};
 use reconcile::Time;
 
 pub use self::cycles::join_cycles;
-use crate::condition::{Said, condition, text, time};
-use crate::fact::{Known, Query};
+use crate::condition::{ConditionView, condition, text, time};
+use crate::fact::{Query, QueryAnswers};
 use crate::reason;
 use crate::related;
-use crate::result::{Problem, Step};
-use crate::walk::{Asked, Found, Seen, Walk, shortened};
+use crate::result::{CauseStep, Problem};
+use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
 
 /// What an object itself reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Own {
 
 /// The deepest failure that an object follows from, which may be its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct RootFailure {
     /// The object that fails deepest, or that does not exist although others refer to it.
     pub subject: ObjectId,
     /// The kind of the problem.
@@ -60,23 +60,23 @@ pub struct Failure {
 
 /// The judgement of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ObjectVerdict {
     /// What it reports.
     pub own: Own,
     /// Since when, by its condition `Ready`.
     pub since: Option<Time>,
     /// The failure that it follows from. A ready object has one if newer revisions do not reach it.
-    pub failure: Option<Failure>,
+    pub failure: Option<RootFailure>,
 }
 
 /// By what an incident is known: the object that fails deepest, and the kind of the problem.
-pub type Identity = (ObjectId, Problem);
+pub type IncidentIdentity = (ObjectId, Problem);
 
 /// Objects that fail for one cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incident {
     /// The failure of the deepest of them.
-    pub failure: Failure,
+    pub failure: RootFailure,
     /// The others, in order.
     pub affected: Vec<ObjectId>,
 }
@@ -96,20 +96,20 @@ pub enum Reach {
 /// What has to be known besides; called again with the answers, it comes further.
 pub fn verdict(
     id: &ObjectId,
-    known: &Known,
+    known: &QueryAnswers,
     now: Time,
     reach: Reach,
-) -> Result<Verdict, Vec<Query>> {
+) -> Result<ObjectVerdict, Vec<Query>> {
     judged(&mut Walk::new(known, now), id, reach)
 }
 
-fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> Asked<Verdict> {
+fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> QueryResult<ObjectVerdict> {
     let within = (reach == Reach::OwnNamespace).then_some(id.namespace.as_str());
-    let only = |own, since| Ok(Verdict { own, since, failure: None });
+    let only = |own, since| Ok(ObjectVerdict { own, since, failure: None });
     let object = match walk.object(id)? {
-        Seen::There(object) => object,
-        Seen::Absent => return only(Own::Absent, None),
-        Seen::Hidden => return only(Own::Unclear, None),
+        ObjectLookup::There(object) => object,
+        ObjectLookup::Absent => return only(Own::Absent, None),
+        ObjectLookup::Hidden => return only(Own::Unclear, None),
     };
     let ready = condition(object, "Ready");
     let since = ready.and_then(|said| said.since);
@@ -125,7 +125,7 @@ fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> Asked<Verdict> {
         Some("False") => {
             let found = walk.of(id)?;
             let failure = found.map(|it| failure(walk, it, within)).transpose()?.flatten();
-            Ok(Verdict { own: Own::Failing, since, failure })
+            Ok(ObjectVerdict { own: Own::Failing, since, failure })
         }
         // A kind without conditions is what its spec says.
         Some("True") | None => {
@@ -133,7 +133,7 @@ fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> Asked<Verdict> {
                 if let Some(found) = walk.of(&source)?
                     && let Some(failure) = failure(walk, found, within)?
                 {
-                    return Ok(Verdict { own: Own::Well, since, failure: Some(failure) });
+                    return Ok(ObjectVerdict { own: Own::Well, since, failure: Some(failure) });
                 }
             }
             only(Own::Well, since)
@@ -156,7 +156,11 @@ fn is_hold(problem: Problem) -> bool {
 
 /// The failure to which a walk came; none if what it came to does not fail. `within` is the only namespace where its subject
 /// may be.
-fn failure(walk: &mut Walk<'_>, found: Found, within: Option<&str>) -> Asked<Option<Failure>> {
+fn failure(
+    walk: &mut Walk<'_>,
+    found: CausePath,
+    within: Option<&str>,
+) -> QueryResult<Option<RootFailure>> {
     let cause = found.cause;
     if is_hold(cause.problem) {
         return Ok(None);
@@ -173,7 +177,7 @@ fn failure(walk: &mut Walk<'_>, found: Found, within: Option<&str>) -> Asked<Opt
     if within.is_some_and(|namespace| subject.namespace != namespace) {
         return confined(walk, &found.steps, within.unwrap_or_default());
     }
-    let mut failure = Failure {
+    let mut failure = RootFailure {
         problem: cause.problem,
         reason: cause.problem.to_string(),
         text: match is_missing {
@@ -187,9 +191,9 @@ fn failure(walk: &mut Walk<'_>, found: Found, within: Option<&str>) -> Asked<Opt
         subject,
     };
     let object = match walk.object(&failure.subject)? {
-        Seen::There(object) => object,
-        Seen::Absent => return Ok(is_missing.then_some(failure)),
-        Seen::Hidden => return Ok(None),
+        ObjectLookup::There(object) => object,
+        ObjectLookup::Absent => return Ok(is_missing.then_some(failure)),
+        ObjectLookup::Hidden => return Ok(None),
     };
     let Some(said) = condition(object, "Ready").filter(|said| said.status == "False") else {
         return Ok(None);
@@ -219,14 +223,18 @@ fn failure(walk: &mut Walk<'_>, found: Found, within: Option<&str>) -> Asked<Opt
 
 /// The source whose artifact an object has and cannot use: the source is ready, and what it has is wrong, which all its
 /// consumers report. An object that has not read the artifact yet waits for its own reconciliation.
-fn unusable(walk: &mut Walk<'_>, object: &Object, said: Said<'_>) -> Asked<Option<ObjectId>> {
+fn unusable(
+    walk: &mut Walk<'_>,
+    object: &Object,
+    said: ConditionView<'_>,
+) -> QueryResult<Option<ObjectId>> {
     if said.reason != reconcile::reason::ARTIFACT_FAILED.as_str() {
         return Ok(None);
     }
     let attempted =
         object.get("status").map(|it| text(it, "lastAttemptedRevision")).unwrap_or_default();
     for id in related::sources(object) {
-        let Seen::There(source) = walk.object(&id)? else { continue };
+        let ObjectLookup::There(source) = walk.object(&id)? else { continue };
         let artifact = source.get("status").and_then(|it| it.get("artifact"));
         let is_ready = condition(source, "Ready").is_some_and(|said| said.status == "True");
         let Some(artifact) = artifact.filter(|_| is_ready) else { continue };
@@ -240,16 +248,20 @@ fn unusable(walk: &mut Walk<'_>, object: &Object, said: Said<'_>) -> Asked<Optio
 }
 
 /// The failure of the last object of a namespace on the way to a cause in another namespace; none if it does not fail.
-fn confined(walk: &mut Walk<'_>, steps: &[Step], namespace: &str) -> Asked<Option<Failure>> {
+fn confined(
+    walk: &mut Walk<'_>,
+    steps: &[CauseStep],
+    namespace: &str,
+) -> QueryResult<Option<RootFailure>> {
     let is_own = |id: &&ObjectId| id.namespace == namespace && related::is_reconciled(id);
     let Some(subject) = steps.iter().rev().map(|step| &step.object).find(is_own) else {
         return Ok(None);
     };
-    let Seen::There(object) = walk.object(subject)? else { return Ok(None) };
+    let ObjectLookup::There(object) = walk.object(subject)? else { return Ok(None) };
     let Some(said) = condition(object, "Ready").filter(|said| said.status == "False") else {
         return Ok(None);
     };
-    Ok(Some(Failure {
+    Ok(Some(RootFailure {
         subject: subject.clone(),
         problem: Problem::Dependency,
         cause: subject.clone(),
@@ -262,8 +274,10 @@ fn confined(walk: &mut Walk<'_>, steps: &[Step], namespace: &str) -> Asked<Optio
 }
 
 /// Puts verdicts together: one incident for each identity.
-pub fn incidents(verdicts: &BTreeMap<ObjectId, Verdict>) -> BTreeMap<Identity, Incident> {
-    let mut found: BTreeMap<Identity, Incident> = BTreeMap::new();
+pub fn incidents(
+    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
+) -> BTreeMap<IncidentIdentity, Incident> {
+    let mut found: BTreeMap<IncidentIdentity, Incident> = BTreeMap::new();
     for (id, verdict) in verdicts {
         let Some(failure) = &verdict.failure else { continue };
         let identity = (failure.subject.clone(), failure.problem);
@@ -295,11 +309,11 @@ fn is_of_others(problem: Problem) -> bool {
 pub fn is_over(
     (subject, problem): (&ObjectId, &str),
     affected: &[String],
-    verdicts: &BTreeMap<ObjectId, Verdict>,
+    verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
 ) -> bool {
     let own = verdicts.get(subject).map_or(Own::Absent, |it| it.own);
     let is_progressing = || {
-        let is_unclear = |id: &ObjectId, verdict: &Verdict| {
+        let is_unclear = |id: &ObjectId, verdict: &ObjectVerdict| {
             verdict.own == Own::Unclear && affected.contains(&id.subject())
         };
         verdicts.iter().any(|(id, verdict)| is_unclear(id, verdict))

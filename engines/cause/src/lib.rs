@@ -2,7 +2,7 @@
 //!
 //! [`explain`] walks in one order: hold and window, source, dependencies, what the run itself reports, then the objects that
 //! were applied, down to Pod, container, exit and the newest warning event. It has no cluster: it says which facts it needs
-//! ([`Query`]), gets them ([`Answer`]), and is called again until it has a result ([`Why`]).
+//! ([`Query`]), gets them ([`FactAnswer`]), and is called again until it has a result ([`Why`]).
 //!
 //! Here: the walk (`walk.rs`), workloads (`workload.rs`), Pods ([`pod`]), what an object refers to ([`related`]), what reasons
 //! are about ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what Secrets have to hold (`needs.rs`), what would help
@@ -25,11 +25,11 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use condition::{Said, condition};
+pub use condition::{ConditionView, condition};
 pub use event::last_seen;
-pub use fact::{Answer, Known, Query};
+pub use fact::{FactAnswer, Query, QueryAnswers};
 pub use hold::{hold, suspension};
-pub use result::{Advice, Cause, Problem, State, Step, Why};
+pub use result::{Advice, Cause, CauseStep, Problem, State, Why};
 
 use objects::ObjectId;
 use reconcile::Time;
@@ -38,6 +38,6 @@ use reconcile::Time;
 ///
 /// # Errors
 /// What has to be known besides; called again with the answers, it comes further. The number of questions is bounded.
-pub fn explain(subject: &ObjectId, known: &Known, now: Time) -> Result<Why, Vec<Query>> {
+pub fn explain(subject: &ObjectId, known: &QueryAnswers, now: Time) -> Result<Why, Vec<Query>> {
     walk::Walk::new(known, now).explain(subject)
 }

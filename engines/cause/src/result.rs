@@ -86,7 +86,7 @@ pub enum Problem {
 
 /// One object on the way to the cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct CauseStep {
     /// The object.
     #[serde(serialize_with = "subject")]
     pub object: ObjectId,
@@ -141,7 +141,7 @@ pub struct Why {
     /// The deepest cause; none if all is well, or nothing more is known.
     pub cause: Option<Cause>,
     /// The objects from the subject to the cause.
-    pub path: Vec<Step>,
+    pub path: Vec<CauseStep>,
     /// What happens next, and when.
     pub next: Option<String>,
     /// What would help.

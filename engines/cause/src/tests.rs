@@ -4,7 +4,7 @@ use objects::{Gvk, LabelSelector, Object, ObjectId};
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use crate::{Answer, Known, Problem, Query, State, Why, explain, related};
+use crate::{FactAnswer, Problem, Query, QueryAnswers, State, Why, explain, related};
 
 mod advice;
 mod applied;
@@ -28,14 +28,14 @@ impl Cluster {
         Self { objects, refused: Vec::new() }
     }
 
-    fn answer(&self, query: &Query) -> Answer {
+    fn answer(&self, query: &Query) -> FactAnswer {
         if self.refused.contains(query) {
-            return Answer::Refused("forbidden".to_owned());
+            return FactAnswer::Refused("forbidden".to_owned());
         }
         let all = self.objects.iter();
         match query {
             Query::Object(id) => {
-                Answer::Objects(all.filter(|it| it.id() == *id).cloned().collect())
+                FactAnswer::Objects(all.filter(|it| it.id() == *id).cloned().collect())
             }
             Query::Pods { namespace, selector } => {
                 let selector = LabelSelector::parse(selector).unwrap();
@@ -44,19 +44,19 @@ impl Cluster {
                     let label = |key: &str| labels?.get(key)?.as_str();
                     it.kind() == "Pod" && it.namespace() == namespace && selector.selects(label)
                 };
-                Answer::Objects(all.filter(is_it).cloned().collect())
+                FactAnswer::Objects(all.filter(is_it).cloned().collect())
             }
             Query::Warnings(namespace) => {
                 let is_it = |it: &&Object| it.kind() == "Event" && it.namespace() == namespace;
-                Answer::Objects(all.filter(is_it).cloned().collect())
+                FactAnswer::Objects(all.filter(is_it).cloned().collect())
             }
-            Query::Lines { .. } => Answer::Lines(vec!["no such table: users".to_owned()]),
+            Query::Lines { .. } => FactAnswer::Lines(vec!["no such table: users".to_owned()]),
         }
     }
 
     fn why(&self, subject: &str) -> Why {
         let id = id(subject);
-        let mut known = Known::default();
+        let mut known = QueryAnswers::default();
         for _ in 0..100 {
             match explain(&id, &known, now()) {
                 Ok(why) => return why,

@@ -8,19 +8,19 @@ use reconcile::{Time, WindowState, depends_on};
 use serde_json::Value;
 
 use crate::advice::About;
-use crate::condition::{Said, condition, is_set, text, time};
-use crate::fact::{Answer, Known, Query};
+use crate::condition::{ConditionView, condition, is_set, text, time};
+use crate::fact::{FactAnswer, Query, QueryAnswers};
 use crate::hold::suspension;
 use crate::needs::Needs;
 use crate::reason;
 use crate::related::{self, Dependency};
-use crate::result::{Cause, Problem, State, Step, Why};
+use crate::result::{Cause, CauseStep, Problem, State, Why};
 
 /// A result, or the queries that have to be answered first.
-pub(crate) type Asked<T> = Result<T, Vec<Query>>;
+pub(crate) type QueryResult<T> = Result<T, Vec<Query>>;
 
 /// How many objects the way may have.
-const DEEPEST: usize = 32;
+const MAX_PATH_OBJECTS: usize = 32;
 
 /// How many objects one walk visits: objects that include each other may be reached in very many ways.
 const MOST_VISITED: usize = 2_000;
@@ -32,17 +32,17 @@ const MOST_OBJECTS: usize = 500;
 const MOST_FOLLOWED: usize = 8;
 
 /// How long a text may be, in characters.
-const SHOWN: usize = 600;
+const MAX_MESSAGE_CHARACTERS: usize = 600;
 
 /// A cause and the way to it, from the outermost object on.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) steps: Vec<Step>,
+pub(crate) struct CausePath {
+    pub(crate) steps: Vec<CauseStep>,
     pub(crate) cause: Cause,
 }
 
 /// What is known of one object.
-pub(crate) enum Seen<'k> {
+pub(crate) enum ObjectLookup<'k> {
     There(&'k Object),
     Absent,
     Hidden,
@@ -50,7 +50,7 @@ pub(crate) enum Seen<'k> {
 
 /// One walk.
 pub(crate) struct Walk<'k> {
-    known: &'k Known,
+    known: &'k QueryAnswers,
     now: Time,
     way: Vec<ObjectId>,
     /// Objects that are what they should be, whichever way leads to them.
@@ -63,7 +63,7 @@ pub(crate) struct Walk<'k> {
 }
 
 impl<'k> Walk<'k> {
-    pub(crate) fn new(known: &'k Known, now: Time) -> Self {
+    pub(crate) fn new(known: &'k QueryAnswers, now: Time) -> Self {
         Self {
             known,
             now,
@@ -79,19 +79,19 @@ impl<'k> Walk<'k> {
         self.now
     }
 
-    pub(crate) fn explain(mut self, subject: &ObjectId) -> Asked<Why> {
+    pub(crate) fn explain(mut self, subject: &ObjectId) -> QueryResult<Why> {
         let object = match self.object(subject)? {
-            Seen::There(object) => object,
-            Seen::Absent => {
+            ObjectLookup::There(object) => object,
+            ObjectLookup::Absent => {
                 let cause = cause(subject, Problem::Missing, "does not exist", None);
                 return Ok(self.why(
                     subject,
                     State::Missing,
                     None,
-                    Some(Found { steps: vec![], cause }),
+                    Some(CausePath { steps: vec![], cause }),
                 ));
             }
-            Seen::Hidden => return Ok(self.why(subject, State::Hidden, None, None)),
+            ObjectLookup::Hidden => return Ok(self.why(subject, State::Hidden, None, None)),
         };
         let found = self.of(subject)?;
         let state = self.state(object, found.as_ref());
@@ -112,7 +112,7 @@ impl<'k> Walk<'k> {
         subject: &ObjectId,
         state: State,
         object: Option<&Object>,
-        found: Option<Found>,
+        found: Option<CausePath>,
     ) -> Why {
         let ready = object.and_then(|it| condition(it, "Ready"));
         let message = ready.map(|said| shortened(said.message)).unwrap_or_default();
@@ -120,13 +120,13 @@ impl<'k> Walk<'k> {
         let next = object.and_then(|it| self.next(it, cause.as_ref()));
         let holder = cause.as_ref().map(|it| &it.object).unwrap_or(subject);
         let held = match self.known.get(&Query::Object(holder.clone())) {
-            Some(Answer::Objects(objects)) => objects.first(),
+            Some(FactAnswer::Objects(objects)) => objects.first(),
             _ => None,
         };
         let advice = cause.as_ref().and_then(|it| {
             let last = path.iter().rev().map(|step| &step.object).find(|id| **id != it.object);
             let namer = match last.and_then(|id| self.known.get(&Query::Object(id.clone()))) {
-                Some(Answer::Objects(objects)) => objects.first(),
+                Some(FactAnswer::Objects(objects)) => objects.first(),
                 _ => object,
             };
             let about = About { held, subject: object, namer };
@@ -137,17 +137,17 @@ impl<'k> Walk<'k> {
     }
 
     /// Why newer revisions do not reach an object that was applied: what applied it is suspended or not ready.
-    fn of_applier(&mut self, object: &'k Object) -> Asked<Option<Found>> {
+    fn of_applier(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let mut owned = object;
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_PATH_OBJECTS {
             let Some(id) = related::applier(owned) else {
                 // A Pod has the labels of its Deployment's template at most.
                 let Some(owner) = related::controller(owned) else { return Ok(None) };
-                let Seen::There(owner) = self.object(&owner)? else { return Ok(None) };
+                let ObjectLookup::There(owner) = self.object(&owner)? else { return Ok(None) };
                 owned = owner;
                 continue;
             };
-            let Seen::There(applier) = self.object(&id)? else { return Ok(None) };
+            let ObjectLookup::There(applier) = self.object(&id)? else { return Ok(None) };
             let found = self.of(&id)?;
             let state = self.state(applier, found.as_ref());
             let holds = matches!(state, State::Suspended | State::Stale | State::NotReady);
@@ -157,11 +157,11 @@ impl<'k> Walk<'k> {
     }
 
     /// A revision of the source that a suspended object does not have.
-    fn remark_newer(&mut self, object: &'k Object) -> Asked<()> {
+    fn remark_newer(&mut self, object: &'k Object) -> QueryResult<()> {
         let Some(status) = object.get("status") else { return Ok(()) };
         let has = text(status, "lastAppliedRevision");
         for source in related::sources(object).into_iter().filter(|_| !has.is_empty()) {
-            let Seen::There(source) = self.object(&source)? else { continue };
+            let ObjectLookup::There(source) = self.object(&source)? else { continue };
             let artifact = source.get("status").and_then(|it| it.get("artifact"));
             let newest = artifact.map(|it| text(it, "revision")).unwrap_or_default();
             if !newest.is_empty() && newest != has {
@@ -171,7 +171,7 @@ impl<'k> Walk<'k> {
         Ok(())
     }
 
-    fn state(&self, object: &Object, found: Option<&Found>) -> State {
+    fn state(&self, object: &Object, found: Option<&CausePath>) -> State {
         let problem = found.map(|it| it.cause.problem);
         if !related::is_reconciled(&object.id()) {
             return match (problem, health::compute(object, self.now).map(|it| it.status)) {
@@ -203,22 +203,22 @@ impl<'k> Walk<'k> {
     }
 
     /// Why an object is not what it should be; none if it is, or if it is on the way already.
-    pub(crate) fn of(&mut self, id: &ObjectId) -> Asked<Option<Found>> {
+    pub(crate) fn of(&mut self, id: &ObjectId) -> QueryResult<Option<CausePath>> {
         if self.well.contains(id) {
             return Ok(None);
         }
-        if self.left == 0 || self.way.contains(id) || self.way.len() >= DEEPEST {
+        if self.left == 0 || self.way.contains(id) || self.way.len() >= MAX_PATH_OBJECTS {
             self.is_cut = true;
             return Ok(None);
         }
         self.left -= 1;
         let object = match self.object(id)? {
-            Seen::There(object) => object,
-            Seen::Absent => {
+            ObjectLookup::There(object) => object,
+            ObjectLookup::Absent => {
                 let cause = cause(id, Problem::Missing, "does not exist", None);
-                return Ok(Some(Found { steps: Vec::new(), cause }));
+                return Ok(Some(CausePath { steps: Vec::new(), cause }));
             }
-            Seen::Hidden => return Ok(None),
+            ObjectLookup::Hidden => return Ok(None),
         };
         if !related::is_reconciled(id) {
             return self.workload(object);
@@ -234,7 +234,7 @@ impl<'k> Walk<'k> {
         found
     }
 
-    fn reconciled(&mut self, object: &'k Object) -> Asked<Option<Found>> {
+    fn reconciled(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let id = object.id();
         let ready = condition(object, "Ready");
         if let Some(found) = self.paused(object, ready) {
@@ -244,7 +244,7 @@ impl<'k> Walk<'k> {
         if let Some(found) = self.not_reconciled(object, ready) {
             return Ok(Some(found));
         }
-        let step = |said: Said<'_>| Step {
+        let step = |said: ConditionView<'_>| CauseStep {
             object: id.clone(),
             since: said.since,
             text: if said.reason.is_empty() {
@@ -278,11 +278,11 @@ impl<'k> Walk<'k> {
         {
             return Ok(Some(below(Some(step(said)), found)));
         }
-        Ok(Some(Found { steps: vec![step(said)], cause: reported(object, said) }))
+        Ok(Some(CausePath { steps: vec![step(said)], cause: reported(object, said) }))
     }
 
     /// What an object lacks that reports nothing of itself, such as a Provider: that it is there says nothing.
-    fn without_conditions(&mut self, object: &'k Object) -> Asked<Option<Found>> {
+    fn without_conditions(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let mut found = None;
         if let Some(provider) = related::provider(object) {
             found = self.of(&provider)?;
@@ -293,12 +293,16 @@ impl<'k> Walk<'k> {
         Ok(found.map(|found| {
             let next = found.steps.first().map_or(&found.cause.object, |step| &step.object);
             let text = format!("names {}", next.subject());
-            below(Some(Step { object: object.id(), since: None, text }), found)
+            below(Some(CauseStep { object: object.id(), since: None, text }), found)
         }))
     }
 
     /// Holds and windows.
-    pub(crate) fn paused(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
+    pub(crate) fn paused(
+        &self,
+        object: &Object,
+        ready: Option<ConditionView<'_>>,
+    ) -> Option<CausePath> {
         let id = object.id();
         if let Some(since) = object.meta("deletionTimestamp").and_then(Value::as_str) {
             let mut text = "is being deleted".to_owned();
@@ -306,12 +310,12 @@ impl<'k> Walk<'k> {
                 text = format!("{text}: {}", shortened(said.message));
             }
             let cause = cause(&id, Problem::Deletion, &text, since.parse().ok());
-            return Some(Found { steps: Vec::new(), cause });
+            return Some(CausePath { steps: Vec::new(), cause });
         }
         if let Some(hold) = suspension(object, self.now) {
             let text = hold.map_or_else(|| "suspended".to_owned(), |hold| hold.to_string());
             let since = condition(object, reconcile::HOLD).and_then(|said| said.since);
-            return Some(Found {
+            return Some(CausePath {
                 steps: Vec::new(),
                 cause: cause(&id, Problem::Suspension, &text, since),
             });
@@ -326,11 +330,18 @@ impl<'k> Walk<'k> {
             }
             WindowState::Closed { .. } | WindowState::Open { .. } => return None,
         };
-        Some(Found { steps: Vec::new(), cause: cause(&id, problem, &shortened(&text), said.since) })
+        Some(CausePath {
+            steps: Vec::new(),
+            cause: cause(&id, problem, &shortened(&text), said.since),
+        })
     }
 
     /// A spec that no run has taken yet.
-    pub(crate) fn not_reconciled(&self, object: &Object, ready: Option<Said<'_>>) -> Option<Found> {
+    pub(crate) fn not_reconciled(
+        &self,
+        object: &Object,
+        ready: Option<ConditionView<'_>>,
+    ) -> Option<CausePath> {
         let id = object.id();
         let created = time(object.fields().get("metadata")?, "creationTimestamp");
         let observed = object.get("status").and_then(|it| it.get("observedGeneration"));
@@ -352,7 +363,7 @@ impl<'k> Walk<'k> {
         };
         let since = ready.map_or(created, |said| said.since);
         let cause = cause(&id, Problem::NotReconciled, &text, since);
-        Some(Found { steps: Vec::new(), cause })
+        Some(CausePath { steps: Vec::new(), cause })
     }
 
     /// A source that is not there or not ready.
@@ -363,15 +374,15 @@ impl<'k> Walk<'k> {
         &mut self,
         object: &Object,
         is_ready: bool,
-        ready: Option<Said<'_>>,
-    ) -> Asked<Option<Found>> {
+        ready: Option<ConditionView<'_>>,
+    ) -> QueryResult<Option<CausePath>> {
         for id in related::sources(object) {
             let Some(found) = self.of(&id)? else { continue };
             let has_artifact = match self.object(&id)? {
-                Seen::There(source) => {
+                ObjectLookup::There(source) => {
                     source.get("status").is_some_and(|it| it.get("artifact").is_some())
                 }
-                Seen::Absent | Seen::Hidden => false,
+                ObjectLookup::Absent | ObjectLookup::Hidden => false,
             };
             let is_of_source = ready.is_some_and(|said| reason::is_about_source(said.reason));
             if is_ready || !has_artifact || is_of_source {
@@ -387,22 +398,24 @@ impl<'k> Walk<'k> {
     }
 
     /// The first dependency that is not ready.
-    fn dependency(&mut self, object: &Object) -> Asked<Option<Found>> {
+    fn dependency(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
         for Dependency { object, otherwise, release } in related::dependencies(object) {
             let id = match (self.object(&object)?, otherwise) {
-                (Seen::Absent, Some(other)) if !matches!(self.object(&other)?, Seen::Absent) => {
+                (ObjectLookup::Absent, Some(other))
+                    if !matches!(self.object(&other)?, ObjectLookup::Absent) =>
+                {
                     other
                 }
                 _ => object,
             };
-            if let (Some(release), Seen::There(helmfile)) = (&release, self.object(&id)?) {
+            if let (Some(release), ObjectLookup::There(helmfile)) = (&release, self.object(&id)?) {
                 let Some(text) = release_not_ready(helmfile, release) else { continue };
                 let found = self.of(&id)?.filter(|it| it.cause.problem != Problem::ExpiredHold);
                 let cause = cause(&id, Problem::Dependency, &text, None);
-                return Ok(Some(found.unwrap_or(Found { steps: Vec::new(), cause })));
+                return Ok(Some(found.unwrap_or(CausePath { steps: Vec::new(), cause })));
             }
             let found = self.of(&id)?;
-            let Seen::There(dependency) = self.object(&id)? else {
+            let ObjectLookup::There(dependency) = self.object(&id)? else {
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -418,7 +431,7 @@ impl<'k> Walk<'k> {
                     let message = said.map_or("is not ready", |said| said.message);
                     let since = said.and_then(|said| said.since);
                     let cause = cause(&id, Problem::Dependency, &shortened(message), since);
-                    return Ok(Some(Found { steps: Vec::new(), cause }));
+                    return Ok(Some(CausePath { steps: Vec::new(), cause }));
                 }
                 Some(_) | None => {}
             }
@@ -427,29 +440,29 @@ impl<'k> Walk<'k> {
     }
 
     /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.
-    fn missing(&mut self, object: &Object) -> Asked<Option<Found>> {
+    fn missing(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
         let named = related::references(object);
         self.ask(named.iter().map(|(id, _)| Query::Object(id.clone())))?;
         for (id, field) in named {
             let what = match self.object(&id)? {
-                Seen::Absent => "does not exist".to_owned(),
-                Seen::There(held) => match Needs::of(object, &field).lacks(held) {
+                ObjectLookup::Absent => "does not exist".to_owned(),
+                ObjectLookup::There(held) => match Needs::of(object, &field).lacks(held) {
                     Some(key) => format!("has no key `{key}`"),
                     None => continue,
                 },
-                Seen::Hidden => continue,
+                ObjectLookup::Hidden => continue,
             };
             let subject = id.subject();
             let namer = object.id().subject();
             let text = format!("{subject} {what}; {field} of {namer} names it");
             let cause = cause(&id, Problem::Missing, &text, None);
-            return Ok(Some(Found { steps: Vec::new(), cause }));
+            return Ok(Some(CausePath { steps: Vec::new(), cause }));
         }
         Ok(None)
     }
 
     /// The cause among the objects that were applied; one that is not there is a cause only if all of them should be.
-    fn applied(&mut self, object: &Object, is_complete: bool) -> Asked<Option<Found>> {
+    fn applied(&mut self, object: &Object, is_complete: bool) -> QueryResult<Option<CausePath>> {
         let mut ids = related::applied(object);
         if ids.is_empty() {
             return Ok(None);
@@ -473,10 +486,10 @@ impl<'k> Walk<'k> {
         let mut sick: Vec<(bool, ObjectId)> = Vec::new();
         for id in ids {
             let is_failed = match self.object(&id)? {
-                Seen::Hidden => continue,
-                Seen::Absent if !is_complete => continue,
-                Seen::Absent => true,
-                Seen::There(found) => match health::compute(found, self.now) {
+                ObjectLookup::Hidden => continue,
+                ObjectLookup::Absent if !is_complete => continue,
+                ObjectLookup::Absent => true,
+                ObjectLookup::There(found) => match health::compute(found, self.now) {
                     Ok(report) if report.is_current() => continue,
                     Ok(report) => report.status == Health::Failed,
                     Err(_) => true,
@@ -495,30 +508,32 @@ impl<'k> Walk<'k> {
     }
 
     /// Asks for all of it at once.
-    pub(crate) fn ask(&self, queries: impl Iterator<Item = Query>) -> Asked<()> {
+    pub(crate) fn ask(&self, queries: impl Iterator<Item = Query>) -> QueryResult<()> {
         let unknown: Vec<Query> = queries.filter(|it| self.known.get(it).is_none()).collect();
         if unknown.is_empty() { Ok(()) } else { Err(unknown) }
     }
 
-    pub(crate) fn object(&mut self, id: &ObjectId) -> Asked<Seen<'k>> {
+    pub(crate) fn object(&mut self, id: &ObjectId) -> QueryResult<ObjectLookup<'k>> {
         let query = Query::Object(id.clone());
         Ok(match self.known.get(&query) {
             None => return Err(vec![query]),
-            Some(Answer::Objects(objects)) => objects.first().map_or(Seen::Absent, Seen::There),
-            Some(Answer::Lines(_)) => Seen::Hidden,
-            Some(Answer::Refused(why)) => {
+            Some(FactAnswer::Objects(objects)) => {
+                objects.first().map_or(ObjectLookup::Absent, ObjectLookup::There)
+            }
+            Some(FactAnswer::Lines(_)) => ObjectLookup::Hidden,
+            Some(FactAnswer::Refused(why)) => {
                 self.remarks.insert(format!("{} cannot be read: {why}", id.subject()));
-                Seen::Hidden
+                ObjectLookup::Hidden
             }
         })
     }
 
-    pub(crate) fn listed(&mut self, query: &Query) -> Asked<Vec<Object>> {
+    pub(crate) fn listed(&mut self, query: &Query) -> QueryResult<Vec<Object>> {
         Ok(match self.known.get(query) {
             None => return Err(vec![query.clone()]),
-            Some(Answer::Objects(objects)) => objects.clone(),
-            Some(Answer::Lines(_)) => Vec::new(),
-            Some(Answer::Refused(why)) => {
+            Some(FactAnswer::Objects(objects)) => objects.clone(),
+            Some(FactAnswer::Lines(_)) => Vec::new(),
+            Some(FactAnswer::Refused(why)) => {
                 let what = match query {
                     Query::Pods { namespace, .. } => format!("Pods in namespace {namespace}"),
                     _ => "events".to_owned(),
@@ -529,12 +544,12 @@ impl<'k> Walk<'k> {
         })
     }
 
-    pub(crate) fn lines(&mut self, query: &Query) -> Asked<Vec<String>> {
+    pub(crate) fn lines(&mut self, query: &Query) -> QueryResult<Vec<String>> {
         match self.known.get(query) {
             None => Err(vec![query.clone()]),
-            Some(Answer::Lines(lines)) => Ok(lines.clone()),
+            Some(FactAnswer::Lines(lines)) => Ok(lines.clone()),
             // A log is seldom there for long: its absence says nothing.
-            Some(Answer::Objects(_) | Answer::Refused(_)) => Ok(Vec::new()),
+            Some(FactAnswer::Objects(_) | FactAnswer::Refused(_)) => Ok(Vec::new()),
         }
     }
 
@@ -588,13 +603,13 @@ impl<'k> Walk<'k> {
 }
 
 /// A hold that has expired while `spec.suspend` is still true.
-fn expired_hold(object: &Object) -> Option<Found> {
+fn expired_hold(object: &Object) -> Option<CausePath> {
     let said = condition(object, reconcile::HOLD)?;
     let is_expired =
         said.reason == reconcile::reason::EXPIRED.as_str() && is_set(object, "suspend");
     let text = format!("its suspension {}", shortened(said.message));
     let cause = || cause(&object.id(), Problem::ExpiredHold, &text, said.since);
-    is_expired.then(|| Found { steps: Vec::new(), cause: cause() })
+    is_expired.then(|| CausePath { steps: Vec::new(), cause: cause() })
 }
 
 /// Why a release of a Helmfile is not ready, as its status has it; none if it is.
@@ -618,7 +633,7 @@ fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
 }
 
 /// What the object itself reports.
-fn reported(object: &Object, said: Said<'_>) -> Cause {
+fn reported(object: &Object, said: ConditionView<'_>) -> Cause {
     let is_remedy = reason::is_remedy(said.reason);
     let failed = ["Released", "TestSuccess"]
         .iter()
@@ -654,16 +669,16 @@ fn cause(id: &ObjectId, problem: Problem, text: &str, since: Option<Time>) -> Ca
     }
 }
 
-fn below(step: Option<Step>, found: Found) -> Found {
-    let mut steps: Vec<Step> = step.into_iter().collect();
+fn below(step: Option<CauseStep>, found: CausePath) -> CausePath {
+    let mut steps: Vec<CauseStep> = step.into_iter().collect();
     steps.extend(found.steps);
-    Found { steps, ..found }
+    CausePath { steps, ..found }
 }
 
 /// A text on one line and of a bounded length.
 pub(crate) fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(SHOWN) {
+    match line.char_indices().nth(MAX_MESSAGE_CHARACTERS) {
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line,
     }

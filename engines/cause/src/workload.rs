@@ -9,15 +9,15 @@ use crate::event::last_seen;
 use crate::fact::Query;
 use crate::pod::{self, Trouble};
 use crate::related;
-use crate::result::{Cause, Problem, Step};
-use crate::walk::{Asked, Found, Seen, Walk, shortened};
+use crate::result::{Cause, CauseStep, Problem};
+use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
 
 /// How many ReplicaSets with warnings are read, the newest warnings first.
 const MOST_REPLICA_SETS: usize = 32;
 
 impl Walk<'_> {
     /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
-    pub(crate) fn workload(&mut self, object: &Object) -> Asked<Option<Found>> {
+    pub(crate) fn workload(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
         let id = object.id();
         let (status, message) = match health::compute(object, self.now()) {
             Ok(report) if report.is_current() => return Ok(None),
@@ -25,19 +25,19 @@ impl Walk<'_> {
             Err(error) => (Health::Unknown(error.to_string()), error.to_string()),
         };
         let since = since(object);
-        let step = Step { object: id.clone(), since, text: told(&status, &message) };
+        let step = CauseStep { object: id.clone(), since, text: told(&status, &message) };
         if status == Health::Terminating {
             let text = deletion(object);
             let event = self.event(&id, &[])?;
             let cause = Cause { event, ..plain(&id, Problem::Deletion, text, since) };
-            return Ok(Some(Found { steps: vec![step], cause }));
+            return Ok(Some(CausePath { steps: vec![step], cause }));
         }
         let pods = self.pods(object)?;
         for pod in &pods {
             if let Some(found) = self.of_pod(pod)? {
                 let mut steps = vec![step];
                 steps.extend(found.steps.into_iter().filter(|it| it.object != id));
-                return Ok(Some(Found { steps, ..found }));
+                return Ok(Some(CausePath { steps, ..found }));
             }
         }
         let refused = condition(object, "ReplicaFailure").filter(|said| said.status == "True");
@@ -50,7 +50,10 @@ impl Walk<'_> {
             }
             (None, None) => plain(&id, problem_of(&id, ""), told(&status, &message), since),
         };
-        Ok(Some(Found { steps: vec![step], cause: Cause { event: event.map(spelled), ..cause } }))
+        Ok(Some(CausePath {
+            steps: vec![step],
+            cause: Cause { event: event.map(spelled), ..cause },
+        }))
     }
 
     /// The newest warning about an object or its Pods: whom it is about, its reason and its text.
@@ -58,7 +61,7 @@ impl Walk<'_> {
         &mut self,
         id: &ObjectId,
         pods: &[Object],
-    ) -> Asked<Option<(ObjectId, String, String)>> {
+    ) -> QueryResult<Option<(ObjectId, String, String)>> {
         let mut events = self.listed(&Query::Warnings(id.namespace.clone()))?;
         events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
         let replica_sets = self.replica_sets(id, &events)?;
@@ -84,7 +87,7 @@ impl Walk<'_> {
     }
 
     /// The names of the ReplicaSets that some events are about and that a Deployment controls.
-    fn replica_sets(&mut self, id: &ObjectId, events: &[Object]) -> Asked<Vec<String>> {
+    fn replica_sets(&mut self, id: &ObjectId, events: &[Object]) -> QueryResult<Vec<String>> {
         if (id.group.as_str(), id.kind.as_str()) != ("apps", "Deployment") {
             return Ok(Vec::new());
         }
@@ -101,7 +104,7 @@ impl Walk<'_> {
         self.ask(found.iter().cloned().map(Query::Object))?;
         let mut names = Vec::new();
         for set in found {
-            if let Seen::There(object) = self.object(&set)?
+            if let ObjectLookup::There(object) = self.object(&set)?
                 && related::controller(object).as_ref() == Some(id)
             {
                 names.push(set.name);
@@ -111,12 +114,12 @@ impl Walk<'_> {
     }
 
     /// The same as one text.
-    fn event(&mut self, id: &ObjectId, pods: &[Object]) -> Asked<Option<String>> {
+    fn event(&mut self, id: &ObjectId, pods: &[Object]) -> QueryResult<Option<String>> {
         Ok(self.newest(id, pods)?.map(spelled))
     }
 
     /// The Pods that an object stands for.
-    fn pods(&mut self, object: &Object) -> Asked<Vec<Object>> {
+    fn pods(&mut self, object: &Object) -> QueryResult<Vec<Object>> {
         if (object.gvk().group.as_str(), object.kind()) == ("", "Pod") {
             return Ok(vec![object.clone()]);
         }
@@ -126,7 +129,7 @@ impl Walk<'_> {
     }
 
     /// What is in the way of a Pod.
-    fn of_pod(&mut self, pod: &Object) -> Asked<Option<Found>> {
+    fn of_pod(&mut self, pod: &Object) -> QueryResult<Option<CausePath>> {
         let id = pod.id();
         let Some(trouble) = pod::trouble(pod) else { return Ok(None) };
         let since = since(pod);
@@ -140,8 +143,8 @@ impl Walk<'_> {
             cause.lines = self.lines(&query)?;
         }
         cause.event = self.event(&id, std::slice::from_ref(pod))?;
-        let step = Step { object: id, since, text: cause.text.clone() };
-        Ok(Some(Found { steps: vec![step], cause }))
+        let step = CauseStep { object: id, since, text: cause.text.clone() };
+        Ok(Some(CausePath { steps: vec![step], cause }))
     }
 }
 

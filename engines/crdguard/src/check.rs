@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::format::{self, Answer};
-use crate::place::Place;
-use crate::schema::{ListKind, Node, Own, Type};
+use crate::format::{self, TriState};
+use crate::place::FieldPath;
+use crate::schema::{ListKind, Own, SchemaNode, Type};
 use crate::verdict::{Problem, Sink};
 
 /// What was found wrong in a part of an object, or could not be judged.
-type Found = (Problem, String);
+type CheckFinding = (Problem, String);
 
 /// Validates a value and everything in it.
-pub(crate) fn check(value: &Value, node: &Node, place: &mut Place, sink: &mut Sink) {
+pub(crate) fn check(value: &Value, node: &SchemaNode, place: &mut FieldPath, sink: &mut Sink) {
     // An alternative is about a whole value, other parts of which may have changed.
     if (node.is_same && !sink.is_whole) || !sink.step() {
         return;
@@ -39,7 +39,7 @@ pub(crate) fn check(value: &Value, node: &Node, place: &mut Place, sink: &mut Si
     }
 }
 
-fn fields(map: &Map<String, Value>, node: &Node, place: &mut Place, sink: &mut Sink) {
+fn fields(map: &Map<String, Value>, node: &SchemaNode, place: &mut FieldPath, sink: &mut Sink) {
     for name in &node.own.required {
         if !map.contains_key(name) {
             place.below(name, |place| sink.invalid(place, "is required".to_owned()));
@@ -62,9 +62,9 @@ fn fields(map: &Map<String, Value>, node: &Node, place: &mut Place, sink: &mut S
 }
 
 /// Whether a value has no problem; none where that cannot be judged.
-fn is_valid(value: &Value, node: &Node, sink: &mut Sink) -> Option<bool> {
+fn is_valid(value: &Value, node: &SchemaNode, sink: &mut Sink) -> Option<bool> {
     let mut inner = sink.aside();
-    check(value, node, &mut Place::default(), &mut inner);
+    check(value, node, &mut FieldPath::default(), &mut inner);
     let outcome = match (inner.has(Problem::Invalid), inner.has(Problem::Unjudged)) {
         (true, _) => Some(false),
         (false, true) => None,
@@ -74,7 +74,7 @@ fn is_valid(value: &Value, node: &Node, sink: &mut Sink) -> Option<bool> {
     outcome
 }
 
-fn junctors(value: &Value, node: &Node, place: &mut Place, sink: &mut Sink) {
+fn junctors(value: &Value, node: &SchemaNode, place: &mut FieldPath, sink: &mut Sink) {
     let was_whole = std::mem::replace(&mut sink.is_whole, true);
     for part in &node.all_of {
         check(value, part, place, sink);
@@ -111,11 +111,11 @@ fn junctors(value: &Value, node: &Node, place: &mut Place, sink: &mut Sink) {
     }
 }
 
-fn own(value: &Value, own: &Own, place: &mut Place, sink: &mut Sink) {
+fn own(value: &Value, own: &Own, place: &mut FieldPath, sink: &mut Sink) {
     if !own.rules.is_empty() && sink.is_aside() {
         sink.find(Problem::Unjudged, place, "expressions in alternatives of the schema".to_owned());
     }
-    let mut all: Vec<Found> = Vec::new();
+    let mut all: Vec<CheckFinding> = Vec::new();
     let mut invalid = |text: String| all.push((Problem::Invalid, text));
     if let Some(text) = of_type(value, own) {
         invalid(text);
@@ -191,7 +191,7 @@ fn of_number(number: f64, own: &Own, invalid: &mut impl FnMut(String)) {
     }
 }
 
-fn of_text(text: &str, own: &Own) -> Vec<Found> {
+fn of_text(text: &str, own: &Own) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let mut invalid = |text: &str| found.push((Problem::Invalid, text.to_owned()));
     let length = text.chars().count() as u64;
@@ -210,17 +210,17 @@ fn of_text(text: &str, own: &Own) -> Vec<Found> {
     }
     if own.of == Some(Type::String) {
         match format::of_text(&own.format, text) {
-            Answer::Yes => {}
-            Answer::No => {
+            TriState::Yes => {}
+            TriState::No => {
                 found.push((Problem::Invalid, format!("has not the format {}", own.format)));
             }
-            Answer::Unknown => found.push((Problem::Unjudged, format!("format {}", own.format))),
+            TriState::Unknown => found.push((Problem::Unjudged, format!("format {}", own.format))),
         }
     }
     found
 }
 
-fn of_map(length: u64, own: &Own) -> Vec<Found> {
+fn of_map(length: u64, own: &Own) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if own.max_properties.is_some_and(|it| length > it) {
         found.push((Problem::Invalid, "has too many fields".to_owned()));
@@ -231,7 +231,7 @@ fn of_map(length: u64, own: &Own) -> Vec<Found> {
     found
 }
 
-fn of_list(items: &[Value], own: &Own) -> Vec<Found> {
+fn of_list(items: &[Value], own: &Own) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let length = items.len() as u64;
     if own.max_items.is_some_and(|it| length > it) {

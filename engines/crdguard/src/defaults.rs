@@ -5,17 +5,17 @@
 
 use serde_json::Value;
 
-use crate::place::Place;
-use crate::schema::Node;
+use crate::place::FieldPath;
+use crate::schema::SchemaNode;
 use crate::verdict::{Problem, Sink};
 
 /// Fills in the defaults of a schema; nulls that it does not allow are dropped, or become the default.
-pub(crate) fn fill(value: &mut Value, node: &Node, sink: &mut Sink) {
+pub(crate) fn fill(value: &mut Value, node: &SchemaNode, sink: &mut Sink) {
     fill_below(value, node, false, sink);
 }
 
 /// `is_new`: the value is a default itself, so nothing in it was filled in before.
-fn fill_below(value: &mut Value, node: &Node, is_new: bool, sink: &mut Sink) {
+fn fill_below(value: &mut Value, node: &SchemaNode, is_new: bool, sink: &mut Sink) {
     if (node.is_same && !is_new) || !sink.step() {
         return;
     }
@@ -45,7 +45,7 @@ fn fill_below(value: &mut Value, node: &Node, is_new: bool, sink: &mut Sink) {
 }
 
 /// Tells whether the value stays.
-fn fill_item(value: &mut Value, node: &Node, is_new: bool, sink: &mut Sink) -> bool {
+fn fill_item(value: &mut Value, node: &SchemaNode, is_new: bool, sink: &mut Sink) -> bool {
     let is_forbidden = is_forbidden_null(value, node);
     if is_forbidden {
         match &node.own.default {
@@ -57,7 +57,7 @@ fn fill_item(value: &mut Value, node: &Node, is_new: bool, sink: &mut Sink) -> b
     true
 }
 
-fn is_forbidden_null(value: &Value, node: &Node) -> bool {
+fn is_forbidden_null(value: &Value, node: &SchemaNode) -> bool {
     value.is_null() && !node.own.is_nullable
 }
 
@@ -65,8 +65,8 @@ fn is_forbidden_null(value: &Value, node: &Node) -> bool {
 /// defaulted is not known.
 pub(crate) fn changed(
     value: &Value,
-    (node, before): (&Node, &Node),
-    place: &mut Place,
+    (node, before): (&SchemaNode, &SchemaNode),
+    place: &mut FieldPath,
     sink: &mut Sink,
 ) {
     if node.is_same || !sink.step() {
@@ -77,7 +77,7 @@ pub(crate) fn changed(
             for (name, value) in map {
                 let pair = node.of_key(name).zip(before.of_key(name));
                 let Some((node, was)) = pair else { continue };
-                let mut look = |place: &mut Place| {
+                let mut look = |place: &mut FieldPath| {
                     if let Some(default) = &was.own.default
                         && node.own.default.as_ref() != Some(default)
                         && value == default
@@ -103,7 +103,7 @@ pub(crate) fn changed(
     }
 }
 
-fn default_text(node: &Node) -> String {
+fn default_text(node: &SchemaNode) -> String {
     match node.own.default {
         Some(_) => "has the value of the former default; the new default is another".to_owned(),
         None => "has the value of the former default; there is no default any more".to_owned(),

@@ -11,7 +11,7 @@ const MAX_VERSIONS: usize = 64;
 
 /// Why a definition cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum DefinitionFault {
     /// It is no definition, or one of an API version that is no longer served.
     #[error("it is not a CustomResourceDefinition of apiextensions.k8s.io/v1")]
     Kind,
@@ -85,26 +85,29 @@ impl Definition {
     ///
     /// # Errors
     /// When it is none that can be judged.
-    pub fn read(object: &Value) -> Result<Self, Fault> {
+    pub fn read(object: &Value) -> Result<Self, DefinitionFault> {
         if object["apiVersion"] != "apiextensions.k8s.io/v1"
             || object["kind"] != "CustomResourceDefinition"
         {
-            return Err(Fault::Kind);
+            return Err(DefinitionFault::Kind);
         }
         let spec = &object["spec"];
-        let kind = text(&spec["names"]["kind"]).ok_or(Fault::Field("spec.names.kind"))?;
+        let kind = text(&spec["names"]["kind"]).ok_or(DefinitionFault::Field("spec.names.kind"))?;
         let list_kind = text(&spec["names"]["listKind"]);
         let list_kind = list_kind.unwrap_or_else(|| format!("{kind}List"));
-        let versions = spec["versions"].as_array().ok_or(Fault::Field("spec.versions"))?;
+        let versions =
+            spec["versions"].as_array().ok_or(DefinitionFault::Field("spec.versions"))?;
         if versions.len() > MAX_VERSIONS {
-            return Err(Fault::Versions);
+            return Err(DefinitionFault::Versions);
         }
         let versions = versions.iter().map(version);
         let stored = object["status"]["storedVersions"].as_array();
         Ok(Self {
-            name: text(&object["metadata"]["name"]).ok_or(Fault::Field("metadata.name"))?,
-            group: text(&spec["group"]).ok_or(Fault::Field("spec.group"))?,
-            plural: text(&spec["names"]["plural"]).ok_or(Fault::Field("spec.names.plural"))?,
+            name: text(&object["metadata"]["name"])
+                .ok_or(DefinitionFault::Field("metadata.name"))?,
+            group: text(&spec["group"]).ok_or(DefinitionFault::Field("spec.group"))?,
+            plural: text(&spec["names"]["plural"])
+                .ok_or(DefinitionFault::Field("spec.names.plural"))?,
             kind,
             list_kind,
             is_namespaced: spec["scope"] == "Namespaced",
@@ -118,14 +121,14 @@ impl Definition {
     ///
     /// # Errors
     /// When it nests too deeply or is too large.
-    pub fn schema(object: &Value, version: &str) -> Result<Schema, Fault> {
+    pub fn schema(object: &Value, version: &str) -> Result<Schema, DefinitionFault> {
         let spec = &object["spec"];
         let versions = spec["versions"].as_array().into_iter().flatten();
         let mut found = versions.filter(|it| it["name"] == version);
         let schema = found.next().map(|it| &it["schema"]["openAPIV3Schema"]);
         let keeps_unknown = spec["preserveUnknownFields"] == true;
         Schema::read(schema.unwrap_or(&Value::Null), keeps_unknown)
-            .ok_or_else(|| Fault::Schema(version.to_owned()))
+            .ok_or_else(|| DefinitionFault::Schema(version.to_owned()))
     }
 
     /// The version of this name.
@@ -154,9 +157,9 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().filter(|it| !it.is_empty()).map(str::to_owned)
 }
 
-fn version(value: &Value) -> Result<Version, Fault> {
+fn version(value: &Value) -> Result<Version, DefinitionFault> {
     Ok(Version {
-        name: text(&value["name"]).ok_or(Fault::Field("spec.versions[*].name"))?,
+        name: text(&value["name"]).ok_or(DefinitionFault::Field("spec.versions[*].name"))?,
         is_served: value["served"] == true,
         is_storage: value["storage"] == true,
         has_status: value["subresources"]["status"].is_object(),

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::definition::{Conversion, Definition, Fault};
+use crate::definition::{Conversion, Definition, DefinitionFault};
 
 /// Bytes of a part: a Secret holds a MiB.
 const MAX_PART: usize = 900 * 1024;
@@ -44,7 +44,7 @@ pub enum TooLarge {
 pub enum NotWhole {
     /// The definition cannot be read.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] DefinitionFault),
     /// Objects can be read only in versions that may lack fields of that of storage.
     #[error("objects are stored in version {0}, which is not served; serve it")]
     Unserved(String),
@@ -68,7 +68,7 @@ pub enum NotWhole {
 /// There is none.
 pub fn whole(live: &Value) -> Result<(Definition, String), NotWhole> {
     let definition = Definition::read(live)?;
-    let storage = definition.storage().ok_or(Fault::Field("spec.versions"))?;
+    let storage = definition.storage().ok_or(DefinitionFault::Field("spec.versions"))?;
     if !storage.is_served {
         return Err(NotWhole::Unserved(storage.name.clone()));
     }
@@ -197,7 +197,7 @@ impl Import {
 }
 
 impl Iterator for Import {
-    type Item = Result<Restored, ImportError>;
+    type Item = Result<RestoredObject, ImportError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_broken {
@@ -208,7 +208,7 @@ impl Iterator for Import {
         let broken = match limited.read_until(b'\n', &mut line) {
             Err(error) => error.to_string(),
             Ok(0) => return None,
-            Ok(_) if line.ends_with(b"\n") => return Some(Restored::read(&line)),
+            Ok(_) if line.ends_with(b"\n") => return Some(RestoredObject::read(&line)),
             Ok(_) => "a line is too long, or has no end".to_owned(),
         };
         self.is_broken = true;
@@ -218,7 +218,7 @@ impl Iterator for Import {
 
 /// An object as it is created again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Restored {
+pub struct RestoredObject {
     /// What is created: all that the object had but its status and what an API server sets.
     pub manifest: Value,
     /// Its status.
@@ -227,7 +227,7 @@ pub struct Restored {
     pub had_owners: bool,
 }
 
-impl Restored {
+impl RestoredObject {
     fn read(line: &[u8]) -> Result<Self, ImportError> {
         let unread = |why: String| ImportError::Object { name: named(line), why };
         let value = serde_json::from_slice::<Map<String, Value>>(line);
@@ -248,15 +248,15 @@ impl Restored {
 fn named(line: &[u8]) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Named {
+    struct ExportLineMetadata {
         namespace: String,
         name: String,
     }
     #[derive(Deserialize)]
     struct Object {
-        metadata: Named,
+        metadata: ExportLineMetadata,
     }
-    let Named { namespace, name } = match serde_json::from_slice::<Object>(line) {
+    let ExportLineMetadata { namespace, name } = match serde_json::from_slice::<Object>(line) {
         Ok(object) => object.metadata,
         Err(_) => return "an object".to_owned(),
     };
@@ -282,14 +282,14 @@ mod tests {
         exporter.add(one).unwrap();
         let export = exporter.finish().unwrap();
         assert_eq!((export.objects, export.parts.len()), (1, 1));
-        let all: Vec<Restored> =
+        let all: Vec<RestoredObject> =
             Import::of(&export.parts, &export.digest).unwrap().map(Result::unwrap).collect();
         assert_eq!(all.len(), 2);
         assert_eq!(all[0].manifest, definition());
         let manifest = json!({"apiVersion": "acme.io/v1", "kind": "Widget",
             "metadata": {"name": "a", "finalizers": ["f"]}, "spec": {"text": "a\nb", "size": 1.5}});
         let status = Some(json!({"ready": true}));
-        assert_eq!(all[1], Restored { manifest, status, had_owners: true });
+        assert_eq!(all[1], RestoredObject { manifest, status, had_owners: true });
     }
 
     #[test]

@@ -12,14 +12,14 @@ use golang::time::{Time, Zone};
 
 /// What is known about a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum TriState {
     Yes,
     No,
     /// It cannot be judged.
     Unknown,
 }
 
-impl From<bool> for Answer {
+impl From<bool> for TriState {
     fn from(is: bool) -> Self {
         if is { Self::Yes } else { Self::No }
     }
@@ -62,9 +62,9 @@ pattern!(LABEL, r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
 pattern!(URI, r"^[a-z][a-z0-9+.-]*://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?$");
 
 /// Whether a text has a format.
-pub(crate) fn of_text(format: &str, text: &str) -> Answer {
+pub(crate) fn of_text(format: &str, text: &str) -> TriState {
     match format.replace('-', "").as_str() {
-        "" | "password" => Answer::Yes,
+        "" | "password" => TriState::Yes,
         "date" => is_date(text).into(),
         "datetime" => is_moment(text).into(),
         "duration" => sure(
@@ -78,7 +78,7 @@ pub(crate) fn of_text(format: &str, text: &str) -> Answer {
         "uuid5" => UUID5.is_match(text).into(),
         "ipv4" => text.parse::<Ipv4Addr>().is_ok().into(),
         "ipv6" => match text.parse::<Ipv6Addr>() {
-            Ok(_) => Answer::Yes,
+            Ok(_) => TriState::Yes,
             Err(_) => sure(false, !text.contains(':') || text.contains(' ')),
         },
         "cidr" => sure(is_network(text), !text.contains('/')),
@@ -97,7 +97,7 @@ pub(crate) fn of_text(format: &str, text: &str) -> Answer {
         "isbn" | "isbn10" | "isbn13" | "creditcard" | "ssn" | "rgbcolor" => {
             sure(false, text.is_empty())
         }
-        _ => Answer::Yes,
+        _ => TriState::Yes,
     }
 }
 
@@ -144,11 +144,11 @@ pub(crate) fn of_number(format: &str, number: f64) -> bool {
     }
 }
 
-fn sure(is: bool, is_not: bool) -> Answer {
+fn sure(is: bool, is_not: bool) -> TriState {
     match (is, is_not) {
-        (true, _) => Answer::Yes,
-        (false, true) => Answer::No,
-        (false, false) => Answer::Unknown,
+        (true, _) => TriState::Yes,
+        (false, true) => TriState::No,
+        (false, false) => TriState::Unknown,
     }
 }
 
@@ -177,7 +177,7 @@ fn is_network(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Answer::{No, Unknown, Yes};
+    use TriState::{No, Unknown, Yes};
 
     #[test]
     fn formats_are_those_of_the_api_server() {

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use golang::meter::Stop;
 use serde_json::Value;
 
-use crate::definition::{Conversion, Definition, Fault, ServiceReference};
+use crate::definition::{Conversion, Definition, DefinitionFault, ServiceReference};
 use crate::migration::Migration;
-use crate::place::Place;
+use crate::place::FieldPath;
 use crate::schema::Schema;
-use crate::verdict::{Findings, Key, Problem, Sink, Verdict};
+use crate::verdict::{ChangeVerdict, Findings, Key, Problem, Sink};
 use crate::{check, defaults, prune, rules};
 
 /// Most field managers that are remembered.
@@ -67,7 +67,7 @@ impl Pair {
 
 /// A pair that is to be judged, as far as its schemas differ.
 #[derive(PartialEq, Eq)]
-struct Wanted {
+struct SchemaComparison {
     read: String,
     by: String,
     /// The other schema is one of the live definition, too: objects are written back before the new one is there.
@@ -97,11 +97,11 @@ impl Judge {
     ///
     /// # Errors
     /// When one of them cannot be judged.
-    pub fn new(old: &Value, new: &Value, stop: &Stop) -> Result<Self, Fault> {
+    pub fn new(old: &Value, new: &Value, stop: &Stop) -> Result<Self, DefinitionFault> {
         let was = Definition::read(old)?;
         let is = Definition::read(new)?;
         let mut pairs = Vec::new();
-        for Wanted { read, by, is_live, losses_only } in wanted(&was, &is) {
+        for SchemaComparison { read, by, is_live, losses_only } in wanted(&was, &is) {
             let before = Definition::schema(old, &read)?;
             let mut after = Definition::schema(if is_live { old } else { new }, &by)?;
             after.mark(&before);
@@ -228,7 +228,7 @@ impl Judge {
     }
 
     /// What comes of it, when all objects were given.
-    pub fn finish(mut self, facts: Facts) -> Verdict {
+    pub fn finish(mut self, facts: Facts) -> ChangeVerdict {
         self.identity();
         if facts.total > 0 {
             self.conversion(facts.service);
@@ -318,15 +318,16 @@ impl Judge {
 }
 
 /// What has to be judged of a change between definitions.
-fn wanted(was: &Definition, is: &Definition) -> Vec<Wanted> {
-    let pair = |read: &str, by: &str| Wanted {
+fn wanted(was: &Definition, is: &Definition) -> Vec<SchemaComparison> {
+    let pair = |read: &str, by: &str| SchemaComparison {
         read: read.to_owned(),
         by: by.to_owned(),
         is_live: false,
         losses_only: false,
     };
     let served = || was.versions.iter().filter(|it| it.is_served).map(|it| it.name.as_str());
-    let mut all: Vec<Wanted> = served().filter(|it| is.serves(it)).map(|it| pair(it, it)).collect();
+    let mut all: Vec<SchemaComparison> =
+        served().filter(|it| is.serves(it)).map(|it| pair(it, it)).collect();
     all.extend(kept_in_store(was, is).filter(|it| was.serves(it)).map(|it| pair(it, it)));
     if is.conversion == Conversion::None {
         let storages = was.storage().zip(is.storage()).filter(|(from, to)| from.name != to.name);
@@ -336,15 +337,19 @@ fn wanted(was: &Definition, is: &Definition) -> Vec<Wanted> {
         // What only such a version has is dropped at the next write in another one.
         if let Some(to) = is.storage() {
             let gone = served().filter(|it| !is.serves(it) && *it != to.name);
-            all.extend(gone.map(|it| Wanted { losses_only: true, ..pair(it, &to.name) }));
+            all.extend(gone.map(|it| SchemaComparison { losses_only: true, ..pair(it, &to.name) }));
         }
     }
     if let (Some(migration), Conversion::None) = (Migration::between(was, is), &was.conversion) {
         let by = &migration.storage;
         let moved = migration.dropped.iter().filter(|it| was.serves(it) && *it != by);
-        all.extend(moved.map(|it| Wanted { is_live: true, losses_only: true, ..pair(it, by) }));
+        all.extend(moved.map(|it| SchemaComparison {
+            is_live: true,
+            losses_only: true,
+            ..pair(it, by)
+        }));
     }
-    let mut unique: Vec<Wanted> = Vec::new();
+    let mut unique: Vec<SchemaComparison> = Vec::new();
     for it in all {
         if !unique.contains(&it) {
             unique.push(it);
@@ -369,26 +374,26 @@ fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, Str
     defaults::fill(&mut next, after, sink);
     prune::prune(&mut next, after, Some(before), sink);
     if pair.read == pair.by {
-        defaults::changed(object, (after, before), &mut Place::default(), sink);
+        defaults::changed(object, (after, before), &mut FieldPath::default(), sink);
     }
     let mut found = sink.take();
     if pair.losses_only {
         found.retain(|it| matches!(it.0, Problem::Lost | Problem::Unjudged));
         return found;
     }
-    check::check(&next, after, &mut Place::default(), sink);
+    check::check(&next, after, &mut FieldPath::default(), sink);
     if !sink.has(Problem::Invalid) {
         let pair = (after, Some(before));
-        rules::ask(&next, pair, Some(object), &mut Place::default(), sink);
+        rules::ask(&next, pair, Some(object), &mut FieldPath::default(), sink);
     }
     let new = sink.take();
     if new.is_empty() {
         return found;
     }
     // What was wrong at the same place before is no reason against the new definition.
-    check::check(object, before, &mut Place::default(), sink);
+    check::check(object, before, &mut FieldPath::default(), sink);
     if !sink.has(Problem::Invalid) {
-        rules::ask(object, (before, None), None, &mut Place::default(), sink);
+        rules::ask(object, (before, None), None, &mut FieldPath::default(), sink);
     }
     let old = sink.take();
     found.extend(new.into_iter().filter(|(problem, path, why)| {

@@ -1,7 +1,7 @@
 //! Whether a new CustomResourceDefinition fits the objects that exist, and exports of both.
 //!
 //! Here: reading definitions ([`Definition`]), judging a change of one by live objects ([`Judge`]), and what comes of it
-//! ([`Verdict`]); a definition and its objects as an [`Export`]. The schemas are the structural schemas of Kubernetes: an object is defaulted, pruned and validated as
+//! ([`ChangeVerdict`]); a definition and its objects as an [`Export`]. The schemas are the structural schemas of Kubernetes: an object is defaulted, pruned and validated as
 //! the API server would do it under the new definition, which it cannot be asked about before it is written.
 //! Elsewhere: reading definitions and objects from a cluster, and what follows from a verdict (the program).
 //!
@@ -28,9 +28,11 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use definition::{Conversion, Definition, Fault, ServiceReference, Version};
-pub use export::{Export, Exporter, Import, ImportError, NotWhole, Restored, TooLarge, whole};
+pub use definition::{Conversion, Definition, DefinitionFault, ServiceReference, Version};
+pub use export::{
+    Export, Exporter, Import, ImportError, NotWhole, RestoredObject, TooLarge, whole,
+};
 pub use judge::{Facts, Judge, Presence};
 pub use migration::{Migration, Move};
 pub use schema::Schema;
-pub use verdict::{Finding, Key, Problem, Verdict};
+pub use verdict::{ChangeVerdict, Finding, Key, Problem};

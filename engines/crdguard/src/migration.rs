@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::definition::{Definition, Fault};
+use crate::definition::{Definition, DefinitionFault};
 
 /// How objects get out of the versions that are dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Migration {
     ///
     /// # Errors
     /// When one of them cannot be judged.
-    pub fn of(old: &Value, new: &Value) -> Result<Option<Self>, Fault> {
+    pub fn of(old: &Value, new: &Value) -> Result<Option<Self>, DefinitionFault> {
         let old = Definition::read(old)?;
         let new = Definition::read(new)?;
         Ok(Self::between(&old, &new))

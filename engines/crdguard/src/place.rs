@@ -2,9 +2,9 @@
 
 /// A path of fields: `spec.ports[*].name`; keys of maps are `*`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Place(String);
+pub(crate) struct FieldPath(String);
 
-impl Place {
+impl FieldPath {
     /// The text, `.` for the object itself.
     pub(crate) fn text(&self) -> String {
         if self.0.is_empty() { ".".to_owned() } else { self.0.clone() }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_place_is_named_as_its_schema_is_and_odd_names_are_quoted() {
-        let mut place = Place::default();
+        let mut place = FieldPath::default();
         let text =
             place.below("spec", |it| it.item(|it| it.any(|it| it.below("a.b", |it| it.text()))));
         assert_eq!(text, r#"spec[*].*["a.b"]"#);

@@ -4,13 +4,18 @@
 
 use serde_json::Value;
 
-use crate::place::Place;
-use crate::schema::{Additional, Node};
+use crate::place::FieldPath;
+use crate::schema::{Additional, SchemaNode};
 use crate::verdict::{Problem, Sink};
 
 /// Drops what a schema does not have from an object; `before` is the schema by which lost fields are named.
-pub(crate) fn prune(object: &mut Value, node: &Node, before: Option<&Node>, sink: &mut Sink) {
-    drop_below(object, (node, before), (true, node.keeps_unknown), &mut Place::default(), sink);
+pub(crate) fn prune(
+    object: &mut Value,
+    node: &SchemaNode,
+    before: Option<&SchemaNode>,
+    sink: &mut Sink,
+) {
+    drop_below(object, (node, before), (true, node.keeps_unknown), &mut FieldPath::default(), sink);
 }
 
 /// Fields that every object has, which no schema needs to name.
@@ -18,9 +23,9 @@ const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn drop_below(
     value: &mut Value,
-    (node, before): (&Node, Option<&Node>),
+    (node, before): (&SchemaNode, Option<&SchemaNode>),
     (is_object, keeps): (bool, bool),
-    place: &mut Place,
+    place: &mut FieldPath,
     sink: &mut Sink,
 ) {
     if node.is_same || !sink.step() {
@@ -34,7 +39,7 @@ fn drop_below(
             let was = before.and_then(|it| it.of_key(name));
             let is_named = node.properties.contains_key(name)
                 || before.is_some_and(|it| it.properties.contains_key(name));
-            let mut act = |place: &mut Place| match node.of_key(name) {
+            let mut act = |place: &mut FieldPath| match node.of_key(name) {
                 Some(below) => {
                     let of = (below.own.is_embedded, below.keeps_unknown);
                     drop_below(value, (below, was), of, place, sink);
@@ -64,7 +69,7 @@ fn drop_below(
                         drop_below(item, (below, was), of, place, sink);
                     }
                     None if !keeps => {
-                        let nothing = Node::default();
+                        let nothing = SchemaNode::default();
                         drop_below(item, (&nothing, was), (false, false), place, sink);
                     }
                     None => {}

@@ -13,12 +13,12 @@ use std::sync::OnceLock;
 use gocel::Expression;
 use serde_json::{Map, Value};
 
-use crate::place::Place;
-use crate::schema::{ListKind, Node, Type};
+use crate::place::FieldPath;
+use crate::schema::{ListKind, SchemaNode, Type};
 use crate::verdict::{Problem, Sink};
 
 /// Longest text that is shown of a rule.
-const SHOWN: usize = 120;
+const MAX_RULE_CHARACTERS: usize = 120;
 
 /// A rule.
 #[derive(Debug)]
@@ -53,12 +53,12 @@ impl Rule {
     }
 
     fn shown(&self) -> String {
-        let text: String = self.text.chars().take(SHOWN).collect();
+        let text: String = self.text.chars().take(MAX_RULE_CHARACTERS).collect();
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         match self.message.is_empty() {
             true => format!("violates the rule `{text}`"),
             false => {
-                let message: String = self.message.chars().take(SHOWN).collect();
+                let message: String = self.message.chars().take(MAX_RULE_CHARACTERS).collect();
                 format!("violates a rule: {message}")
             }
         }
@@ -68,9 +68,9 @@ impl Rule {
 /// Asks the rules of everything that is not as it was. `was` is the object before it was defaulted and pruned.
 pub(crate) fn ask(
     value: &Value,
-    (node, before): (&Node, Option<&Node>),
+    (node, before): (&SchemaNode, Option<&SchemaNode>),
     was: Option<&Value>,
-    place: &mut Place,
+    place: &mut FieldPath,
     sink: &mut Sink,
 ) {
     if node.is_same || !sink.step() {
@@ -112,12 +112,12 @@ pub(crate) fn ask(
 
 fn ask_here(
     value: &Value,
-    (node, before): (&Node, Option<&Node>),
+    (node, before): (&SchemaNode, Option<&SchemaNode>),
     was: Option<&Value>,
-    place: &mut Place,
+    place: &mut FieldPath,
     sink: &mut Sink,
 ) {
-    let mut data = Data::default();
+    let mut data = RuleData::default();
     let own = data.of(value, node, place.text() == ".", None, sink);
     for rule in &node.own.rules {
         let is_known = was == Some(value) && before.is_some_and(|it| it.own.rules.contains(rule));
@@ -131,14 +131,14 @@ fn ask_here(
             // It says what it said before.
             Err(_) if is_known => {}
             Err(why) => {
-                let text: String = rule.text.chars().take(SHOWN).collect();
+                let text: String = rule.text.chars().take(MAX_RULE_CHARACTERS).collect();
                 sink.find(Problem::Unjudged, place, format!("the rule `{text}`: {why}"));
             }
         }
     }
 }
 
-fn answer(rule: &Rule, own: &Value, data: &Data, sink: &mut Sink) -> Result<bool, String> {
+fn answer(rule: &Rule, own: &Value, data: &RuleData, sink: &mut Sink) -> Result<bool, String> {
     let odd = data.odd.iter().find(|name| rule.names(name));
     if let Some(name) = odd {
         return Err(format!("`{name}` has a type that is not supported here"));
@@ -210,19 +210,19 @@ fn escaped(name: &str) -> Option<String> {
 
 /// What the values of an object are to a rule.
 #[derive(Default)]
-struct Data {
+struct RuleData {
     /// Fields with values that the language here has no type for.
     odd: BTreeSet<String>,
     /// Fields that are lists without order.
     lists: BTreeSet<String>,
 }
 
-impl Data {
+impl RuleData {
     /// A value as a rule sees it; none where it has a type that is not supported, which its name is noted for.
     fn of(
         &mut self,
         value: &Value,
-        node: &Node,
+        node: &SchemaNode,
         is_object: bool,
         name: Option<&str>,
         sink: &mut Sink,
@@ -272,7 +272,7 @@ impl Data {
     fn of_map(
         &mut self,
         map: &Map<String, Value>,
-        node: &Node,
+        node: &SchemaNode,
         is_object: bool,
         name: Option<&str>,
         sink: &mut Sink,

@@ -10,7 +10,7 @@ use golang::meter::Stop;
 use golang::regexp::Regexp;
 use serde_json::Value;
 
-use crate::place::Place;
+use crate::place::FieldPath;
 use crate::rules::{self, Rule};
 use crate::verdict::{Problem, Sink};
 use crate::{check, defaults, prune};
@@ -24,7 +24,7 @@ const MAX_NODES: usize = 200_000;
 /// The schema of one version.
 #[derive(Debug, Default)]
 pub struct Schema {
-    pub(crate) root: Node,
+    pub(crate) root: SchemaNode,
 }
 
 impl Schema {
@@ -32,7 +32,7 @@ impl Schema {
     ///
     /// None where it nests too deeply or has too many parts.
     pub fn read(value: &Value, keeps_unknown: bool) -> Option<Self> {
-        let mut root = Node::read(value, MAX_DEPTH, &Cell::new(MAX_NODES))?;
+        let mut root = SchemaNode::read(value, MAX_DEPTH, &Cell::new(MAX_NODES))?;
         root.keeps_unknown |= keeps_unknown;
         Some(Self { root })
     }
@@ -42,7 +42,7 @@ impl Schema {
     /// None where that cannot be judged.
     pub fn create(&self, object: &Value) -> Option<Result<Value, Vec<String>>> {
         let mut sink = Sink::new(&Stop::default());
-        let mut place = Place::default();
+        let mut place = FieldPath::default();
         let mut next = object.clone();
         defaults::fill(&mut next, &self.root, &mut sink);
         prune::prune(&mut next, &self.root, None, &mut sink);
@@ -140,12 +140,12 @@ pub(crate) enum Additional {
     /// They are kept, whatever they are.
     Any,
     /// They are kept and judged.
-    Of(Box<Node>),
+    Of(Box<SchemaNode>),
 }
 
 /// A schema or a part of one.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
+pub(crate) struct SchemaNode {
     pub(crate) own: Own,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub(crate) keeps_unknown: bool,
@@ -160,7 +160,7 @@ pub(crate) struct Node {
     pub(crate) is_same: bool,
 }
 
-impl Node {
+impl SchemaNode {
     /// What fields without a name in the schema are judged by.
     pub(crate) fn of_key(&self, key: &str) -> Option<&Self> {
         self.properties.get(key).or_else(|| self.of_additional())
@@ -275,7 +275,7 @@ fn type_of(text: &str) -> Option<Type> {
 }
 
 /// Marks a tree from its leaves; tells whether all of it is as it was.
-fn mark(node: &mut Node, before: &Node) -> bool {
+fn mark(node: &mut SchemaNode, before: &SchemaNode) -> bool {
     let mut is_same = node.own == before.own
         && node.keeps_unknown == before.keeps_unknown
         && node.properties.len() == before.properties.len();
@@ -303,7 +303,7 @@ fn mark(node: &mut Node, before: &Node) -> bool {
     is_same
 }
 
-fn mark_one(node: &mut Option<Box<Node>>, before: &Option<Box<Node>>) -> bool {
+fn mark_one(node: &mut Option<Box<SchemaNode>>, before: &Option<Box<SchemaNode>>) -> bool {
     match (node, before) {
         (None, None) => true,
         (Some(node), Some(before)) => mark(node, before),

@@ -8,7 +8,7 @@ use std::fmt;
 use golang::meter::{Allowance, Meter, Stop};
 use serde::Serialize;
 
-use crate::place::Place;
+use crate::place::FieldPath;
 
 /// What judging all objects of a kind may use up: some seconds of a processor.
 const JUDGING: Allowance = Allowance { steps: 400_000_000, bytes: 8 << 30 };
@@ -23,7 +23,7 @@ const MAX_FINDINGS: usize = 100;
 const MAX_EXAMPLES: usize = 3;
 
 /// Most findings that a text has.
-const SHOWN: usize = 12;
+const MAX_SHOWN_FINDINGS: usize = 12;
 
 /// How a change breaks something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -112,7 +112,7 @@ impl Finding {
 
 /// Whether a change fits the objects that exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct ChangeVerdict {
     /// What breaks; empty if nothing does.
     pub findings: Vec<Finding>,
     /// More findings than are kept.
@@ -123,7 +123,7 @@ pub struct Verdict {
     pub total: u64,
 }
 
-impl Verdict {
+impl ChangeVerdict {
     /// Whether nothing breaks.
     pub fn is_compatible(&self) -> bool {
         self.findings.is_empty()
@@ -131,9 +131,10 @@ impl Verdict {
 
     /// The findings as lines.
     pub fn lines(&self, is_named: bool) -> Vec<String> {
-        let shown = self.findings.iter().take(SHOWN);
+        let shown = self.findings.iter().take(MAX_SHOWN_FINDINGS);
         let mut lines: Vec<String> = shown.map(|it| it.text(is_named)).collect();
-        let more = (self.findings.len().saturating_sub(SHOWN) as u64).saturating_add(self.omitted);
+        let more = (self.findings.len().saturating_sub(MAX_SHOWN_FINDINGS) as u64)
+            .saturating_add(self.omitted);
         if more > 0 {
             lines.push(format!("and {more} more"));
         }
@@ -178,13 +179,13 @@ impl Sink {
         !self.is_over
     }
 
-    pub(crate) fn find(&mut self, problem: Problem, place: &Place, text: String) {
+    pub(crate) fn find(&mut self, problem: Problem, place: &FieldPath, text: String) {
         if self.found.len() < MAX_FINDINGS {
             self.found.insert((problem, place.text(), text));
         }
     }
 
-    pub(crate) fn invalid(&mut self, place: &Place, text: String) {
+    pub(crate) fn invalid(&mut self, place: &FieldPath, text: String) {
         self.find(Problem::Invalid, place, text);
     }
 
@@ -264,12 +265,12 @@ impl Findings {
         }
     }
 
-    pub(crate) fn verdict(self, judged: u64, total: u64) -> Verdict {
+    pub(crate) fn verdict(self, judged: u64, total: u64) -> ChangeVerdict {
         let findings = self.all.into_iter();
         let findings = findings.map(|((problem, version, path, why), (objects, examples))| {
             let path = if path == "." { String::new() } else { path };
             Finding { problem, version, path, why, objects, examples }
         });
-        Verdict { findings: findings.collect(), omitted: self.omitted, judged, total }
+        ChangeVerdict { findings: findings.collect(), omitted: self.omitted, judged, total }
     }
 }

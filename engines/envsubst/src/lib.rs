@@ -28,8 +28,8 @@ mod tests;
 mod variables;
 
 pub use error::{Error, LimitError, SyntaxError};
-pub use limits::Limits;
-pub use variables::{InvalidName, Variables};
+pub use limits::SubstitutionLimits;
+pub use variables::{InvalidName, SubstitutionVariables};
 
 /// What a variable is that has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn substitute<'v>(
     text: &[u8],
     lookup: impl Fn(&str) -> Option<&'v [u8]>,
     unset: Unset,
-    limits: Limits,
+    limits: SubstitutionLimits,
 ) -> Result<Vec<u8>, Error> {
     let nodes = parse::parse(text, &limits)?;
     run::run(&nodes, &lookup, unset, limits)

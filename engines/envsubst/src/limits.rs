@@ -4,8 +4,8 @@ use crate::error::LimitError;
 
 /// Bounds of one substitution.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// How deep expressions may stand within expressions, up to [`Limits::DEEPEST`]. Each level takes stack.
+pub struct SubstitutionLimits {
+    /// How deep expressions may stand within expressions, up to [`SubstitutionLimits::MAX_DEPTH`]. Each level takes stack.
     pub depth: usize,
     /// Bytes of the output, together with those of all strings that are made on the way.
     pub output: usize,
@@ -13,27 +13,27 @@ pub struct Limits {
     pub steps: u64,
 }
 
-impl Limits {
-    /// The greatest depth that the stack of any thread has room for; a greater one in [`Limits::depth`] is this one.
-    pub const DEEPEST: usize = 256;
+impl SubstitutionLimits {
+    /// The greatest depth that the stack of any thread has room for; a greater one in [`SubstitutionLimits::depth`] is this one.
+    pub const MAX_DEPTH: usize = 256;
 }
 
-impl Default for Limits {
+impl Default for SubstitutionLimits {
     fn default() -> Self {
-        Self { depth: Self::DEEPEST, output: 32 << 20, steps: 50_000_000 }
+        Self { depth: Self::MAX_DEPTH, output: 32 << 20, steps: 50_000_000 }
     }
 }
 
 /// What is used of the limits.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    limits: Limits,
+pub(crate) struct SubstitutionBudget {
+    limits: SubstitutionLimits,
     output: usize,
     steps: u64,
 }
 
-impl Budget {
-    pub(crate) fn new(limits: Limits) -> Self {
+impl SubstitutionBudget {
+    pub(crate) fn new(limits: SubstitutionLimits) -> Self {
         Self { limits, output: 0, steps: 0 }
     }
 

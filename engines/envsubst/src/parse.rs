@@ -5,12 +5,12 @@
 use golang::unicode::{is_digit, is_letter};
 
 use crate::error::{Error, LimitError, SyntaxError};
-use crate::limits::Limits;
-use crate::scan::{Escapes, Rules, Scanner, Token};
+use crate::limits::SubstitutionLimits;
+use crate::scan::{Escapes, Rules, Scanner, SubstitutionToken};
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum TextNode {
     Text(Vec<u8>),
     Expression(Expression),
 }
@@ -21,7 +21,7 @@ pub(crate) struct Expression {
     pub(crate) name: String,
     pub(crate) operator: Operator,
     /// What the operator works with.
-    pub(crate) arguments: Vec<Node>,
+    pub(crate) arguments: Vec<TextNode>,
 }
 
 /// What is done with the value.
@@ -52,24 +52,28 @@ pub(crate) enum Side {
 }
 
 /// Reads a text.
-pub(crate) fn parse(text: &[u8], limits: &Limits) -> Result<Vec<Node>, Error> {
+pub(crate) fn parse(text: &[u8], limits: &SubstitutionLimits) -> Result<Vec<TextNode>, Error> {
     let rules = Rules { open: true, escapes: Escapes::Dollar, ..Rules::word(|_, _| true) };
-    let depth = limits.depth.min(Limits::DEEPEST);
+    let depth = limits.depth.min(SubstitutionLimits::MAX_DEPTH);
     let mut parser = Parser { scanner: Scanner::new(text), depth, left: depth };
     let mut nodes = Vec::new();
     loop {
         match parser.scanner.scan(rules) {
-            Token::Word(text) => nodes.push(Node::Text(text)),
-            Token::Open => {
+            SubstitutionToken::Word(text) => nodes.push(TextNode::Text(text)),
+            SubstitutionToken::Open => {
                 let begin = parser.scanner.at();
                 let expression = parser.expression().map_err(|fault| match fault {
-                    Fault::Syntax(fault) => Error::Syntax { fault, line: line(&text[..begin]) },
-                    Fault::Limit(limit) => limit.into(),
+                    ParseFault::Syntax(fault) => {
+                        Error::Syntax { fault, line: line(&text[..begin]) }
+                    }
+                    ParseFault::Limit(limit) => limit.into(),
                 })?;
-                nodes.push(Node::Expression(expression));
+                nodes.push(TextNode::Expression(expression));
             }
             // Every other character is part of a word.
-            Token::End | Token::Close | Token::Other => return Ok(nodes),
+            SubstitutionToken::End | SubstitutionToken::Close | SubstitutionToken::Other => {
+                return Ok(nodes);
+            }
         }
     }
 }
@@ -79,12 +83,12 @@ fn line(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-enum Fault {
+enum ParseFault {
     Syntax(SyntaxError),
     Limit(LimitError),
 }
 
-impl From<SyntaxError> for Fault {
+impl From<SyntaxError> for ParseFault {
     fn from(fault: SyntaxError) -> Self {
         Self::Syntax(fault)
     }
@@ -99,8 +103,9 @@ struct Parser<'t> {
 
 impl Parser<'_> {
     /// The expression after a `${`.
-    fn expression(&mut self) -> Result<Expression, Fault> {
-        self.left = self.left.checked_sub(1).ok_or(Fault::Limit(LimitError::Depth(self.depth)))?;
+    fn expression(&mut self) -> Result<Expression, ParseFault> {
+        self.left =
+            self.left.checked_sub(1).ok_or(ParseFault::Limit(LimitError::Depth(self.depth)))?;
         let expression = match self.scanner.peek() {
             '#' => self.length()?,
             _ => self.named()?,
@@ -109,13 +114,13 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    fn length(&mut self) -> Result<Expression, Fault> {
+    fn length(&mut self) -> Result<Expression, ParseFault> {
         self.word(|character, at| character == '#' && at == 1)?;
         let name = self.word(is_name)?;
         self.close(name, Operator::Length, Vec::new())
     }
 
-    fn named(&mut self) -> Result<Expression, Fault> {
+    fn named(&mut self) -> Result<Expression, ParseFault> {
         let name = self.word(is_name).map_err(|_| SyntaxError::VariableName)?;
         match self.scanner.peek() {
             ':' => match self.scanner.peek_second() {
@@ -128,14 +133,14 @@ impl Parser<'_> {
             ',' | '^' => self.casing(name),
             '/' => self.replacing(name),
             '#' | '%' => self.stripping(name),
-            _ if self.scanner.scan(Rules::CLOSE) == Token::Close => {
+            _ if self.scanner.scan(Rules::CLOSE) == SubstitutionToken::Close => {
                 Ok(Expression { name, operator: Operator::Value, arguments: Vec::new() })
             }
             _ => Err(SyntaxError::MissingClosingBrace.into()),
         }
     }
 
-    fn default(&mut self, name: String) -> Result<Expression, Fault> {
+    fn default(&mut self, name: String) -> Result<Expression, ParseFault> {
         if self.scanner.peek() == '=' {
             self.word(|character, at| character == '=' && at == 1)?;
         } else {
@@ -152,24 +157,26 @@ impl Parser<'_> {
         self.close(name, Operator::Default, arguments)
     }
 
-    fn substring(&mut self, name: String) -> Result<Expression, Fault> {
+    fn substring(&mut self, name: String) -> Result<Expression, ParseFault> {
         self.word(|character, at| character == ':' && at == 1)?;
         let offset =
             self.argument(|character, _| !matches!(character, ':' | '}'), Escapes::None)?;
         let delimiter = Rules { close: true, ..Rules::word(|character, _| character == ':') };
         match self.scanner.scan(delimiter) {
-            Token::Close => {
+            SubstitutionToken::Close => {
                 Ok(Expression { name, operator: Operator::Substring, arguments: vec![offset] })
             }
-            Token::Word(_) => {
+            SubstitutionToken::Word(_) => {
                 let length = self.argument(is_not_closing, Escapes::None)?;
                 self.close(name, Operator::Substring, vec![offset, length])
             }
-            Token::End | Token::Open | Token::Other => Err(SyntaxError::BadSubstitution.into()),
+            SubstitutionToken::End | SubstitutionToken::Open | SubstitutionToken::Other => {
+                Err(SyntaxError::BadSubstitution.into())
+            }
         }
     }
 
-    fn casing(&mut self, name: String) -> Result<Expression, Fault> {
+    fn casing(&mut self, name: String) -> Result<Expression, ParseFault> {
         let operator =
             match self.word(|character, at| matches!(character, ',' | '^') && at < 3)?.as_str() {
                 "^" => Operator::UpperFirst,
@@ -182,7 +189,7 @@ impl Parser<'_> {
         self.close(name, operator, Vec::new())
     }
 
-    fn stripping(&mut self, name: String) -> Result<Expression, Fault> {
+    fn stripping(&mut self, name: String) -> Result<Expression, ParseFault> {
         let side = if self.scanner.peek() == '#' { Side::Prefix } else { Side::Suffix };
         let mark = match side {
             Side::Prefix => self.word(|character, at| character == '#' && at < 3)?,
@@ -196,7 +203,7 @@ impl Parser<'_> {
         self.close(name, operator, vec![pattern])
     }
 
-    fn replacing(&mut self, name: String) -> Result<Expression, Fault> {
+    fn replacing(&mut self, name: String) -> Result<Expression, ParseFault> {
         let mark = self.word(|character, at| match at {
             1 => character == '/',
             2 => matches!(character, '/' | '#' | '%'),
@@ -218,21 +225,28 @@ impl Parser<'_> {
     }
 
     /// An expression, or the text up to the next one or to a character that is not accepted.
-    fn argument(&mut self, word: fn(char, usize) -> bool, escapes: Escapes) -> Result<Node, Fault> {
+    fn argument(
+        &mut self,
+        word: fn(char, usize) -> bool,
+        escapes: Escapes,
+    ) -> Result<TextNode, ParseFault> {
         match self.scanner.scan(Rules { open: true, escapes, ..Rules::word(word) }) {
-            Token::Open => Ok(Node::Expression(self.expression()?)),
-            Token::Word(text) => Ok(Node::Text(text)),
-            Token::End | Token::Close | Token::Other => Err(SyntaxError::Argument.into()),
+            SubstitutionToken::Open => Ok(TextNode::Expression(self.expression()?)),
+            SubstitutionToken::Word(text) => Ok(TextNode::Text(text)),
+            SubstitutionToken::End | SubstitutionToken::Close | SubstitutionToken::Other => {
+                Err(SyntaxError::Argument.into())
+            }
         }
     }
 
     /// Names and operators: words of characters that are valid.
     fn word(&mut self, accepts: fn(char, usize) -> bool) -> Result<String, SyntaxError> {
         match self.scanner.scan(Rules::word(accepts)) {
-            Token::Word(word) => Ok(String::from_utf8_lossy(&word).into_owned()),
-            Token::End | Token::Open | Token::Close | Token::Other => {
-                Err(SyntaxError::BadSubstitution)
-            }
+            SubstitutionToken::Word(word) => Ok(String::from_utf8_lossy(&word).into_owned()),
+            SubstitutionToken::End
+            | SubstitutionToken::Open
+            | SubstitutionToken::Close
+            | SubstitutionToken::Other => Err(SyntaxError::BadSubstitution),
         }
     }
 
@@ -240,13 +254,14 @@ impl Parser<'_> {
         &mut self,
         name: String,
         operator: Operator,
-        arguments: Vec<Node>,
-    ) -> Result<Expression, Fault> {
+        arguments: Vec<TextNode>,
+    ) -> Result<Expression, ParseFault> {
         match self.scanner.scan(Rules::CLOSE) {
-            Token::Close => Ok(Expression { name, operator, arguments }),
-            Token::End | Token::Open | Token::Word(_) | Token::Other => {
-                Err(SyntaxError::BadSubstitution.into())
-            }
+            SubstitutionToken::Close => Ok(Expression { name, operator, arguments }),
+            SubstitutionToken::End
+            | SubstitutionToken::Open
+            | SubstitutionToken::Word(_)
+            | SubstitutionToken::Other => Err(SyntaxError::BadSubstitution.into()),
         }
     }
 }

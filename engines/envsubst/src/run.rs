@@ -11,18 +11,18 @@ use golang::unicode::{decode, to_lower, to_upper};
 
 use crate::Unset;
 use crate::error::{Error, LimitError};
-use crate::limits::{Budget, Limits};
-use crate::parse::{Expression, Node, Operator, Side};
+use crate::limits::{SubstitutionBudget, SubstitutionLimits};
+use crate::parse::{Expression, Operator, Side, TextNode};
 use pattern::Pattern;
 
 /// What a text comes to.
 pub(crate) fn run<'v>(
-    nodes: &[Node],
+    nodes: &[TextNode],
     lookup: &dyn Fn(&str) -> Option<&'v [u8]>,
     unset: Unset,
-    limits: Limits,
+    limits: SubstitutionLimits,
 ) -> Result<Vec<u8>, Error> {
-    let mut run = Run { lookup, unset, budget: Budget::new(limits) };
+    let mut run = SubstitutionRun { lookup, unset, budget: SubstitutionBudget::new(limits) };
     let mut output = Vec::new();
     for node in nodes {
         run.node(node, &mut output)?;
@@ -30,17 +30,17 @@ pub(crate) fn run<'v>(
     Ok(output)
 }
 
-struct Run<'r, 'v> {
+struct SubstitutionRun<'r, 'v> {
     lookup: &'r dyn Fn(&str) -> Option<&'v [u8]>,
     unset: Unset,
-    budget: Budget,
+    budget: SubstitutionBudget,
 }
 
-impl<'v> Run<'_, 'v> {
-    fn node(&mut self, node: &Node, into: &mut Vec<u8>) -> Result<(), Error> {
+impl<'v> SubstitutionRun<'_, 'v> {
+    fn node(&mut self, node: &TextNode, into: &mut Vec<u8>) -> Result<(), Error> {
         let text = match node {
-            Node::Text(text) => Cow::Borrowed(text.as_slice()),
-            Node::Expression(expression) => self.expression(expression)?,
+            TextNode::Text(text) => Cow::Borrowed(text.as_slice()),
+            TextNode::Expression(expression) => self.expression(expression)?,
         };
         self.budget.produce(text.len())?;
         into.extend_from_slice(&text);
@@ -129,7 +129,7 @@ type Convert = fn(char) -> char;
 fn map<'v>(
     value: &'v [u8],
     convert: Convert,
-    budget: &mut Budget,
+    budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     budget.spend(value.len())?;
     // A character of a byte becomes one of three bytes at most.
@@ -147,7 +147,7 @@ fn map<'v>(
 fn map_first<'v>(
     value: &'v [u8],
     convert: Convert,
-    budget: &mut Budget,
+    budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     let (first, width) = decode(value);
     if width == 0 {
@@ -160,14 +160,14 @@ fn map_first<'v>(
 }
 
 /// Finds how many bytes a pattern matches at the beginning of a text.
-type Search = fn(&Pattern, &[u8], &mut Budget) -> Result<usize, LimitError>;
+type Search = fn(&Pattern, &[u8], &mut SubstitutionBudget) -> Result<usize, LimitError>;
 
 fn strip<'v>(
     value: &'v [u8],
     pattern: &[u8],
     side: Side,
     search: Search,
-    budget: &mut Budget,
+    budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     match side {
         Side::Prefix => {
@@ -186,7 +186,7 @@ fn strip<'v>(
 }
 
 /// The characters from the last to the first.
-fn reversed(text: &[u8], budget: &mut Budget) -> Result<Vec<u8>, LimitError> {
+fn reversed(text: &[u8], budget: &mut SubstitutionBudget) -> Result<Vec<u8>, LimitError> {
     budget.spend(text.len())?;
     budget.produce(text.len().saturating_mul(3))?;
     let mut characters = Vec::with_capacity(text.len());

@@ -6,7 +6,7 @@ use golang::unicode::decode;
 
 /// A piece of the text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum SubstitutionToken {
     /// The end of the text, or a NUL character.
     // Parity(flux): upstream's mark for the end of a text is the character 0.
     End,
@@ -85,23 +85,23 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the next token.
-    pub(crate) fn scan(&mut self, rules: Rules) -> Token {
+    pub(crate) fn scan(&mut self, rules: Rules) -> SubstitutionToken {
         match self.peek() {
-            '\0' => Token::End,
+            '\0' => SubstitutionToken::End,
             '$' if rules.open && self.is_open() => {
                 self.at += 2;
-                Token::Open
+                SubstitutionToken::Open
             }
             '}' if rules.close => {
                 self.at += 1;
-                Token::Close
+                SubstitutionToken::Close
             }
             _ => self.scan_word(rules),
         }
     }
 
-    fn scan_word(&mut self, rules: Rules) -> Token {
-        let Some(accepts) = rules.word else { return Token::Other };
+    fn scan_word(&mut self, rules: Rules) -> SubstitutionToken {
+        let Some(accepts) = rules.word else { return SubstitutionToken::Other };
         let mut word = Vec::new();
         loop {
             let (character, width) = decode(self.rest());
@@ -119,7 +119,7 @@ impl<'t> Scanner<'t> {
             word.extend_from_slice(&self.rest()[..width]);
             self.at += width;
         }
-        if word.is_empty() { Token::Other } else { Token::Word(word) }
+        if word.is_empty() { SubstitutionToken::Other } else { SubstitutionToken::Word(word) }
     }
 
     fn rest(&self) -> &'t [u8] {

@@ -5,14 +5,14 @@ use std::fmt;
 
 /// Values by name. `Debug` shows the names alone, since values come from Secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Variables(BTreeMap<String, Vec<u8>>);
+pub struct SubstitutionVariables(BTreeMap<String, Vec<u8>>);
 
 /// A name that no variable can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' var name is invalid, must match '^[_[:alpha:]][_[:alpha:][:digit:]]*$'")]
 pub struct InvalidName(pub String);
 
-impl Variables {
+impl SubstitutionVariables {
     /// Gives a variable a value, in the place of the one that it had. Line feeds are taken out of the value.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl Variables {
     }
 }
 
-impl fmt::Debug for Variables {
+impl fmt::Debug for SubstitutionVariables {
     fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
         into.debug_set().entries(self.0.keys()).finish()
     }
@@ -46,11 +46,11 @@ impl fmt::Debug for Variables {
 
 #[cfg(test)]
 mod tests {
-    use super::{InvalidName, Variables};
+    use super::{InvalidName, SubstitutionVariables};
 
     #[test]
     fn names_are_words_of_ascii() {
-        let mut variables = Variables::default();
+        let mut variables = SubstitutionVariables::default();
         for name in ["a", "_", "_1", "aB_9"] {
             assert_eq!(variables.set(name, b"v"), Ok(()), "{name}");
         }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_last_value_counts_without_its_line_feeds() {
-        let mut variables = Variables::default();
+        let mut variables = SubstitutionVariables::default();
         assert!(variables.is_empty());
         variables.set("a", b"first").unwrap();
         variables.set("a", b"two\r\nlines\n").unwrap();
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn no_value_is_shown() {
-        let mut variables = Variables::default();
+        let mut variables = SubstitutionVariables::default();
         variables.set("password", b"hunter2").unwrap();
         assert_eq!(format!("{variables:?}"), r#"{"password"}"#);
     }

@@ -3,7 +3,7 @@
 //! Here: counting. Elsewhere: what counts how much ([`crate::eval`], `functions`), the counter
 //! ([`golang::meter`]).
 
-use golang::meter::{Allowance, Exhausted, Meter, Stop};
+use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
 
 /// What one evaluation may use up: nodes examined, elements and entries compared or copied; and the bytes of all strings
 /// and lists that it makes or reads through.
@@ -11,20 +11,20 @@ pub(crate) const EVALUATION: Allowance = Allowance { steps: 1_000_000, bytes: 64
 
 /// Why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum CelError {
     /// A variable that there is not; others of the same spelling may still be tried.
     NoSuchAttribute(String),
     /// Whatever else went wrong, in the words of the language.
     Failed(String),
     /// It costs more than an evaluation may; no operator absorbs this one.
     TooExpensive {
-        what: Exhausted,
+        what: WorkLimitExceeded,
         /// Others of the same run have used up the most of it.
         is_short: bool,
     },
 }
 
-impl Fault {
+impl CelError {
     pub(crate) fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }
@@ -34,16 +34,16 @@ impl Fault {
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for CelError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NoSuchAttribute(names) => write!(f, "no such attribute(s): {names}"),
             Self::Failed(text) => f.write_str(text),
             Self::TooExpensive { what, is_short } => {
                 let much = match what {
-                    Exhausted::Steps(_) => "too many steps",
-                    Exhausted::Bytes(_) => "too much memory",
-                    Exhausted::Time => "too much time",
+                    WorkLimitExceeded::Steps(_) => "too many steps",
+                    WorkLimitExceeded::Bytes(_) => "too much memory",
+                    WorkLimitExceeded::Time => "too much time",
                 };
                 f.write_str("operation cancelled: ")?;
                 match is_short {
@@ -66,19 +66,19 @@ impl std::fmt::Display for Fault {
 
 /// What is left to spend: a part of what a run may.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct CelBudget {
     meter: Meter,
     /// The run had less left than one evaluation may cost.
     is_short: bool,
 }
 
-impl Default for Budget {
+impl Default for CelBudget {
     fn default() -> Self {
         Self::of(&Meter::new(EVALUATION, Stop::default()))
     }
 }
 
-impl Budget {
+impl CelBudget {
     /// For one evaluation of a run.
     pub(crate) fn of(run: &Meter) -> Self {
         let left = run.left();
@@ -91,14 +91,14 @@ impl Budget {
         run.join(&self.meter);
     }
 
-    pub(crate) fn spend(&mut self, steps: usize) -> Result<(), Fault> {
+    pub(crate) fn spend(&mut self, steps: usize) -> Result<(), CelError> {
         let is_short = self.is_short;
-        self.meter.steps(steps as u64).map_err(|what| Fault::TooExpensive { what, is_short })
+        self.meter.steps(steps as u64).map_err(|what| CelError::TooExpensive { what, is_short })
     }
 
     /// To be called before so many bytes are made or read.
-    pub(crate) fn spend_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
+    pub(crate) fn spend_bytes(&mut self, bytes: usize) -> Result<(), CelError> {
         let is_short = self.is_short;
-        self.meter.bytes(bytes as u64).map_err(|what| Fault::TooExpensive { what, is_short })
+        self.meter.bytes(bytes as u64).map_err(|what| CelError::TooExpensive { what, is_short })
     }
 }

@@ -13,12 +13,12 @@ use cel::common::ast::{
 };
 
 use crate::overloads::{self, Function};
-use crate::parse::{Complaint, Parsed, complaint_at};
+use crate::parse::{Complaint, ParsedExpression, complaint_at};
 use crate::typing::{Bindings, Type, most_general};
 
 /// Finds the type of an expression whose variables are all maps from text to anything.
 pub(crate) fn check(
-    parsed: &Parsed,
+    parsed: &ParsedExpression,
     source: &str,
     variables: &[&str],
 ) -> Result<Type, Vec<Complaint>> {
@@ -83,7 +83,7 @@ pub(crate) fn qualified_name(expr: &IdedExpr) -> Option<String> {
 }
 
 struct Checker<'s> {
-    parsed: &'s Parsed,
+    parsed: &'s ParsedExpression,
     source: &'s str,
     /// Innermost last.
     scopes: Vec<BTreeMap<String, Type>>,

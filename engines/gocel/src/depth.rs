@@ -46,7 +46,7 @@ pub(crate) fn check(source: &str) -> Result<(), Unreadable> {
 
 /// What a token does to the depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum DepthToken {
     /// A bracket of any kind, which also leans on what is before it, as in `a[0]`.
     Open,
     Close,
@@ -91,29 +91,29 @@ impl Nesting {
         self.held + self.own.depth()
     }
 
-    fn take(&mut self, token: Token) {
+    fn take(&mut self, token: DepthToken) {
         match token {
-            Token::Open => {
+            DepthToken::Open => {
                 self.own.chain += 1;
                 self.held += self.own.depth() + 1;
                 self.around.push(std::mem::take(&mut self.own));
             }
-            Token::Close => {
+            DepthToken::Close => {
                 if let Some(level) = self.around.pop() {
                     self.held -= level.depth() + 1;
                     self.own = level;
                 }
             }
-            Token::Comma => self.own = Level::default(),
-            Token::Question if self.is_optional => self.own.chain += 1,
-            Token::Question => {
+            DepthToken::Comma => self.own = Level::default(),
+            DepthToken::Question if self.is_optional => self.own.chain += 1,
+            DepthToken::Question => {
                 self.own = Level { chain: 0, conditions: self.own.conditions + 1 };
             }
-            Token::Colon | Token::Logic => self.own.chain = 0,
-            Token::Operator | Token::Dot => self.own.chain += 1,
-            Token::Operand => {}
+            DepthToken::Colon | DepthToken::Logic => self.own.chain = 0,
+            DepthToken::Operator | DepthToken::Dot => self.own.chain += 1,
+            DepthToken::Operand => {}
         }
-        self.is_optional = matches!(token, Token::Open | Token::Comma | Token::Dot);
+        self.is_optional = matches!(token, DepthToken::Open | DepthToken::Comma | DepthToken::Dot);
     }
 }
 
@@ -153,42 +153,42 @@ impl Lexer<'_> {
     }
 
     /// The token that is here; none at the end.
-    fn next(&mut self) -> Result<Option<Token>, NoToken> {
+    fn next(&mut self) -> Result<Option<DepthToken>, NoToken> {
         let Some(first) = self.rest().first().copied() else { return Ok(None) };
         if self.string()? {
-            return Ok(Some(Token::Operand));
+            return Ok(Some(DepthToken::Operand));
         }
         let (length, token) = match (first, self.peek(1)) {
             (b'a'..=b'z' | b'A'..=b'Z' | b'_', _) => return Ok(Some(self.word())),
             (b'0'..=b'9', _) | (b'.', b'0'..=b'9') => {
                 self.number();
-                return Ok(Some(Token::Operand));
+                return Ok(Some(DepthToken::Operand));
             }
             (b'`', _) => {
                 self.escaped()?;
-                return Ok(Some(Token::Operand));
+                return Ok(Some(DepthToken::Operand));
             }
-            (b'&', b'&') | (b'|', b'|') => (2, Token::Logic),
-            (b'=' | b'!' | b'<' | b'>', b'=') => (2, Token::Operator),
-            (b'!' | b'<' | b'>' | b'+' | b'-' | b'*' | b'/' | b'%', _) => (1, Token::Operator),
-            (b'.', _) => (1, Token::Dot),
-            (b'(' | b'[' | b'{', _) => (1, Token::Open),
-            (b')' | b']' | b'}', _) => (1, Token::Close),
-            (b',', _) => (1, Token::Comma),
-            (b':', _) => (1, Token::Colon),
-            (b'?', _) => (1, Token::Question),
+            (b'&', b'&') | (b'|', b'|') => (2, DepthToken::Logic),
+            (b'=' | b'!' | b'<' | b'>', b'=') => (2, DepthToken::Operator),
+            (b'!' | b'<' | b'>' | b'+' | b'-' | b'*' | b'/' | b'%', _) => (1, DepthToken::Operator),
+            (b'.', _) => (1, DepthToken::Dot),
+            (b'(' | b'[' | b'{', _) => (1, DepthToken::Open),
+            (b')' | b']' | b'}', _) => (1, DepthToken::Close),
+            (b',', _) => (1, DepthToken::Comma),
+            (b':', _) => (1, DepthToken::Colon),
+            (b'?', _) => (1, DepthToken::Question),
             _ => return Err(NoToken),
         };
         self.at += length;
         Ok(Some(token))
     }
 
-    fn word(&mut self) -> Token {
+    fn word(&mut self) -> DepthToken {
         let begin = self.at;
         self.skip(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
         match self.source.get(begin..self.at) {
-            Some("in") => Token::Operator,
-            _ => Token::Operand,
+            Some("in") => DepthToken::Operator,
+            _ => DepthToken::Operand,
         }
     }
 

@@ -10,16 +10,16 @@ use std::rc::Rc;
 use golang::meter::Meter;
 use serde_json::{Map, Value as Json};
 
-use crate::budget::{Budget, Fault};
+use crate::budget::{CelBudget, CelError};
 use crate::check::named_type;
 use crate::functions;
 use crate::overloads::Dispatch;
-use crate::plan::{Attribute, Call, Fold, Literal, Node, Qualifier, Root};
-use crate::value::{Entries, List, Value};
+use crate::plan::{Attribute, Call, CelNode, Fold, Literal, Qualifier, Root};
+use crate::value::{CelValue, Entries, List};
 
 /// What an expression may speak of.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Variables<'a> {
+pub(crate) enum ExpressionVariables<'a> {
     /// The fields of one object.
     Fields(&'a Map<String, Json>),
     /// Values by name.
@@ -27,7 +27,7 @@ pub(crate) enum Variables<'a> {
     None,
 }
 
-impl<'a> Variables<'a> {
+impl<'a> ExpressionVariables<'a> {
     fn get(self, name: &str) -> Option<&'a Json> {
         match self {
             Self::Fields(fields) => fields.get(name),
@@ -37,77 +37,81 @@ impl<'a> Variables<'a> {
     }
 }
 
-type Outcome<'a> = Result<Value<'a>, Fault>;
+type EvalResult<'a> = Result<CelValue<'a>, CelError>;
 
 /// One evaluation.
 pub(crate) struct Evaluation<'a> {
-    variables: Variables<'a>,
+    variables: ExpressionVariables<'a>,
     /// Variables of folds, innermost last. An accumulator may hold an error, which logic can absorb later.
-    locals: Vec<(&'a str, Outcome<'a>)>,
-    budget: Budget,
+    locals: Vec<(&'a str, EvalResult<'a>)>,
+    budget: CelBudget,
 }
 
 impl<'a> Evaluation<'a> {
     /// Evaluates a plan, at the cost of a run.
-    pub(crate) fn run(plan: &'a Node, variables: Variables<'a>, run: &mut Meter) -> Outcome<'a> {
-        let mut evaluation = Self { variables, locals: Vec::new(), budget: Budget::of(run) };
+    pub(crate) fn run(
+        plan: &'a CelNode,
+        variables: ExpressionVariables<'a>,
+        run: &mut Meter,
+    ) -> EvalResult<'a> {
+        let mut evaluation = Self { variables, locals: Vec::new(), budget: CelBudget::of(run) };
         let outcome = evaluation.eval(plan);
         evaluation.budget.give_back(run);
         outcome
     }
 
     /// The value of what needs no variables.
-    pub(crate) fn of_constants(plan: &'a Node) -> Outcome<'a> {
-        let budget = Budget::default();
-        Self { variables: Variables::None, locals: Vec::new(), budget }.eval(plan)
+    pub(crate) fn of_constants(plan: &'a CelNode) -> EvalResult<'a> {
+        let budget = CelBudget::default();
+        Self { variables: ExpressionVariables::None, locals: Vec::new(), budget }.eval(plan)
     }
 
-    fn eval(&mut self, node: &'a Node) -> Outcome<'a> {
+    fn eval(&mut self, node: &'a CelNode) -> EvalResult<'a> {
         self.budget.spend(1)?;
         match node {
-            Node::Literal(literal) => Ok(literal_value(literal)),
-            Node::Attribute(attribute) => self.attribute(attribute, false),
-            Node::Has(attribute) => match self.attribute(attribute, true)? {
-                Value::Optional(found) => Ok(Value::Bool(found.is_some())),
+            CelNode::Literal(literal) => Ok(literal_value(literal)),
+            CelNode::Attribute(attribute) => self.attribute(attribute, false),
+            CelNode::Has(attribute) => match self.attribute(attribute, true)? {
+                CelValue::Optional(found) => Ok(CelValue::Bool(found.is_some())),
                 other => Ok(other),
             },
-            Node::And(terms) => self.logic(terms, false),
-            Node::Or(terms) => self.logic(terms, true),
-            Node::Equal { operands, negated } => {
+            CelNode::And(terms) => self.logic(terms, false),
+            CelNode::Or(terms) => self.logic(terms, true),
+            CelNode::Equal { operands, negated } => {
                 let one = self.eval(&operands.0);
                 let two = self.eval(&operands.1);
                 let equal = one?.equals(&two?, &mut self.budget)?;
-                Ok(Value::Bool(equal != *negated))
+                Ok(CelValue::Bool(equal != *negated))
             }
-            Node::OrElse { operands, unwraps } => match self.eval(&operands.0)? {
-                Value::Optional(None) => self.eval(&operands.1),
-                Value::Optional(Some(value)) if *unwraps => Ok((*value).clone()),
+            CelNode::OrElse { operands, unwraps } => match self.eval(&operands.0)? {
+                CelValue::Optional(None) => self.eval(&operands.1),
+                CelValue::Optional(Some(value)) if *unwraps => Ok((*value).clone()),
                 other => Ok(other),
             },
-            Node::Call(call) => self.call(call),
-            Node::List { elements, optional } => self.list(elements, optional),
-            Node::Map(entries) => self.map(entries),
-            Node::Fold(fold) => self.fold(fold),
-            Node::Append { list, value } => self.append(list, value),
+            CelNode::Call(call) => self.call(call),
+            CelNode::List { elements, optional } => self.list(elements, optional),
+            CelNode::Map(entries) => self.map(entries),
+            CelNode::Fold(fold) => self.fold(fold),
+            CelNode::Append { list, value } => self.append(list, value),
         }
     }
 
     /// Stops at the first term that decides; an error counts only if no term does.
-    fn logic(&mut self, terms: &'a [Node], decisive: bool) -> Outcome<'a> {
+    fn logic(&mut self, terms: &'a [CelNode], decisive: bool) -> EvalResult<'a> {
         let mut error = None;
         for term in terms {
             match self.eval(term) {
-                Ok(Value::Bool(value)) if value == decisive => return Ok(Value::Bool(value)),
-                Ok(Value::Bool(_)) => {}
-                Err(fault @ Fault::TooExpensive { .. }) => return Err(fault),
-                Ok(_) => error = error.or_else(|| Some(Fault::no_such_overload())),
+                Ok(CelValue::Bool(value)) if value == decisive => return Ok(CelValue::Bool(value)),
+                Ok(CelValue::Bool(_)) => {}
+                Err(fault @ CelError::TooExpensive { .. }) => return Err(fault),
+                Ok(_) => error = error.or_else(|| Some(CelError::no_such_overload())),
                 Err(fault) => error = error.or(Some(fault)),
             }
         }
-        error.map_or(Ok(Value::Bool(!decisive)), Err)
+        error.map_or(Ok(CelValue::Bool(!decisive)), Err)
     }
 
-    fn list(&mut self, elements: &'a [Node], optional: &[usize]) -> Outcome<'a> {
+    fn list(&mut self, elements: &'a [CelNode], optional: &[usize]) -> EvalResult<'a> {
         let mut values = Vec::with_capacity(elements.len());
         for (index, element) in elements.iter().enumerate() {
             let value = self.eval(element)?;
@@ -116,20 +120,20 @@ impl<'a> Evaluation<'a> {
                 continue;
             }
             match value {
-                Value::Optional(found) => values.extend(found.map(|value| (*value).clone())),
+                CelValue::Optional(found) => values.extend(found.map(|value| (*value).clone())),
                 other => {
                     let shown = other.shown();
-                    return Err(Fault::failed(format!(
+                    return Err(CelError::failed(format!(
                         "cannot initialize optional list element from non-optional value {shown}"
                     )));
                 }
             }
         }
-        Ok(Value::List(List::made(values)))
+        Ok(CelValue::List(List::made(values)))
     }
 
-    fn map(&mut self, entries: &'a [(Node, Node, bool)]) -> Outcome<'a> {
-        let mut made: Vec<(Value<'a>, Value<'a>)> = Vec::with_capacity(entries.len());
+    fn map(&mut self, entries: &'a [(CelNode, CelNode, bool)]) -> EvalResult<'a> {
+        let mut made: Vec<(CelValue<'a>, CelValue<'a>)> = Vec::with_capacity(entries.len());
         for (key, value, is_optional) in entries {
             let key = self.eval(key)?;
             let mut value = self.eval(value)?;
@@ -141,15 +145,15 @@ impl<'a> Evaluation<'a> {
             }
             if *is_optional {
                 match value {
-                    Value::Optional(Some(found)) => value = (*found).clone(),
-                    Value::Optional(None) => {
+                    CelValue::Optional(Some(found)) => value = (*found).clone(),
+                    CelValue::Optional(None) => {
                         same.map(|index| made.remove(index));
                         continue;
                     }
                     other => {
                         let key = key.shown();
                         let other = other.shown();
-                        return Err(Fault::failed(format!(
+                        return Err(CelError::failed(format!(
                             "cannot initialize optional entry '{key}' from non-optional value {other}"
                         )));
                     }
@@ -160,16 +164,16 @@ impl<'a> Evaluation<'a> {
                 None => made.push((key, value)),
             }
         }
-        Ok(Value::Map(Entries::Made(Rc::new(made))))
+        Ok(CelValue::Map(Entries::Made(Rc::new(made))))
     }
 
-    fn fold(&mut self, fold: &'a Fold) -> Outcome<'a> {
+    fn fold(&mut self, fold: &'a Fold) -> EvalResult<'a> {
         let range = match self.eval(&fold.range)? {
-            Value::List(list) => list,
-            Value::Map(entries) => List::made(entries.keys(&mut self.budget)?),
+            CelValue::List(list) => list,
+            CelValue::Map(entries) => List::made(entries.keys(&mut self.budget)?),
             other => {
                 let text = format!("got '{}', expected iterable type", go_type(&other));
-                return Err(Fault::failed(text));
+                return Err(CelError::failed(text));
             }
         };
         let depth = self.locals.len();
@@ -182,20 +186,25 @@ impl<'a> Evaluation<'a> {
         outcome
     }
 
-    fn turns(&mut self, fold: &'a Fold, range: &List<'a>, accumulator: usize) -> Result<(), Fault> {
+    fn turns(
+        &mut self,
+        fold: &'a Fold,
+        range: &List<'a>,
+        accumulator: usize,
+    ) -> Result<(), CelError> {
         for element in range.iter() {
             self.budget.spend(1)?;
             element.is_read(&mut self.budget)?;
             self.locals.truncate(accumulator + 1);
             self.locals.push((&fold.element, Ok(element)));
             match self.eval(&fold.condition) {
-                Ok(Value::Bool(false)) => break,
-                Err(fault @ Fault::TooExpensive { .. }) => return Err(fault),
+                Ok(CelValue::Bool(false)) => break,
+                Err(fault @ CelError::TooExpensive { .. }) => return Err(fault),
                 // Parity(cel-go): a condition that fails does not end the loop.
                 _ => {}
             }
             let next = self.eval(&fold.step);
-            if let Err(fault @ Fault::TooExpensive { .. }) = next {
+            if let Err(fault @ CelError::TooExpensive { .. }) = next {
                 return Err(fault);
             }
             if let Some((_, held)) = self.locals.get_mut(accumulator) {
@@ -205,23 +214,23 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    fn append(&mut self, list: &str, value: &'a Node) -> Outcome<'a> {
+    fn append(&mut self, list: &str, value: &'a CelNode) -> EvalResult<'a> {
         let value = self.eval(value);
         let Some((_, held)) = self.locals.iter_mut().rev().find(|(name, _)| *name == list) else {
-            return Err(Fault::NoSuchAttribute(list.to_owned()));
+            return Err(CelError::NoSuchAttribute(list.to_owned()));
         };
         // Taken out, so that the list has one owner and grows in place.
-        let before = std::mem::replace(held, Ok(Value::Null))?;
+        let before = std::mem::replace(held, Ok(CelValue::Null))?;
         let value = value?;
-        let Value::List(List::Made(mut items)) = before else {
-            return Err(Fault::no_such_overload());
+        let CelValue::List(List::Made(mut items)) = before else {
+            return Err(CelError::no_such_overload());
         };
-        self.budget.spend_bytes(size_of::<Value<'_>>())?;
+        self.budget.spend_bytes(size_of::<CelValue<'_>>())?;
         Rc::make_mut(&mut items).push(value);
-        Ok(Value::List(List::Made(items)))
+        Ok(CelValue::List(List::Made(items)))
     }
 
-    fn attribute(&mut self, attribute: &'a Attribute, is_test: bool) -> Outcome<'a> {
+    fn attribute(&mut self, attribute: &'a Attribute, is_test: bool) -> EvalResult<'a> {
         match &attribute.root {
             Root::Name { name, is_checked } => {
                 self.named(name, *is_checked, &attribute.qualifiers, is_test)
@@ -233,9 +242,9 @@ impl<'a> Evaluation<'a> {
             Root::Conditional(branches) => {
                 let (condition, yes, no) = &**branches;
                 match self.eval(condition)? {
-                    Value::Bool(true) => self.attribute(yes, is_test),
-                    Value::Bool(false) => self.attribute(no, is_test),
-                    _ => Err(Fault::no_such_overload()),
+                    CelValue::Bool(true) => self.attribute(yes, is_test),
+                    CelValue::Bool(false) => self.attribute(no, is_test),
+                    _ => Err(CelError::no_such_overload()),
                 }
             }
         }
@@ -248,12 +257,12 @@ impl<'a> Evaluation<'a> {
         is_checked: bool,
         qualifiers: &'a [Qualifier],
         is_test: bool,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let dotted = if is_checked {
             Vec::new()
         } else {
             let strings = qualifiers.iter().map_while(|qualifier| match &*qualifier.key {
-                Node::Literal(Literal::String(text)) => Some(&**text),
+                CelNode::Literal(Literal::String(text)) => Some(&**text),
                 _ => None,
             });
             strings.collect()
@@ -270,19 +279,19 @@ impl<'a> Evaluation<'a> {
             if let Some(value) = self.variable(&full) {
                 match self.qualified(value?, rest, is_test) {
                     // Parity(cel-go): a variable that a key needs and that there is not counts as this one's absence.
-                    Err(Fault::NoSuchAttribute(_)) if longest.is_some() => continue,
+                    Err(CelError::NoSuchAttribute(_)) if longest.is_some() => continue,
                     outcome => return outcome,
                 }
             }
             if rest.is_empty() && named_type(&full).is_some() {
-                return Ok(Value::Type(full.into()));
+                return Ok(CelValue::Type(full.into()));
             }
             longest.get_or_insert(full);
         }
-        Err(Fault::NoSuchAttribute(longest.unwrap_or_default()))
+        Err(CelError::NoSuchAttribute(longest.unwrap_or_default()))
     }
 
-    fn variable(&mut self, name: &str) -> Option<Outcome<'a>> {
+    fn variable(&mut self, name: &str) -> Option<EvalResult<'a>> {
         let local = self.locals.iter().rev().find(|(own, _)| *own == name);
         if let Some((_, value)) = local {
             return Some(value.clone());
@@ -291,8 +300,8 @@ impl<'a> Evaluation<'a> {
         Some(self.read(json))
     }
 
-    fn read(&mut self, json: &'a Json) -> Outcome<'a> {
-        let value = Value::from_json(json);
+    fn read(&mut self, json: &'a Json) -> EvalResult<'a> {
+        let value = CelValue::from_json(json);
         value.is_read(&mut self.budget)?;
         Ok(value)
     }
@@ -300,14 +309,14 @@ impl<'a> Evaluation<'a> {
     /// Follows fields and elements; once one may be missing, the result is an optional value.
     fn qualified(
         &mut self,
-        value: Value<'a>,
+        value: CelValue<'a>,
         qualifiers: &'a [Qualifier],
         is_test: bool,
-    ) -> Outcome<'a> {
+    ) -> EvalResult<'a> {
         let mut value = value;
         let mut is_optional = false;
         if !qualifiers.is_empty()
-            && let Value::Optional(found) = &value
+            && let CelValue::Optional(found) = &value
         {
             let Some(found) = found else { return Ok(value) };
             (value, is_optional) = ((**found).clone(), true);
@@ -318,38 +327,42 @@ impl<'a> Evaluation<'a> {
             let is_tested = is_test && index + 1 == qualifiers.len();
             let found = self.element(&value, &key, is_optional || is_tested)?;
             value = match found {
-                _ if is_tested && !is_optional => return Ok(Value::Bool(found.is_some())),
+                _ if is_tested && !is_optional => return Ok(CelValue::Bool(found.is_some())),
                 Some(found) => found,
-                None => return Ok(Value::Optional(None)),
+                None => return Ok(CelValue::Optional(None)),
             };
         }
-        Ok(if is_optional { Value::Optional(Some(Rc::new(value))) } else { value })
+        Ok(if is_optional { CelValue::Optional(Some(Rc::new(value))) } else { value })
     }
 
     /// The element of a key; none only if that is no error.
     fn element(
         &mut self,
-        value: &Value<'a>,
-        key: &Value<'a>,
+        value: &CelValue<'a>,
+        key: &CelValue<'a>,
         may_miss: bool,
-    ) -> Result<Option<Value<'a>>, Fault> {
+    ) -> Result<Option<CelValue<'a>>, CelError> {
         self.budget.spend(1)?;
         if !matches!(
             key,
-            Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_)
+            CelValue::Bool(_)
+                | CelValue::Int(_)
+                | CelValue::Uint(_)
+                | CelValue::Double(_)
+                | CelValue::String(_)
         ) {
-            return Err(Fault::failed(format!("invalid qualifier type: {}", go_type(key))));
+            return Err(CelError::failed(format!("invalid qualifier type: {}", go_type(key))));
         }
         let (found, missing) = match value {
-            Value::Map(Entries::Data(entries)) => {
+            CelValue::Map(Entries::Data(entries)) => {
                 let found = match key {
-                    Value::String(key) => entries.get(&**key),
+                    CelValue::String(key) => entries.get(&**key),
                     _ => None,
                 };
                 (found.map(|json| self.read(json)).transpose()?, "no such key")
             }
-            Value::Map(entries) => (entries.get(key, &mut self.budget)?, "no such key"),
-            Value::List(list) => {
+            CelValue::Map(entries) => (entries.get(key, &mut self.budget)?, "no such key"),
+            CelValue::List(list) => {
                 let index = functions::index(key)?;
                 let found = usize::try_from(index).ok().and_then(|index| list.get(index));
                 found.as_ref().map(|found| found.is_read(&mut self.budget)).transpose()?;
@@ -358,17 +371,17 @@ impl<'a> Evaluation<'a> {
             _ => (None, "no such key"),
         };
         match found {
-            None if !may_miss => Err(Fault::failed(format!("{missing}: {}", key.shown()))),
+            None if !may_miss => Err(CelError::failed(format!("{missing}: {}", key.shown()))),
             found => Ok(found),
         }
     }
 
-    fn call(&mut self, call: &'a Call) -> Outcome<'a> {
+    fn call(&mut self, call: &'a Call) -> EvalResult<'a> {
         if call.name == "@not_strictly_false" {
             return match call.args.first().map(|arg| self.eval(arg)) {
-                Some(Ok(Value::Bool(value))) => Ok(Value::Bool(value)),
-                Some(Err(fault @ Fault::TooExpensive { .. })) => Err(fault),
-                _ => Ok(Value::Bool(true)),
+                Some(Ok(CelValue::Bool(value))) => Ok(CelValue::Bool(value)),
+                Some(Err(fault @ CelError::TooExpensive { .. })) => Err(fault),
+                _ => Ok(CelValue::Bool(true)),
             };
         }
         let mut args = Vec::with_capacity(call.args.len());
@@ -378,11 +391,11 @@ impl<'a> Evaluation<'a> {
         }
         let receiver = matches!(
             args.first(),
-            Some(Value::String(_) | Value::Timestamp(_) | Value::Duration(_))
+            Some(CelValue::String(_) | CelValue::Timestamp(_) | CelValue::Duration(_))
         );
         let name = &call.name;
         let none = |text: String| {
-            if receiver { Fault::no_such_overload() } else { Fault::failed(text) }
+            if receiver { CelError::no_such_overload() } else { CelError::failed(text) }
         };
         match call.function {
             None if args.len() > 2 => Err(none(format!("no such overload: {name} {}", call.id))),
@@ -401,12 +414,12 @@ impl<'a> Evaluation<'a> {
                     });
                     // Parity(cel-go): these three examine their arguments themselves.
                     if !fits && matches!(&**name, "contains" | "startsWith" | "endsWith") {
-                        return Err(Fault::no_such_overload());
+                        return Err(CelError::no_such_overload());
                     }
                     if !fits {
-                        let types: Vec<&str> = args.iter().map(Value::type_name).collect();
+                        let types: Vec<&str> = args.iter().map(CelValue::type_name).collect();
                         let text = format!("no such overload: {name}({})", types.join(", "));
-                        return Err(Fault::failed(text));
+                        return Err(CelError::failed(text));
                     }
                     functions::call(call, args, &mut self.budget)
                 }
@@ -415,35 +428,35 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-fn literal_value<'a>(literal: &Literal) -> Value<'a> {
+fn literal_value<'a>(literal: &Literal) -> CelValue<'a> {
     match literal {
-        Literal::Null => Value::Null,
-        Literal::Bool(value) => Value::Bool(*value),
-        Literal::Int(value) => Value::Int(*value),
-        Literal::Uint(value) => Value::Uint(*value),
-        Literal::Double(value) => Value::Double(*value),
-        Literal::String(value) => Value::text(value),
-        Literal::Bytes(value) => Value::Bytes((**value).into()),
+        Literal::Null => CelValue::Null,
+        Literal::Bool(value) => CelValue::Bool(*value),
+        Literal::Int(value) => CelValue::Int(*value),
+        Literal::Uint(value) => CelValue::Uint(*value),
+        Literal::Double(value) => CelValue::Double(*value),
+        Literal::String(value) => CelValue::text(value),
+        Literal::Bytes(value) => CelValue::Bytes((**value).into()),
     }
 }
 
 /// The name of the Go type that holds a value, which some messages show.
-pub(crate) fn go_type(value: &Value<'_>) -> &'static str {
+pub(crate) fn go_type(value: &CelValue<'_>) -> &'static str {
     match value {
-        Value::Null => "types.Null",
-        Value::Bool(_) => "types.Bool",
-        Value::Int(_) => "types.Int",
-        Value::Uint(_) => "types.Uint",
-        Value::Double(_) => "types.Double",
-        Value::String(_) => "types.String",
-        Value::Bytes(_) => "types.Bytes",
-        Value::List(List::Data(_)) => "[]interface {}",
-        Value::List(_) => "*types.baseList",
-        Value::Map(Entries::Data(_)) => "map[string]interface {}",
-        Value::Map(_) => "*types.baseMap",
-        Value::Duration(_) => "types.Duration",
-        Value::Timestamp(_) => "types.Timestamp",
-        Value::Type(_) => "*types.Type",
-        Value::Optional(_) => "*types.Optional",
+        CelValue::Null => "types.Null",
+        CelValue::Bool(_) => "types.Bool",
+        CelValue::Int(_) => "types.Int",
+        CelValue::Uint(_) => "types.Uint",
+        CelValue::Double(_) => "types.Double",
+        CelValue::String(_) => "types.String",
+        CelValue::Bytes(_) => "types.Bytes",
+        CelValue::List(List::Data(_)) => "[]interface {}",
+        CelValue::List(_) => "*types.baseList",
+        CelValue::Map(Entries::Data(_)) => "map[string]interface {}",
+        CelValue::Map(_) => "*types.baseMap",
+        CelValue::Duration(_) => "types.Duration",
+        CelValue::Timestamp(_) => "types.Timestamp",
+        CelValue::Type(_) => "*types.Type",
+        CelValue::Optional(_) => "*types.Optional",
     }
 }

@@ -8,11 +8,11 @@ use serde_json::{Map, Value as Json};
 use crate::budget::EVALUATION;
 use crate::check;
 use crate::depth::MAX_DEPTH;
-use crate::eval::{Evaluation, Variables};
+use crate::eval::{Evaluation, ExpressionVariables};
 use crate::parse;
-use crate::plan::{self, Node};
+use crate::plan::{self, CelNode};
 use crate::typing::Type;
-use crate::value::Value;
+use crate::value::CelValue;
 
 /// Why an expression is none, or has no value. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,16 +68,16 @@ const READ_BYTES: u64 = 1_000;
 
 /// Stack that a thread needs which reads expressions or evaluates them, whatever they are: the parser takes the most of
 /// it, for the deepest text that is read.
-pub const STACK: usize = 64 << 20;
+pub const REQUIRED_STACK_BYTES: usize = 64 << 20;
 
 /// An expression, ready to be evaluated.
 ///
 /// An evaluation costs at most a million steps and 64 MiB of memory, less where a run has less left, and has no effect
-/// but its value. Strings and data that nest deeply need a [`STACK`] to be read and evaluated on.
+/// but its value. Strings and data that nest deeply need a [`REQUIRED_STACK_BYTES`] to be read and evaluated on.
 #[derive(Debug)]
 pub struct Expression {
     text: String,
-    plan: Node,
+    plan: CelNode,
 }
 
 impl Expression {
@@ -165,7 +165,7 @@ impl Expression {
 
     fn planned(
         text: &str,
-        parsed: &parse::Parsed,
+        parsed: &parse::ParsedExpression,
         is_checked: bool,
         run: &mut Meter,
     ) -> Result<Self, Error> {
@@ -195,7 +195,7 @@ impl Expression {
         variables: &[(&str, &Json)],
         run: &mut Meter,
     ) -> Result<bool, Error> {
-        self.evaluate(Variables::Named(variables), run)
+        self.evaluate(ExpressionVariables::Named(variables), run)
     }
 
     /// Evaluates it over an object whose fields are the variables.
@@ -215,7 +215,7 @@ impl Expression {
         fields: &Map<String, Json>,
         run: &mut Meter,
     ) -> Result<bool, Error> {
-        self.evaluate(Variables::Fields(fields), run)
+        self.evaluate(ExpressionVariables::Fields(fields), run)
     }
 
     /// Evaluates it over variables to a text.
@@ -223,8 +223,8 @@ impl Expression {
     /// # Errors
     /// If something in it fails, or if its value is no text.
     pub fn evaluate_text(&self, variables: &[(&str, &Json)]) -> Result<String, Error> {
-        match self.value(Variables::Named(variables), &mut one_evaluation())? {
-            Value::String(text) => Ok(text.to_string()),
+        match self.value(ExpressionVariables::Named(variables), &mut one_evaluation())? {
+            CelValue::String(text) => Ok(text.to_string()),
             _ => Err(Error::NotText(self.text.clone())),
         }
     }
@@ -246,18 +246,22 @@ impl Expression {
         variables: &[(&str, &Json)],
         run: &mut Meter,
     ) -> Result<Json, Error> {
-        let value = self.value(Variables::Named(variables), run)?;
+        let value = self.value(ExpressionVariables::Named(variables), run)?;
         value.to_json(MAX_DEPTH).ok_or_else(|| Error::NotData(self.text.clone()))
     }
 
-    fn evaluate(&self, variables: Variables<'_>, run: &mut Meter) -> Result<bool, Error> {
+    fn evaluate(&self, variables: ExpressionVariables<'_>, run: &mut Meter) -> Result<bool, Error> {
         match self.value(variables, run)? {
-            Value::Bool(value) => Ok(value),
+            CelValue::Bool(value) => Ok(value),
             _ => Err(Error::NotBoolean(self.text.clone())),
         }
     }
 
-    fn value<'a>(&'a self, variables: Variables<'a>, run: &mut Meter) -> Result<Value<'a>, Error> {
+    fn value<'a>(
+        &'a self,
+        variables: ExpressionVariables<'a>,
+        run: &mut Meter,
+    ) -> Result<CelValue<'a>, Error> {
         Evaluation::run(&self.plan, variables, run).map_err(|fault| {
             let expression = self.text.clone();
             let reason = fault.to_string();
@@ -281,7 +285,7 @@ fn one_reading() -> Meter {
     Meter::new(READING, Stop::default())
 }
 
-fn parsed(text: &str, run: &mut Meter) -> Result<parse::Parsed, Error> {
+fn parsed(text: &str, run: &mut Meter) -> Result<parse::ParsedExpression, Error> {
     let length = text.len().min(parse::MAX_CHARACTERS) as u64;
     let cost = run.steps(length.saturating_mul(READ_STEPS));
     cost.and_then(|()| run.bytes(length.saturating_mul(READ_BYTES))).map_err(|_| Error::TooMuch)?;

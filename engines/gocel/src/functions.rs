@@ -15,15 +15,15 @@ use std::rc::Rc;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
-use crate::budget::{Budget, Fault};
+use crate::budget::{CelBudget, CelError};
 use crate::plan::Call;
-use crate::value::{Entries, List, Value};
+use crate::value::{CelValue, Entries, List};
 
-type Outcome<'a> = Result<Value<'a>, Fault>;
+type FunctionResult<'a> = Result<CelValue<'a>, CelError>;
 
 /// Whether the first argument is of a type that a function with one implementation is for at all.
-pub(crate) fn has_trait(name: &str, first: &Value<'_>) -> bool {
-    use Value::{Bytes, Double, Duration, Int, List, Map, String, Timestamp, Uint};
+pub(crate) fn has_trait(name: &str, first: &CelValue<'_>) -> bool {
+    use CelValue::{Bytes, Double, Duration, Int, List, Map, String, Timestamp, Uint};
     match name {
         "_+_" => matches!(
             first,
@@ -39,10 +39,11 @@ pub(crate) fn has_trait(name: &str, first: &Value<'_>) -> bool {
         "_-_" => matches!(first, Double(_) | Duration(_) | Int(_) | Timestamp(_) | Uint(_)),
         "_*_" | "_/_" => matches!(first, Double(_) | Int(_) | Uint(_)),
         "_%_" => matches!(first, Int(_) | Uint(_)),
-        "-_" => matches!(first, Value::Bool(_) | Double(_) | Duration(_) | Int(_)),
-        "_<_" | "_<=_" | "_>_" | "_>=_" => {
-            !matches!(first, List(_) | Map(_) | Value::Null | Value::Type(_) | Value::Optional(_))
-        }
+        "-_" => matches!(first, CelValue::Bool(_) | Double(_) | Duration(_) | Int(_)),
+        "_<_" | "_<=_" | "_>_" | "_>=_" => !matches!(
+            first,
+            List(_) | Map(_) | CelValue::Null | CelValue::Type(_) | CelValue::Optional(_)
+        ),
         "size" => matches!(first, Bytes(_) | List(_) | Map(_) | String(_)),
         "matches" => matches!(first, String(_)),
         _ => true,
@@ -50,30 +51,35 @@ pub(crate) fn has_trait(name: &str, first: &Value<'_>) -> bool {
 }
 
 /// The place in a list that a value names.
-pub(crate) fn index(key: &Value<'_>) -> Result<i64, Fault> {
-    let unsupported = || Fault::failed(format!("unsupported index value {} in list", key.shown()));
+pub(crate) fn index(key: &CelValue<'_>) -> Result<i64, CelError> {
+    let unsupported =
+        || CelError::failed(format!("unsupported index value {} in list", key.shown()));
     match key {
-        Value::Int(index) => Ok(*index),
-        Value::Uint(index) => i64::try_from(*index).map_err(|_| unsupported()),
-        Value::Double(index) => arithmetic::whole(*index).ok_or_else(unsupported),
+        CelValue::Int(index) => Ok(*index),
+        CelValue::Uint(index) => i64::try_from(*index).map_err(|_| unsupported()),
+        CelValue::Double(index) => arithmetic::whole(*index).ok_or_else(unsupported),
         other => {
             let name = other.type_name();
-            Err(Fault::failed(format!("unsupported index type '{name}' in list")))
+            Err(CelError::failed(format!("unsupported index type '{name}' in list")))
         }
     }
 }
 
 /// Calls a function.
-pub(crate) fn call<'a>(call: &Call, args: Vec<Value<'a>>, budget: &mut Budget) -> Outcome<'a> {
+pub(crate) fn call<'a>(
+    call: &Call,
+    args: Vec<CelValue<'a>>,
+    budget: &mut CelBudget,
+) -> FunctionResult<'a> {
     let name = call.name.as_str();
     match (name, args.as_slice()) {
         ("_<_" | "_<=_" | "_>_" | "_>=_", [one, two]) => compare(name, one, two, budget),
-        ("!_", [Value::Bool(value)]) => Ok(Value::Bool(!value)),
-        ("_+_", [Value::List(one), Value::List(two)]) => {
+        ("!_", [CelValue::Bool(value)]) => Ok(CelValue::Bool(!value)),
+        ("_+_", [CelValue::List(one), CelValue::List(two)]) => {
             let length = one.len() + two.len();
             budget.spend(length)?;
-            budget.spend_bytes(length.saturating_mul(size_of::<Value<'_>>()))?;
-            Ok(Value::List(List::made(one.iter().chain(two.iter()).collect())))
+            budget.spend_bytes(length.saturating_mul(size_of::<CelValue<'_>>()))?;
+            Ok(CelValue::List(List::made(one.iter().chain(two.iter()).collect())))
         }
         ("_+_" | "_-_" | "_*_" | "_/_" | "_%_", [one, two]) => {
             arithmetic::binary(name, one, two, budget)
@@ -81,38 +87,38 @@ pub(crate) fn call<'a>(call: &Call, args: Vec<Value<'a>>, budget: &mut Budget) -
         ("-_", [value]) => arithmetic::negate(value),
         ("@in", [element, container]) => is_in(element, container, budget),
         ("size", [value]) => size(value, budget),
-        ("type", [value]) => Ok(Value::Type(value.type_name().into())),
+        ("type", [value]) => Ok(CelValue::Type(value.type_name().into())),
         ("dyn", [value]) => Ok(value.clone()),
         (
             "bool" | "bytes" | "double" | "duration" | "int" | "string" | "timestamp" | "uint",
             [value],
         ) => convert::to(name, value, budget),
-        ("matches", [Value::String(text), Value::String(pattern)]) => {
+        ("matches", [CelValue::String(text), CelValue::String(pattern)]) => {
             text::matches(text, pattern, call.pattern.as_ref(), budget)
         }
-        ("base64.encode", [Value::Bytes(bytes)]) => {
+        ("base64.encode", [CelValue::Bytes(bytes)]) => {
             budget.spend_bytes(bytes.len().saturating_mul(2))?;
-            Ok(Value::text(STANDARD.encode(bytes)))
+            Ok(CelValue::text(STANDARD.encode(bytes)))
         }
-        ("base64.decode", [Value::String(text)]) => {
+        ("base64.decode", [CelValue::String(text)]) => {
             budget.spend_bytes(text.len())?;
             decode(text)
         }
-        ("sets.contains", [Value::List(one), Value::List(two)]) => {
-            Ok(Value::Bool(contains_all(one, two, budget)?))
+        ("sets.contains", [CelValue::List(one), CelValue::List(two)]) => {
+            Ok(CelValue::Bool(contains_all(one, two, budget)?))
         }
-        ("sets.equivalent", [Value::List(one), Value::List(two)]) => {
+        ("sets.equivalent", [CelValue::List(one), CelValue::List(two)]) => {
             let equal = contains_all(one, two, budget)? && contains_all(two, one, budget)?;
-            Ok(Value::Bool(equal))
+            Ok(CelValue::Bool(equal))
         }
-        ("sets.intersects", [Value::List(one), Value::List(two)]) => {
+        ("sets.intersects", [CelValue::List(one), CelValue::List(two)]) => {
             for element in one.iter() {
                 element.is_read(budget)?;
                 if contains(two, &element, budget)? {
-                    return Ok(Value::Bool(true));
+                    return Ok(CelValue::Bool(true));
                 }
             }
-            Ok(Value::Bool(false))
+            Ok(CelValue::Bool(false))
         }
         _ if name.starts_with("get") => timestamp::part(name, &args),
         _ => match optional(name, &args, budget) {
@@ -122,45 +128,56 @@ pub(crate) fn call<'a>(call: &Call, args: Vec<Value<'a>>, budget: &mut Budget) -
     }
 }
 
-fn optional<'a>(name: &str, args: &[Value<'a>], budget: &mut Budget) -> Option<Outcome<'a>> {
-    let of = |value: Option<Value<'a>>| Ok(Value::Optional(value.map(Rc::new)));
+fn optional<'a>(
+    name: &str,
+    args: &[CelValue<'a>],
+    budget: &mut CelBudget,
+) -> Option<FunctionResult<'a>> {
+    let of = |value: Option<CelValue<'a>>| Ok(CelValue::Optional(value.map(Rc::new)));
     Some(match (name, args) {
         ("optional.none", _) => of(None),
         ("optional.of", [value]) => of(Some(value.clone())),
         ("optional.ofNonZeroValue", [value]) => of(Some(value.clone()).filter(|v| !v.is_zero())),
-        ("hasValue", [Value::Optional(value)]) => Ok(Value::Bool(value.is_some())),
-        ("value", [Value::Optional(value)]) => match value {
+        ("hasValue", [CelValue::Optional(value)]) => Ok(CelValue::Bool(value.is_some())),
+        ("value", [CelValue::Optional(value)]) => match value {
             Some(value) => Ok((**value).clone()),
-            None => Err(Fault::failed("optional.none() dereference")),
+            None => Err(CelError::failed("optional.none() dereference")),
         },
-        ("first", [Value::List(list)]) => of(list.get(0)),
-        ("last", [Value::List(list)]) => of(list.len().checked_sub(1).and_then(|i| list.get(i))),
-        ("optional.unwrap" | "unwrapOpt", [Value::List(list)]) => {
+        ("first", [CelValue::List(list)]) => of(list.get(0)),
+        ("last", [CelValue::List(list)]) => of(list.len().checked_sub(1).and_then(|i| list.get(i))),
+        ("optional.unwrap" | "unwrapOpt", [CelValue::List(list)]) => {
             if let Err(fault) = budget.spend(list.len()) {
                 return Some(Err(fault));
             }
             let values = list.iter().filter_map(|value| match value {
-                Value::Optional(value) => value.map(|value| (*value).clone()),
+                CelValue::Optional(value) => value.map(|value| (*value).clone()),
                 other => Some(other),
             });
-            Ok(Value::List(List::made(values.collect())))
+            Ok(CelValue::List(List::made(values.collect())))
         }
         _ => return None,
     })
 }
 
-fn compare<'a>(name: &str, one: &Value<'a>, two: &Value<'a>, budget: &mut Budget) -> Outcome<'a> {
-    if let (Value::String(one), Value::String(two)) = (one, two) {
+fn compare<'a>(
+    name: &str,
+    one: &CelValue<'a>,
+    two: &CelValue<'a>,
+    budget: &mut CelBudget,
+) -> FunctionResult<'a> {
+    if let (CelValue::String(one), CelValue::String(two)) = (one, two) {
         budget.spend_bytes(one.len().min(two.len()))?;
     }
-    let is_nan = |value: &Value<'_>| matches!(value, Value::Double(double) if double.is_nan());
-    let is_number =
-        |value: &Value<'_>| matches!(value, Value::Double(_) | Value::Int(_) | Value::Uint(_));
+    let is_nan =
+        |value: &CelValue<'_>| matches!(value, CelValue::Double(double) if double.is_nan());
+    let is_number = |value: &CelValue<'_>| {
+        matches!(value, CelValue::Double(_) | CelValue::Int(_) | CelValue::Uint(_))
+    };
     if is_nan(one) || (is_nan(two) && is_number(one)) {
-        return Err(Fault::failed("NaN values cannot be ordered"));
+        return Err(CelError::failed("NaN values cannot be ordered"));
     }
-    let order = one.order(two).ok_or_else(Fault::no_such_overload)?;
-    Ok(Value::Bool(match name {
+    let order = one.order(two).ok_or_else(CelError::no_such_overload)?;
+    Ok(CelValue::Bool(match name {
         "_<_" => order == Ordering::Less,
         "_<=_" => order != Ordering::Greater,
         "_>_" => order == Ordering::Greater,
@@ -168,19 +185,27 @@ fn compare<'a>(name: &str, one: &Value<'a>, two: &Value<'a>, budget: &mut Budget
     }))
 }
 
-fn is_in<'a>(element: &Value<'a>, container: &Value<'a>, budget: &mut Budget) -> Outcome<'a> {
+fn is_in<'a>(
+    element: &CelValue<'a>,
+    container: &CelValue<'a>,
+    budget: &mut CelBudget,
+) -> FunctionResult<'a> {
     match container {
-        Value::List(list) => Ok(Value::Bool(contains(list, element, budget)?)),
-        Value::Map(Entries::Data(entries)) => Ok(Value::Bool(match element {
-            Value::String(key) => entries.contains_key(&**key),
+        CelValue::List(list) => Ok(CelValue::Bool(contains(list, element, budget)?)),
+        CelValue::Map(Entries::Data(entries)) => Ok(CelValue::Bool(match element {
+            CelValue::String(key) => entries.contains_key(&**key),
             _ => false,
         })),
-        Value::Map(entries) => Ok(Value::Bool(entries.get(element, budget)?.is_some())),
-        _ => Err(Fault::no_such_overload()),
+        CelValue::Map(entries) => Ok(CelValue::Bool(entries.get(element, budget)?.is_some())),
+        _ => Err(CelError::no_such_overload()),
     }
 }
 
-fn contains(list: &List<'_>, element: &Value<'_>, budget: &mut Budget) -> Result<bool, Fault> {
+fn contains(
+    list: &List<'_>,
+    element: &CelValue<'_>,
+    budget: &mut CelBudget,
+) -> Result<bool, CelError> {
     for own in list.iter() {
         own.is_read(budget)?;
         if element.equals(&own, budget)? {
@@ -190,7 +215,7 @@ fn contains(list: &List<'_>, element: &Value<'_>, budget: &mut Budget) -> Result
     Ok(false)
 }
 
-fn contains_all(all: &List<'_>, some: &List<'_>, budget: &mut Budget) -> Result<bool, Fault> {
+fn contains_all(all: &List<'_>, some: &List<'_>, budget: &mut CelBudget) -> Result<bool, CelError> {
     for element in some.iter() {
         element.is_read(budget)?;
         if !contains(all, &element, budget)? {
@@ -200,22 +225,22 @@ fn contains_all(all: &List<'_>, some: &List<'_>, budget: &mut Budget) -> Result<
     Ok(true)
 }
 
-fn size<'a>(value: &Value<'a>, budget: &mut Budget) -> Outcome<'a> {
+fn size<'a>(value: &CelValue<'a>, budget: &mut CelBudget) -> FunctionResult<'a> {
     let length = match value {
-        Value::String(text) => {
+        CelValue::String(text) => {
             budget.spend_bytes(text.len())?;
             text.chars().count()
         }
-        Value::Bytes(bytes) => bytes.len(),
-        Value::List(list) => list.len(),
-        Value::Map(entries) => entries.len(),
-        _ => return Err(Fault::no_such_overload()),
+        CelValue::Bytes(bytes) => bytes.len(),
+        CelValue::List(list) => list.len(),
+        CelValue::Map(entries) => entries.len(),
+        _ => return Err(CelError::no_such_overload()),
     };
-    Ok(Value::Int(i64::try_from(length).unwrap_or(i64::MAX)))
+    Ok(CelValue::Int(i64::try_from(length).unwrap_or(i64::MAX)))
 }
 
 /// Parity(cel-go): padding may be left out.
-fn decode<'a>(text: &str) -> Outcome<'a> {
+fn decode<'a>(text: &str) -> FunctionResult<'a> {
     let without_breaks: String = text.chars().filter(|it| !matches!(it, '\n' | '\r')).collect();
     let bytes = STANDARD
         .decode(&without_breaks)
@@ -226,6 +251,6 @@ fn decode<'a>(text: &str) -> Outcome<'a> {
             base64::DecodeError::InvalidLength(at) => at,
             base64::DecodeError::InvalidPadding => without_breaks.len(),
         })
-        .map_err(|at| Fault::failed(format!("illegal base64 data at input byte {at}")))?;
-    Ok(Value::Bytes(bytes.into()))
+        .map_err(|at| CelError::failed(format!("illegal base64 data at input byte {at}")))?;
+    Ok(CelValue::Bytes(bytes.into()))
 }

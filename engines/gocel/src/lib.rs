@@ -32,5 +32,5 @@ mod plan;
 mod typing;
 mod value;
 
-pub use expression::{Error, Expression, READING, STACK};
+pub use expression::{Error, Expression, READING, REQUIRED_STACK_BYTES};
 pub use health::{HealthCheck, HealthCheckError, HealthChecks, Judgement};

@@ -28,13 +28,13 @@ pub(crate) struct Complaint {
 }
 
 /// A parsed expression.
-pub(crate) struct Parsed {
+pub(crate) struct ParsedExpression {
     pub(crate) root: IdedExpr,
     pub(crate) info: SourceInfo,
 }
 
 /// Reads an expression.
-pub(crate) fn parse(source: &str) -> Result<Parsed, Vec<Complaint>> {
+pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<Complaint>> {
     let complain = |text: String| vec![Complaint { line: 0, column: 0, text }];
     let characters = source.chars().count();
     if characters > MAX_CHARACTERS {
@@ -78,7 +78,7 @@ pub(crate) fn parse(source: &str) -> Result<Parsed, Vec<Complaint>> {
             format!("{name}() variable name must be a simple identifier"),
         )],
     })?;
-    Ok(Parsed { root, info })
+    Ok(ParsedExpression { root, info })
 }
 
 /// A text that no token begins with.

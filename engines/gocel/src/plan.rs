@@ -17,11 +17,11 @@ use crate::check::{named_type, qualified_name};
 use crate::eval::{Evaluation, go_type};
 use crate::overloads::{self, Dispatch, Function};
 use crate::typing::Type;
-use crate::value::Value;
+use crate::value::CelValue;
 
 /// What can be evaluated.
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum CelNode {
     Literal(Literal),
     Attribute(Attribute),
     /// Whether there is what the last selection of the attribute asks for.
@@ -78,14 +78,14 @@ pub(crate) enum Root {
         name: String,
         is_checked: bool,
     },
-    Value(Box<Node>),
-    Conditional(Box<(Node, Attribute, Attribute)>),
+    Value(Box<CelNode>),
+    Conditional(Box<(CelNode, Attribute, Attribute)>),
 }
 
 /// A field or element.
 #[derive(Debug)]
 pub(crate) struct Qualifier {
-    pub(crate) key: Arc<Node>,
+    pub(crate) key: Arc<CelNode>,
     pub(crate) optional: bool,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Call {
     pub(crate) name: String,
     /// None for a name that no function has, which is no error until it is called.
     pub(crate) function: Option<&'static Function>,
-    pub(crate) args: Vec<Node>,
+    pub(crate) args: Vec<CelNode>,
     /// For messages that tell calls apart by number.
     pub(crate) id: u64,
     /// The pattern of `matches`, where it is a text of the expression.
@@ -105,13 +105,13 @@ pub(crate) struct Call {
 /// A loop over a list or the keys of a map.
 #[derive(Debug)]
 pub(crate) struct Fold {
-    pub(crate) range: Node,
+    pub(crate) range: CelNode,
     pub(crate) element: String,
     pub(crate) accumulator: String,
-    pub(crate) start: Node,
-    pub(crate) condition: Node,
-    pub(crate) step: Node,
-    pub(crate) result: Node,
+    pub(crate) start: CelNode,
+    pub(crate) condition: CelNode,
+    pub(crate) step: CelNode,
+    pub(crate) result: CelNode,
 }
 
 /// Functions whose value is found at once where the argument is known.
@@ -122,7 +122,7 @@ const CONVERSIONS: [&str; 10] =
 ///
 /// # Errors
 /// In cel-go's words: a call that nothing implements, a pattern that is none, a literal that cannot be converted.
-pub(crate) fn plan(expr: &IdedExpr, is_checked: bool, run: &mut Meter) -> Result<Node, String> {
+pub(crate) fn plan(expr: &IdedExpr, is_checked: bool, run: &mut Meter) -> Result<CelNode, String> {
     Planner { is_checked, run: RefCell::new(run) }.plan(expr)
 }
 
@@ -152,10 +152,10 @@ impl Planner<'_> {
         Ok(compiled)
     }
 
-    fn plan(&self, expr: &IdedExpr) -> Result<Node, String> {
+    fn plan(&self, expr: &IdedExpr) -> Result<CelNode, String> {
         Ok(match &expr.expr {
-            Expr::Literal(literal) => Node::Literal(literal_of(literal)),
-            Expr::Ident(name) => Node::Attribute(Attribute {
+            Expr::Literal(literal) => CelNode::Literal(literal_of(literal)),
+            Expr::Ident(name) => CelNode::Attribute(Attribute {
                 root: Root::Name {
                     name: name.strip_prefix('.').unwrap_or(name).to_owned(),
                     is_checked: self.is_checked,
@@ -169,16 +169,16 @@ impl Planner<'_> {
                     && named_type(&name).is_some() =>
             {
                 let root = Root::Name { name, is_checked: true };
-                Node::Attribute(Attribute { root, qualifiers: Vec::new() })
+                CelNode::Attribute(Attribute { root, qualifiers: Vec::new() })
             }
             Expr::Select(select) => {
                 let mut attribute = self.attribute(&select.operand)?;
-                let key = Node::Literal(Literal::String(select.field.as_str().into()));
+                let key = CelNode::Literal(Literal::String(select.field.as_str().into()));
                 attribute.qualify(&Arc::new(key), false);
-                if select.test { Node::Has(attribute) } else { Node::Attribute(attribute) }
+                if select.test { CelNode::Has(attribute) } else { CelNode::Attribute(attribute) }
             }
             Expr::Call(call) => self.call(expr.id, call)?,
-            Expr::List(list) => Node::List {
+            Expr::List(list) => CelNode::List {
                 elements: self.plan_all(&list.elements)?,
                 optional: list.optional_indices.clone(),
             },
@@ -191,9 +191,9 @@ impl Planner<'_> {
                         entries.push((key, value, entry.optional));
                     }
                 }
-                Node::Map(entries)
+                CelNode::Map(entries)
             }
-            Expr::Comprehension(fold) => Node::Fold(Box::new(self.fold(fold)?)),
+            Expr::Comprehension(fold) => CelNode::Fold(Box::new(self.fold(fold)?)),
             // Differs(cel-go): messages of Protocol Buffers cannot be made.
             Expr::Struct(message) => return Err(format!("unknown type: {}", message.type_name)),
             Expr::Unspecified => return Err("unsupported expr".to_owned()),
@@ -203,7 +203,7 @@ impl Planner<'_> {
     fn plan_all<'e>(
         &self,
         exprs: impl IntoIterator<Item = &'e IdedExpr>,
-    ) -> Result<Vec<Node>, String> {
+    ) -> Result<Vec<CelNode>, String> {
         exprs.into_iter().map(|expr| self.plan(expr)).collect()
     }
 
@@ -223,7 +223,7 @@ impl Planner<'_> {
         })
     }
 
-    fn call(&self, id: u64, call: &CallExpr) -> Result<Node, String> {
+    fn call(&self, id: u64, call: &CallExpr) -> Result<CelNode, String> {
         let mut name = call.func_name.clone();
         let mut target = call.target.as_deref();
         if let Some(prefix) = target.and_then(qualified_name) {
@@ -234,15 +234,15 @@ impl Planner<'_> {
         }
         let mut args = self.plan_all(target.into_iter().chain(&call.args))?;
         match (name.as_str(), args.len()) {
-            ("_&&_", _) => return Ok(Node::And(args)),
-            ("_||_", _) => return Ok(Node::Or(args)),
+            ("_&&_", _) => return Ok(CelNode::And(args)),
+            ("_||_", _) => return Ok(CelNode::Or(args)),
             ("or" | "orValue", 2) => {
                 let unwraps = name == "orValue";
-                return Ok(Node::OrElse { operands: pair(&mut args)?, unwraps });
+                return Ok(CelNode::OrElse { operands: pair(&mut args)?, unwraps });
             }
             ("_==_" | "_!=_", 2) => {
                 let negated = name == "_!=_";
-                return Ok(Node::Equal { operands: pair(&mut args)?, negated });
+                return Ok(CelNode::Equal { operands: pair(&mut args)?, negated });
             }
             ("_[_]" | "_[?_]" | "_?._", 2) => {
                 let (operand, key) = *pair(&mut args)?;
@@ -251,21 +251,21 @@ impl Planner<'_> {
                 }
                 let mut attribute = Attribute::of(operand);
                 attribute.qualify(&Arc::new(key), name != "_[_]");
-                return Ok(Node::Attribute(attribute));
+                return Ok(CelNode::Attribute(attribute));
             }
             ("_?_:_", 3) => {
-                let [condition, yes, no] = <[Node; 3]>::try_from(args)
+                let [condition, yes, no] = <[CelNode; 3]>::try_from(args)
                     .map_err(|_| "no such overload: _?_:_(...)".to_owned())?;
                 let branches = (condition, Attribute::of(yes), Attribute::of(no));
                 let root = Root::Conditional(Box::new(branches));
-                return Ok(Node::Attribute(Attribute { root, qualifiers: Vec::new() }));
+                return Ok(CelNode::Attribute(Attribute { root, qualifiers: Vec::new() }));
             }
             ("_+_", 2) => {
                 if let Some(list) = accumulator_of(&args)
-                    && let Some(Node::List { elements, .. }) = args.get_mut(1)
+                    && let Some(CelNode::List { elements, .. }) = args.get_mut(1)
                     && let Some(value) = elements.pop()
                 {
-                    return Ok(Node::Append { list, value: Box::new(value) });
+                    return Ok(CelNode::Append { list, value: Box::new(value) });
                 }
             }
             _ => {}
@@ -275,12 +275,12 @@ impl Planner<'_> {
             return Err(format!("no such overload: {name}{form}"));
         }
         let pattern = match (name.as_str(), args.get(1)) {
-            ("matches", Some(Node::Literal(Literal::String(pattern)))) => {
+            ("matches", Some(CelNode::Literal(Literal::String(pattern)))) => {
                 Some(self.pattern(pattern)?)
             }
             _ => None,
         };
-        let node = Node::Call(Call { name, function, args, id, pattern });
+        let node = CelNode::Call(Call { name, function, args, id, pattern });
         if is_constant(&node) {
             Evaluation::of_constants(&node).map_err(|fault| fault.to_string())?;
         }
@@ -289,16 +289,16 @@ impl Planner<'_> {
 }
 
 /// Whether the value is known from the text alone, as far as it is looked for.
-fn is_constant(node: &Node) -> bool {
+fn is_constant(node: &CelNode) -> bool {
     match node {
-        Node::Literal(_) => true,
-        Node::List { elements, optional } => {
+        CelNode::Literal(_) => true,
+        CelNode::List { elements, optional } => {
             optional.is_empty() && elements.iter().all(is_constant)
         }
-        Node::Map(entries) => entries.iter().all(|(key, value, is_optional)| {
+        CelNode::Map(entries) => entries.iter().all(|(key, value, is_optional)| {
             !is_optional && is_constant(key) && is_constant(value)
         }),
-        Node::Call(call) => {
+        CelNode::Call(call) => {
             CONVERSIONS.contains(&call.name.as_str())
                 && call.args.len() == 1
                 && call.args.iter().all(is_constant)
@@ -308,23 +308,25 @@ fn is_constant(node: &Node) -> bool {
 }
 
 /// Refuses a key that nothing has.
-fn check_key(key: &Node) -> Result<(), String> {
+fn check_key(key: &CelNode) -> Result<(), String> {
     let value = Evaluation::of_constants(key).map_err(|fault| fault.to_string())?;
     match value {
-        Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_) => {
-            Ok(())
-        }
+        CelValue::Bool(_)
+        | CelValue::Int(_)
+        | CelValue::Uint(_)
+        | CelValue::Double(_)
+        | CelValue::String(_) => Ok(()),
         other => Err(format!("invalid qualifier type: {}", go_type(&other))),
     }
 }
 
 /// The list that a fold makes, if a sum adds one element to it.
-fn accumulator_of(args: &[Node]) -> Option<Arc<str>> {
-    let [Node::Attribute(Attribute { root: Root::Name { name, .. }, qualifiers }), added] = args
+fn accumulator_of(args: &[CelNode]) -> Option<Arc<str>> {
+    let [CelNode::Attribute(Attribute { root: Root::Name { name, .. }, qualifiers }), added] = args
     else {
         return None;
     };
-    let Node::List { elements, optional } = added else { return None };
+    let CelNode::List { elements, optional } = added else { return None };
     // Only the fold's own variables begin so.
     let fits = name.starts_with('@')
         && qualifiers.is_empty()
@@ -333,7 +335,7 @@ fn accumulator_of(args: &[Node]) -> Option<Arc<str>> {
     fits.then(|| name.as_str().into())
 }
 
-fn pair(args: &mut Vec<Node>) -> Result<Box<(Node, Node)>, String> {
+fn pair(args: &mut Vec<CelNode>) -> Result<Box<(CelNode, CelNode)>, String> {
     match (args.pop(), args.pop()) {
         (Some(second), Some(first)) => Ok(Box::new((first, second))),
         _ => Err("no such overload".to_owned()),
@@ -382,15 +384,15 @@ fn literal_of(literal: &LiteralValue) -> Literal {
 }
 
 impl Attribute {
-    fn of(node: Node) -> Self {
+    fn of(node: CelNode) -> Self {
         match node {
-            Node::Attribute(attribute) => attribute,
+            CelNode::Attribute(attribute) => attribute,
             other => Self { root: Root::Value(Box::new(other)), qualifiers: Vec::new() },
         }
     }
 
     /// Both branches of a condition are asked for the same field.
-    fn qualify(&mut self, key: &Arc<Node>, optional: bool) {
+    fn qualify(&mut self, key: &Arc<CelNode>, optional: bool) {
         if let Root::Conditional(branches) = &mut self.root {
             branches.1.qualify(key, optional);
             branches.2.qualify(key, optional);

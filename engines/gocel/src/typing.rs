@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::value::Value;
+use crate::value::CelValue;
 
 /// A type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,13 +79,13 @@ impl Type {
     }
 
     /// Whether a value may be an argument of this type; of lists and maps the first element is examined.
-    pub(crate) fn admits(&self, value: &Value<'_>) -> bool {
+    pub(crate) fn admits(&self, value: &CelValue<'_>) -> bool {
         match (self, value) {
             (Self::Dyn | Self::Param(_), _) => true,
-            (Self::List(of), Value::List(list)) => {
+            (Self::List(of), CelValue::List(list)) => {
                 list.get(0).is_none_or(|first| of.admits(&first))
             }
-            (Self::Map(of), Value::Map(entries)) => {
+            (Self::Map(of), CelValue::Map(entries)) => {
                 entries.first().is_none_or(|(key, value)| of.0.admits(&key) && of.1.admits(&value))
             }
             _ => self.runtime_name() == value.type_name(),

@@ -10,11 +10,11 @@ use golang::strconv::{FloatForm, format_float};
 use golang::time::{Duration, Time};
 use serde_json::{Map, Value as Json};
 
-use crate::budget::{Budget, Fault};
+use crate::budget::{CelBudget, CelError};
 
 /// A value. Lists and maps of the data are borrowed, so that looking into a large object copies nothing.
 #[derive(Debug, Clone)]
-pub(crate) enum Value<'a> {
+pub(crate) enum CelValue<'a> {
     Null,
     Bool(bool),
     Int(i64),
@@ -35,18 +35,18 @@ pub(crate) enum Value<'a> {
 #[derive(Debug, Clone)]
 pub(crate) enum List<'a> {
     Data(&'a [Json]),
-    Made(Rc<Vec<Value<'a>>>),
+    Made(Rc<Vec<CelValue<'a>>>),
 }
 
 /// A map of the data, whose keys are strings, or one that was made.
 #[derive(Debug, Clone)]
 pub(crate) enum Entries<'a> {
     Data(&'a Map<String, Json>),
-    Made(Rc<Vec<(Value<'a>, Value<'a>)>>),
+    Made(Rc<Vec<(CelValue<'a>, CelValue<'a>)>>),
 }
 
 impl<'a> List<'a> {
-    pub(crate) fn made(values: Vec<Value<'a>>) -> Self {
+    pub(crate) fn made(values: Vec<CelValue<'a>>) -> Self {
         Self::Made(Rc::new(values))
     }
 
@@ -57,14 +57,14 @@ impl<'a> List<'a> {
         }
     }
 
-    pub(crate) fn get(&self, index: usize) -> Option<Value<'a>> {
+    pub(crate) fn get(&self, index: usize) -> Option<CelValue<'a>> {
         match self {
-            Self::Data(items) => items.get(index).map(Value::from_json),
+            Self::Data(items) => items.get(index).map(CelValue::from_json),
             Self::Made(items) => items.get(index).cloned(),
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Value<'a>> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = CelValue<'a>> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 }
@@ -79,12 +79,12 @@ impl<'a> Entries<'a> {
 
     pub(crate) fn get(
         &self,
-        key: &Value<'a>,
-        budget: &mut Budget,
-    ) -> Result<Option<Value<'a>>, Fault> {
+        key: &CelValue<'a>,
+        budget: &mut CelBudget,
+    ) -> Result<Option<CelValue<'a>>, CelError> {
         match self {
             Self::Data(entries) => Ok(match key {
-                Value::String(key) => entries.get(&**key).map(Value::from_json),
+                CelValue::String(key) => entries.get(&**key).map(CelValue::from_json),
                 _ => None,
             }),
             Self::Made(entries) => {
@@ -99,33 +99,33 @@ impl<'a> Entries<'a> {
     }
 
     /// The keys; each costs a step, and its text.
-    pub(crate) fn keys(&self, budget: &mut Budget) -> Result<Vec<Value<'a>>, Fault> {
+    pub(crate) fn keys(&self, budget: &mut CelBudget) -> Result<Vec<CelValue<'a>>, CelError> {
         budget.spend(self.len())?;
-        budget.spend_bytes(self.len().saturating_mul(size_of::<Value<'_>>()))?;
+        budget.spend_bytes(self.len().saturating_mul(size_of::<CelValue<'_>>()))?;
         Ok(match self {
             Self::Data(entries) => {
                 for key in entries.keys() {
                     budget.spend_bytes(key.len())?;
                 }
-                entries.keys().map(Value::text).collect()
+                entries.keys().map(CelValue::text).collect()
             }
             Self::Made(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
         })
     }
 
     /// The first entry.
-    pub(crate) fn first(&self) -> Option<(Value<'a>, Value<'a>)> {
+    pub(crate) fn first(&self) -> Option<(CelValue<'a>, CelValue<'a>)> {
         match self {
             Self::Data(entries) => entries
                 .iter()
                 .next()
-                .map(|(key, value)| (Value::text(key), Value::from_json(value))),
+                .map(|(key, value)| (CelValue::text(key), CelValue::from_json(value))),
             Self::Made(entries) => entries.first().cloned(),
         }
     }
 }
 
-impl<'a> Value<'a> {
+impl<'a> CelValue<'a> {
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Self::String(text.as_ref().into())
     }
@@ -171,7 +171,7 @@ impl<'a> Value<'a> {
     }
 
     /// What taking it out of the data costs: a text is copied.
-    pub(crate) fn is_read(&self, budget: &mut Budget) -> Result<(), Fault> {
+    pub(crate) fn is_read(&self, budget: &mut CelBudget) -> Result<(), CelError> {
         match self {
             Self::String(text) => budget.spend_bytes(text.len()),
             _ => Ok(()),
@@ -218,7 +218,7 @@ impl<'a> Value<'a> {
 
     /// Whether two are equal. Numbers of different types compare by what they count; anything else of different
     /// types differs. Each pair that is examined costs a step.
-    pub(crate) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Fault> {
+    pub(crate) fn equals(&self, other: &Self, budget: &mut CelBudget) -> Result<bool, CelError> {
         budget.spend(1)?;
         Ok(match (self, other) {
             (Self::Null, Self::Null) => true,
@@ -311,8 +311,8 @@ pub(crate) fn general(double: f64, threshold: i32) -> String {
     format_float(double, form, None)
 }
 
-fn order_of_numbers(one: &Value<'_>, two: &Value<'_>) -> Option<Ordering> {
-    use Value::{Double, Int, Uint};
+fn order_of_numbers(one: &CelValue<'_>, two: &CelValue<'_>) -> Option<Ordering> {
+    use CelValue::{Double, Int, Uint};
     match (one, two) {
         (Int(one), Int(two)) => Some(one.cmp(two)),
         (Uint(one), Uint(two)) => Some(one.cmp(two)),
@@ -338,22 +338,22 @@ fn order_with_double(whole: i128, double: f64) -> Option<Ordering> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::budget::CelBudget;
     use serde_json::json;
 
     #[test]
     fn numbers_are_equal_across_types_and_nothing_else_is() {
-        let budget = &mut Budget::default();
+        let budget = &mut CelBudget::default();
         let list = json!([1, 1.0, "1", null, true, [1], {"a": 1}]);
-        let values: Vec<Value<'_>> =
-            list.as_array().unwrap().iter().map(Value::from_json).collect();
+        let values: Vec<CelValue<'_>> =
+            list.as_array().unwrap().iter().map(CelValue::from_json).collect();
         for (i, one) in values.iter().enumerate() {
             for (j, two) in values.iter().enumerate() {
                 let want = i == j || (i < 2 && j < 2);
                 assert_eq!(one.equals(two, budget).unwrap(), want, "{one:?} {two:?}");
             }
         }
-        assert!(Value::Uint(1).equals(&Value::Double(1.0), budget).unwrap());
-        assert!(!Value::Double(f64::NAN).equals(&Value::Double(f64::NAN), budget).unwrap());
+        assert!(CelValue::Uint(1).equals(&CelValue::Double(1.0), budget).unwrap());
+        assert!(!CelValue::Double(f64::NAN).equals(&CelValue::Double(f64::NAN), budget).unwrap());
     }
 }

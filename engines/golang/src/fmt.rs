@@ -10,19 +10,19 @@ mod printer;
 #[cfg(test)]
 mod tests;
 
-use crate::value::{Kind, Value};
+use crate::value::{GoRuntimeValue, ReflectKind};
 use printer::Printer;
 
 /// How much text values may become.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct FormatLimits {
     /// Bytes of the text.
     pub bytes: usize,
     /// How deep values may be nested; a map can hold itself. Printing recurses so deep.
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for FormatLimits {
     /// 64 MiB, and a depth that takes less than a megabyte of stack.
     fn default() -> Self {
         Self { bytes: 64 << 20, depth: 500 }
@@ -44,19 +44,19 @@ pub enum Error {
 ///
 /// # Errors
 /// When the text is beyond the default limits.
-pub fn sprint(values: &[Value]) -> Result<Vec<u8>, Error> {
-    sprint_within(values, Limits::default())
+pub fn sprint(values: &[GoRuntimeValue]) -> Result<Vec<u8>, Error> {
+    sprint_within(values, FormatLimits::default())
 }
 
 /// [`sprint`] with limits of the caller.
 ///
 /// # Errors
 /// When the text is beyond the limits.
-pub fn sprint_within(values: &[Value], limits: Limits) -> Result<Vec<u8>, Error> {
+pub fn sprint_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, Error> {
     let mut printer = Printer::new(limits);
     let mut was_string = true;
     for (index, value) in values.iter().enumerate() {
-        let is_string = value.kind() == Kind::String;
+        let is_string = value.kind() == ReflectKind::String;
         if index > 0 && !is_string && !was_string {
             printer.write(b" ");
         }
@@ -70,7 +70,7 @@ pub fn sprint_within(values: &[Value], limits: Limits) -> Result<Vec<u8>, Error>
 ///
 /// # Errors
 /// When the text is beyond the limits.
-pub fn sprintln_within(values: &[Value], limits: Limits) -> Result<Vec<u8>, Error> {
+pub fn sprintln_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, Error> {
     let mut printer = Printer::new(limits);
     for (index, value) in values.iter().enumerate() {
         if index > 0 {
@@ -86,15 +86,19 @@ pub fn sprintln_within(values: &[Value], limits: Limits) -> Result<Vec<u8>, Erro
 ///
 /// # Errors
 /// When the text is beyond the default limits.
-pub fn sprintf(format: impl AsRef<[u8]>, values: &[Value]) -> Result<Vec<u8>, Error> {
-    sprintf_within(format.as_ref(), values, Limits::default())
+pub fn sprintf(format: impl AsRef<[u8]>, values: &[GoRuntimeValue]) -> Result<Vec<u8>, Error> {
+    sprintf_within(format.as_ref(), values, FormatLimits::default())
 }
 
 /// [`sprintf`] with limits of the caller.
 ///
 /// # Errors
 /// When the text is beyond the limits.
-pub fn sprintf_within(format: &[u8], values: &[Value], limits: Limits) -> Result<Vec<u8>, Error> {
+pub fn sprintf_within(
+    format: &[u8],
+    values: &[GoRuntimeValue],
+    limits: FormatLimits,
+) -> Result<Vec<u8>, Error> {
     let mut printer = Printer::new(limits);
     directive::run(&mut printer, format, values);
     printer.finish()

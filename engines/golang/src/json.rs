@@ -6,10 +6,10 @@
 mod encode;
 mod lexer;
 
-use crate::Value;
+use crate::GoRuntimeValue;
 use crate::value::{List, Str, Type};
 pub use encode::{EncodeError, Form, encode, marshalled};
-use lexer::{Lexer, Token};
+use lexer::{JsonToken, Lexer};
 
 /// How deep lists and objects may be nested, as in Go.
 const MAX_DEPTH: usize = 10_000;
@@ -42,35 +42,35 @@ pub enum Error {
 
 /// What a text holds.
 #[derive(Debug)]
-pub struct Decoded {
+pub struct DecodedJson {
     /// The value, in which nil stands for numbers that do not fit.
-    pub value: Value,
+    pub value: GoRuntimeValue,
     /// The first number that does not fit.
     pub misfit: Option<Error>,
 }
 
 /// A list or object whose end has not come.
-enum Open {
-    List(Vec<Value>),
-    Object(Vec<(Str, Value)>, Str),
+enum OpenJsonContainer {
+    List(Vec<GoRuntimeValue>),
+    Object(Vec<(Str, GoRuntimeValue)>, Str),
 }
 
-impl Open {
-    fn take(&mut self, value: Value) {
+impl OpenJsonContainer {
+    fn take(&mut self, value: GoRuntimeValue) {
         match self {
             Self::List(items) => items.push(value),
             Self::Object(entries, key) => entries.push((std::mem::take(key), value)),
         }
     }
 
-    fn close(self) -> Value {
+    fn close(self) -> GoRuntimeValue {
         match self {
             Self::List(items) => {
                 // The room that Go's decoder has made by then.
                 let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
-                Value::List(List::with_capacity(Type::Any, items, capacity))
+                GoRuntimeValue::List(List::with_capacity(Type::Any, items, capacity))
             }
-            Self::Object(entries, _) => Value::map(entries),
+            Self::Object(entries, _) => GoRuntimeValue::map(entries),
         }
     }
 }
@@ -82,8 +82,8 @@ impl Open {
 ///
 /// # Errors
 /// The text does not begin with a value, after white space. Nothing but white space is [`Error::UnexpectedEnd`].
-pub fn decode_prefix(text: &[u8]) -> Result<(Value, usize), Error> {
-    let (Decoded { value, misfit }, length) = prefix(text)?;
+pub fn decode_prefix(text: &[u8]) -> Result<(GoRuntimeValue, usize), Error> {
+    let (DecodedJson { value, misfit }, length) = prefix(text)?;
     misfit.map_or(Ok((value, length)), Err)
 }
 
@@ -91,7 +91,7 @@ pub fn decode_prefix(text: &[u8]) -> Result<(Value, usize), Error> {
 ///
 /// # Errors
 /// The text is not JSON, or more than one value.
-pub fn decode(text: &[u8]) -> Result<Decoded, Error> {
+pub fn decode(text: &[u8]) -> Result<DecodedJson, Error> {
     let (decoded, length) = prefix(text).map_err(|error| match error {
         // Go ends the text with a space, at which some tokens stumble.
         Error::UnexpectedEnd => match prefix(&[text, b" "].concat()) {
@@ -107,55 +107,57 @@ pub fn decode(text: &[u8]) -> Result<Decoded, Error> {
 }
 
 /// The value at the beginning, and how long it is.
-fn prefix(text: &[u8]) -> Result<(Decoded, usize), Error> {
+fn prefix(text: &[u8]) -> Result<(DecodedJson, usize), Error> {
     let mut lexer = Lexer::new(text);
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenJsonContainer> = Vec::new();
     // Go finds the end of the value first, so what is no JSON is reported before what does not fit.
     let mut misfit = None;
     loop {
         let mut done = match lexer.value()? {
-            Token::OpenList | Token::OpenObject if open.len() == MAX_DEPTH => {
+            JsonToken::OpenList | JsonToken::OpenObject if open.len() == MAX_DEPTH => {
                 return Err(Error::TooDeep);
             }
-            Token::OpenList if lexer.closes(b']') => Open::List(Vec::new()).close(),
-            Token::OpenList => {
-                open.push(Open::List(Vec::new()));
+            JsonToken::OpenList if lexer.closes(b']') => {
+                OpenJsonContainer::List(Vec::new()).close()
+            }
+            JsonToken::OpenList => {
+                open.push(OpenJsonContainer::List(Vec::new()));
                 continue;
             }
-            Token::OpenObject if lexer.closes(b'}') => {
-                Open::Object(Vec::new(), Str::default()).close()
+            JsonToken::OpenObject if lexer.closes(b'}') => {
+                OpenJsonContainer::Object(Vec::new(), Str::default()).close()
             }
-            Token::OpenObject => {
-                open.push(Open::Object(Vec::new(), lexer.first_key()?));
+            JsonToken::OpenObject => {
+                open.push(OpenJsonContainer::Object(Vec::new(), lexer.first_key()?));
                 continue;
             }
-            Token::Number(number) => match number.parse::<f64>() {
-                Ok(float) if float.is_finite() => Value::Float(float),
+            JsonToken::Number(number) => match number.parse::<f64>() {
+                Ok(float) if float.is_finite() => GoRuntimeValue::Float(float),
                 Ok(_) | Err(_) => {
                     misfit.get_or_insert(Error::NumberTooLarge(number.to_owned()));
-                    Value::Nil
+                    GoRuntimeValue::Nil
                 }
             },
-            Token::String(text) => Value::String(text),
-            Token::Bool(truth) => Value::Bool(truth),
-            Token::Null => Value::Nil,
+            JsonToken::String(text) => GoRuntimeValue::String(text),
+            JsonToken::Bool(truth) => GoRuntimeValue::Bool(truth),
+            JsonToken::Null => GoRuntimeValue::Nil,
         };
         loop {
             let Some(innermost) = open.last_mut() else {
-                return Ok((Decoded { value: done, misfit }, lexer.position()));
+                return Ok((DecodedJson { value: done, misfit }, lexer.position()));
             };
             innermost.take(done);
             match innermost {
-                Open::List(_) if lexer.list_goes_on()? => break,
-                Open::Object(_, key) => {
+                OpenJsonContainer::List(_) if lexer.list_goes_on()? => break,
+                OpenJsonContainer::Object(_, key) => {
                     if let Some(next) = lexer.next_key()? {
                         *key = next;
                         break;
                     }
                 }
-                Open::List(_) => {}
+                OpenJsonContainer::List(_) => {}
             }
-            done = open.pop().map(Open::close).unwrap_or_default();
+            done = open.pop().map(OpenJsonContainer::close).unwrap_or_default();
         }
     }
 }

@@ -19,4 +19,4 @@ pub mod unicode;
 pub mod url;
 pub mod value;
 
-pub use value::Value;
+pub use value::GoRuntimeValue;

@@ -24,7 +24,7 @@ impl Stop {
 
 /// Why work on a text was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Exhausted {
+pub enum WorkLimitExceeded {
     /// More steps than are allowed.
     #[error("it takes more than {0} steps")]
     Steps(u64),
@@ -51,7 +51,7 @@ impl Allowance {
 }
 
 /// How often steps are counted between two checks of [`Stop`].
-const LOOK: u64 = 1 << 12;
+const STEPS_PER_STOP_CHECK: u64 = 1 << 12;
 
 /// Counts what is used up, in one piece of work.
 #[derive(Debug, Clone)]
@@ -78,15 +78,15 @@ impl Meter {
     ///
     /// # Errors
     /// When they are more than is left, or the caller's time is over.
-    pub fn steps(&mut self, steps: u64) -> Result<(), Exhausted> {
+    pub fn steps(&mut self, steps: u64) -> Result<(), WorkLimitExceeded> {
         self.steps = self.steps.saturating_add(steps);
         if self.steps > self.allowance.steps {
-            return Err(Exhausted::Steps(self.allowance.steps));
+            return Err(WorkLimitExceeded::Steps(self.allowance.steps));
         }
         if self.steps >= self.look_at {
-            self.look_at = self.steps.saturating_add(LOOK);
+            self.look_at = self.steps.saturating_add(STEPS_PER_STOP_CHECK);
             if self.stop.is_set() {
-                return Err(Exhausted::Time);
+                return Err(WorkLimitExceeded::Time);
             }
         }
         Ok(())
@@ -96,18 +96,18 @@ impl Meter {
     ///
     /// # Errors
     /// When the caller's time is over.
-    pub fn look(&self) -> Result<(), Exhausted> {
-        if self.stop.is_set() { Err(Exhausted::Time) } else { Ok(()) }
+    pub fn look(&self) -> Result<(), WorkLimitExceeded> {
+        if self.stop.is_set() { Err(WorkLimitExceeded::Time) } else { Ok(()) }
     }
 
     /// To be called before so many bytes are made.
     ///
     /// # Errors
     /// When they are more than is left.
-    pub fn bytes(&mut self, bytes: u64) -> Result<(), Exhausted> {
+    pub fn bytes(&mut self, bytes: u64) -> Result<(), WorkLimitExceeded> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.allowance.bytes {
-            return Err(Exhausted::Bytes(self.allowance.bytes));
+            return Err(WorkLimitExceeded::Bytes(self.allowance.bytes));
         }
         Ok(())
     }
@@ -162,12 +162,12 @@ mod tests {
         let stop = Stop::default();
         let mut meter = Meter::new(allowance, stop.clone());
         assert_eq!(meter.steps(4_000).and_then(|()| meter.bytes(100)), Ok(()));
-        assert_eq!(meter.bytes(1), Err(Exhausted::Bytes(100)));
+        assert_eq!(meter.bytes(1), Err(WorkLimitExceeded::Bytes(100)));
         stop.set();
-        assert_eq!(meter.steps(5_000), Err(Exhausted::Time));
-        assert_eq!(meter.look(), Err(Exhausted::Time));
+        assert_eq!(meter.steps(5_000), Err(WorkLimitExceeded::Time));
+        assert_eq!(meter.look(), Err(WorkLimitExceeded::Time));
         assert_eq!(meter.left().steps, 1_000);
-        assert_eq!(meter.steps(u64::MAX), Err(Exhausted::Steps(10_000)));
+        assert_eq!(meter.steps(u64::MAX), Err(WorkLimitExceeded::Steps(10_000)));
     }
 
     #[test]
@@ -175,12 +175,12 @@ mod tests {
         let mut whole = Meter::new(Allowance { steps: 10, bytes: 10 }, Stop::default());
         let mut part = whole.within(Allowance { steps: 6, bytes: 100 });
         assert_eq!(part.steps(6).and_then(|()| part.bytes(10)), Ok(()));
-        assert_eq!(part.steps(1), Err(Exhausted::Steps(6)));
+        assert_eq!(part.steps(1), Err(WorkLimitExceeded::Steps(6)));
         whole.join(&part);
         assert_eq!((whole.left().steps, whole.left().bytes), (3, 0));
         assert_eq!(
             whole.within(Allowance { steps: 6, bytes: 1 }).steps(4),
-            Err(Exhausted::Steps(3))
+            Err(WorkLimitExceeded::Steps(3))
         );
     }
 

@@ -36,13 +36,14 @@ pub const MAX_PATTERN: usize = 32 << 10;
 pub const MAX_COMPILED: usize = 32 << 20;
 
 /// Most bytes that a pattern takes which [`Regexp::is_small`].
-const SMALL: usize = 256 << 10;
+const MAX_SMALL_PATTERN_BYTES: usize = 256 << 10;
 
 /// The sizes that are tried one after the other: how large a pattern is, is not told by the crate.
-const SIZES: [usize; 5] = [4 << 10, 16 << 10, SMALL, 2 << 20, MAX_COMPILED];
+const PATTERN_SIZE_LIMITS_BYTES: [usize; 5] =
+    [4 << 10, 16 << 10, MAX_SMALL_PATTERN_BYTES, 2 << 20, MAX_COMPILED];
 
 /// Bytes that a state of a pattern takes at least.
-const STATE: usize = 64;
+const MIN_STATE_BYTES: usize = 64;
 
 /// Most bytes of a text with replacements. Differs(go): it has no limit.
 pub const MAX_REPLACED: usize = 64 << 20;
@@ -53,7 +54,7 @@ pub const MAX_NESTING: usize = 250;
 
 /// What is wrong with a pattern, or too much about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum RegexpError {
     /// A class such as `[z-a]`, `[[:word` or `\p{Nobody}`.
     #[error("invalid character class range")]
     ClassRange,
@@ -102,7 +103,7 @@ pub enum Error {
     #[error("error parsing regexp: {fault}: `{at}`")]
     Pattern {
         /// What is wrong.
-        fault: Fault,
+        fault: RegexpError,
         /// The part of the pattern that is.
         at: String,
     },
@@ -112,7 +113,7 @@ pub enum Error {
 }
 
 impl Error {
-    fn pattern(fault: Fault, at: &str) -> Self {
+    fn pattern(fault: RegexpError, at: &str) -> Self {
         Self::Pattern { fault, at: at.to_owned() }
     }
 
@@ -147,17 +148,25 @@ impl Regexp {
     /// If Go would refuse it, or it passes one of the limits.
     pub fn new(pattern: &str) -> Result<Self, Error> {
         if pattern.len() > MAX_PATTERN {
-            return Err(Error::pattern(Fault::TooLarge, pattern));
+            return Err(Error::pattern(RegexpError::TooLarge, pattern));
         }
-        let parse::Parsed { regex, names } = parse::parse(pattern)?;
+        let parse::TranslatedPattern { regex, names } = parse::parse(pattern)?;
         let build = |size| {
             let mut builder = RegexBuilder::new(&regex);
             builder.size_limit(size).dfa_size_limit(2 << 20).nest_limit(u32::MAX).build()
         };
         // Whatever Go refuses has been refused, so the size is all that is left.
-        let fitting = SIZES.into_iter().find_map(|size| Some((build(size).ok()?, size)));
-        let (regex, size) = fitting.ok_or_else(|| Error::pattern(Fault::TooLarge, pattern))?;
-        Ok(Self { pattern: pattern.to_owned(), regex, is_small: size <= SMALL, size, names })
+        let fitting =
+            PATTERN_SIZE_LIMITS_BYTES.into_iter().find_map(|size| Some((build(size).ok()?, size)));
+        let (regex, size) =
+            fitting.ok_or_else(|| Error::pattern(RegexpError::TooLarge, pattern))?;
+        Ok(Self {
+            pattern: pattern.to_owned(),
+            regex,
+            is_small: size <= MAX_SMALL_PATTERN_BYTES,
+            size,
+            names,
+        })
     }
 
     /// Whether it takes so little memory, a few hundred KiB and 2 MiB while it is used, that it can be kept.
@@ -168,7 +177,7 @@ impl Regexp {
     /// How much work each byte of a text may be, about in steps of a few nanoseconds: in the worst case each state of the
     /// pattern is examined for each byte.
     pub fn work(&self) -> usize {
-        self.size / STATE
+        self.size / MIN_STATE_BYTES
     }
 
     /// The pattern as it was written.

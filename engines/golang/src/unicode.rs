@@ -15,18 +15,26 @@ pub use category::{is_lower, is_number, is_punct, is_title, is_upper};
 pub fn is_print(character: char) -> bool {
     match character {
         '\0'..='\x7f' => matches!(character, ' '..='~'),
-        _ => is_in(PRINTED, character),
+        _ => is_in(PRINTABLE_RANGE_BOUNDS, character),
     }
 }
 
 /// Go's `unicode.IsLetter`.
 pub fn is_letter(character: char) -> bool {
-    if character.is_ascii() { character.is_ascii_alphabetic() } else { is_in(LETTERS, character) }
+    if character.is_ascii() {
+        character.is_ascii_alphabetic()
+    } else {
+        is_in(LETTER_RANGE_BOUNDS, character)
+    }
 }
 
 /// Go's `unicode.IsDigit`: decimal digits of all scripts.
 pub fn is_digit(character: char) -> bool {
-    if character.is_ascii() { character.is_ascii_digit() } else { is_in(DIGITS, character) }
+    if character.is_ascii() {
+        character.is_ascii_digit()
+    } else {
+        is_in(DIGIT_RANGE_BOUNDS, character)
+    }
 }
 
 fn is_in(changes: &[u32], character: char) -> bool {
@@ -69,7 +77,7 @@ pub fn count(bytes: &[u8]) -> usize {
 
 /// Characters outside ASCII that Go prints as they are.
 #[rustfmt::skip]
-const PRINTED: &[u32] = &[
+const PRINTABLE_RANGE_BOUNDS: &[u32] = &[
     0xa1, 0xad, 0xae, 0x378, 0x37a, 0x380, 0x384, 0x38b, 0x38c, 0x38d, 0x38e, 0x3a2, 0x3a3,
     0x530, 0x531, 0x557, 0x559, 0x58b, 0x58d, 0x590, 0x591, 0x5c8, 0x5d0, 0x5eb, 0x5ef,
     0x5f5, 0x606, 0x61c, 0x61d, 0x6dd, 0x6de, 0x70e, 0x710, 0x74b, 0x74d, 0x7b2, 0x7c0,
@@ -208,7 +216,7 @@ const PRINTED: &[u32] = &[
 
 /// Letters outside ASCII.
 #[rustfmt::skip]
-const LETTERS: &[u32] = &[
+const LETTER_RANGE_BOUNDS: &[u32] = &[
     0xaa, 0xab, 0xb5, 0xb6, 0xba, 0xbb, 0xc0, 0xd7, 0xd8, 0xf7, 0xf8, 0x2c2, 0x2c6, 0x2d2,
     0x2e0, 0x2e5, 0x2ec, 0x2ed, 0x2ee, 0x2ef, 0x370, 0x375, 0x376, 0x378, 0x37a, 0x37e,
     0x37f, 0x380, 0x386, 0x387, 0x388, 0x38b, 0x38c, 0x38d, 0x38e, 0x3a2, 0x3a3, 0x3f6,
@@ -335,7 +343,7 @@ const LETTERS: &[u32] = &[
 
 /// Decimal digits outside ASCII.
 #[rustfmt::skip]
-const DIGITS: &[u32] = &[
+const DIGIT_RANGE_BOUNDS: &[u32] = &[
     0x660, 0x66a, 0x6f0, 0x6fa, 0x7c0, 0x7ca, 0x966, 0x970, 0x9e6, 0x9f0, 0xa66, 0xa70,
     0xae6, 0xaf0, 0xb66, 0xb70, 0xbe6, 0xbf0, 0xc66, 0xc70, 0xce6, 0xcf0, 0xd66, 0xd70,
     0xde6, 0xdf0, 0xe50, 0xe5a, 0xed0, 0xeda, 0xf20, 0xf2a, 0x1040, 0x104a, 0x1090, 0x109a,

@@ -7,7 +7,7 @@ mod address;
 mod write;
 
 use crate::strconv::{Quoting, quote};
-use write::Part;
+use write::UrlComponent;
 
 /// Why a text is no URL, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,7 +64,7 @@ impl Url {
         let (before, fragment) = cut(text, b'#');
         let mut url =
             parse(before).map_err(|reason| ParseError { url: before.to_owned(), reason })?;
-        url.fragment = unescape(fragment.unwrap_or_default(), Part::Fragment)
+        url.fragment = unescape(fragment.unwrap_or_default(), UrlComponent::Fragment)
             .map_err(|reason| ParseError { url: text.to_owned(), reason })?;
         Ok(url)
     }
@@ -124,7 +124,7 @@ fn parse(text: &[u8]) -> Result<Url, String> {
         rest = &rest[2 + authority.len()..];
         (url.user, url.host) = self::authority(&url.scheme, authority)?;
     }
-    url.path = unescape(rest, Part::Path)?;
+    url.path = unescape(rest, UrlComponent::Path)?;
     Ok(url)
 }
 
@@ -155,8 +155,8 @@ fn authority(scheme: &[u8], text: &[u8]) -> Result<(Option<User>, Vec<u8>), Stri
     }
     let (name, password) = cut(user, b':');
     let user = User {
-        name: unescape(name, Part::User)?,
-        password: password.map(|password| unescape(password, Part::User)).transpose()?,
+        name: unescape(name, UrlComponent::User)?,
+        password: password.map(|password| unescape(password, UrlComponent::User)).transpose()?,
     };
     Ok((Some(user), host))
 }
@@ -174,8 +174,8 @@ fn host(scheme: &[u8], text: &[u8]) -> Result<Vec<u8>, String> {
                 return Err(invalid_port(port));
             }
             let zone = inner.windows(3).position(|part| part == b"%25").unwrap_or(inner.len());
-            let mut address = unescape(&inner[..zone], Part::Host)?;
-            address.extend(unescape(&inner[zone..], Part::Zone)?);
+            let mut address = unescape(&inner[..zone], UrlComponent::Host)?;
+            address.extend(unescape(&inner[zone..], UrlComponent::Zone)?);
             address::check(&address)?;
             return Ok([b"[", &*address, b"]", port].concat());
         }
@@ -190,7 +190,7 @@ fn host(scheme: &[u8], text: &[u8]) -> Result<Vec<u8>, String> {
             return Err(invalid_port(port));
         }
     }
-    unescape(text, Part::Host)
+    unescape(text, UrlComponent::Host)
 }
 
 /// Whether this is nothing, or a colon with digits or nothing behind it.
@@ -203,11 +203,11 @@ fn is_port(text: &[u8]) -> bool {
 
 /// What a name or value of a query stands for; none if an escape is not well written.
 pub fn query_unescape(text: &[u8]) -> Option<Vec<u8>> {
-    unescape(text, Part::Query).ok()
+    unescape(text, UrlComponent::Query).ok()
 }
 
 /// The bytes that a text with escapes stands for.
-fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
+fn unescape(text: &[u8], part: UrlComponent) -> Result<Vec<u8>, String> {
     let refuse = |escape: &[u8]| format!("invalid URL escape {}", quoted(escape));
     let digit = |at: usize| {
         let byte = text.get(at).copied().unwrap_or_default();
@@ -218,10 +218,13 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     while at < text.len() {
         let byte = text[at];
         if byte != b'%' {
-            if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && part.escapes(byte) {
+            if matches!(part, UrlComponent::Host | UrlComponent::Zone)
+                && byte < 0x80
+                && part.escapes(byte)
+            {
                 return Err(format!("invalid character {} in host name", quoted(&[byte])));
             }
-            bytes.push(if part == Part::Query && byte == b'+' { b' ' } else { byte });
+            bytes.push(if part == UrlComponent::Query && byte == b'+' { b' ' } else { byte });
             at += 1;
             continue;
         }
@@ -231,8 +234,10 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
         };
         let value = high << 4 | low;
         let is_refused = match part {
-            Part::Host => high < 8 && escape != b"%25",
-            Part::Zone => escape != b"%25" && value != b' ' && Part::Host.escapes(value),
+            UrlComponent::Host => high < 8 && escape != b"%25",
+            UrlComponent::Zone => {
+                escape != b"%25" && value != b' ' && UrlComponent::Host.escapes(value)
+            }
             _ => false,
         };
         if is_refused {

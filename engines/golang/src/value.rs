@@ -18,13 +18,13 @@ mod text;
 use std::sync::Arc;
 
 pub use container::{List, Map};
-pub use kind::{IntKind, Integer, Kind, Type};
+pub use kind::{IntKind, Integer, ReflectKind, Type};
 pub use object::{Body, CallError, Function, Object, Signature, pointee};
 pub use text::Str;
 
 /// A value of a Go program.
 #[derive(Debug, Clone, Default)]
-pub enum Value {
+pub enum GoRuntimeValue {
     /// `nil` without a type.
     #[default]
     Nil,
@@ -50,7 +50,7 @@ pub enum Value {
     Object(Arc<dyn Object>),
 }
 
-impl Value {
+impl GoRuntimeValue {
     /// An `int`.
     pub fn int(number: i64) -> Self {
         Self::Integer(Integer::new(IntKind::Int, number))
@@ -101,18 +101,18 @@ impl Value {
         }
     }
 
-    /// What `reflect` calls the kind; [`Kind::Invalid`] for nil.
-    pub fn kind(&self) -> Kind {
+    /// What `reflect` calls the kind; [`ReflectKind::Invalid`] for nil.
+    pub fn kind(&self) -> ReflectKind {
         match self {
-            Self::Nil => Kind::Invalid,
-            Self::Bool(_) => Kind::Bool,
-            Self::Integer(integer) => Kind::Integer(integer.kind()),
-            Self::Float(_) => Kind::Float64,
-            Self::Complex(..) => Kind::Complex128,
-            Self::String(_) => Kind::String,
-            Self::Bytes(_) | Self::List(_) => Kind::Slice,
-            Self::Map(_) => Kind::Map,
-            Self::Function(_) => Kind::Func,
+            Self::Nil => ReflectKind::Invalid,
+            Self::Bool(_) => ReflectKind::Bool,
+            Self::Integer(integer) => ReflectKind::Integer(integer.kind()),
+            Self::Float(_) => ReflectKind::Float64,
+            Self::Complex(..) => ReflectKind::Complex128,
+            Self::String(_) => ReflectKind::String,
+            Self::Bytes(_) | Self::List(_) => ReflectKind::Slice,
+            Self::Map(_) => ReflectKind::Map,
+            Self::Function(_) => ReflectKind::Func,
             Self::Object(object) => object.kind(),
         }
     }
@@ -194,25 +194,25 @@ impl Value {
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for GoRuntimeValue {
     fn from(truth: bool) -> Self {
         Self::Bool(truth)
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for GoRuntimeValue {
     fn from(float: f64) -> Self {
         Self::Float(float)
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for GoRuntimeValue {
     fn from(text: &str) -> Self {
         Self::string(text)
     }
 }
 
-impl From<String> for Value {
+impl From<String> for GoRuntimeValue {
     fn from(text: String) -> Self {
         Self::string(text)
     }

@@ -10,13 +10,13 @@ mod escape;
 
 use std::sync::LazyLock;
 
-use golang::Value;
-use golang::fmt::{self, Limits, sprint_within, sprintf_within, sprintln_within};
+use golang::GoRuntimeValue;
+use golang::fmt::{self, FormatLimits, sprint_within, sprintf_within, sprintln_within};
 use golang::value::{Signature, Type};
 
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::exec::printable;
-use crate::limits::Budget;
+use crate::limits::TemplateBudget;
 use crate::slot::Slot;
 
 /// A function of Go's.
@@ -134,13 +134,14 @@ impl Builtin {
         self,
         arguments: &[Slot],
         callee: Option<&str>,
-        budget: &mut Budget,
-    ) -> Result<Slot, Failure> {
+        budget: &mut TemplateBudget,
+    ) -> Result<Slot, FunctionError> {
         let limits = budget.text();
         let (first, rest) = arguments.split_first().unwrap_or((&Slot::ABSENT, &[]));
-        let values =
-            || -> Vec<Value> { arguments.iter().map(|slot| slot.value().clone()).collect() };
-        let escaped = |escape: escape::Escape| -> Result<Vec<u8>, Failure> {
+        let values = || -> Vec<GoRuntimeValue> {
+            arguments.iter().map(|slot| slot.value().clone()).collect()
+        };
+        let escaped = |escape: escape::Escape| -> Result<Vec<u8>, FunctionError> {
             let text = text_of(&values(), limits)?;
             escape(&text, limits.bytes).ok_or(fmt::Error::TooLong(limits.bytes).into())
         };
@@ -149,16 +150,18 @@ impl Builtin {
             Self::Call => return access::call(first, rest, callee.unwrap_or_default(), budget),
             Self::Index => return access::index(first, rest),
             Self::Slice => return access::slice(first, rest, budget),
-            Self::Len => return Ok(Slot::plain(Value::int(access::len(first)?))),
-            Self::Not => return Ok(Slot::plain(Value::Bool(!first.value().is_true()))),
+            Self::Len => return Ok(Slot::plain(GoRuntimeValue::int(access::len(first)?))),
+            Self::Not => return Ok(Slot::plain(GoRuntimeValue::Bool(!first.value().is_true()))),
             Self::Eq | Self::Ge | Self::Gt | Self::Le | Self::Lt | Self::Ne => {
                 let truth = compare::compare(self, first, rest, limits)?;
-                return Ok(Slot::plain(Value::Bool(truth)));
+                return Ok(Slot::plain(GoRuntimeValue::Bool(truth)));
             }
             Self::Print => sprint_within(&values(), limits)?,
             Self::Println => sprintln_within(&values(), limits)?,
             Self::Printf => match values().split_first() {
-                Some((Value::String(format), values)) => sprintf_within(format, values, limits)?,
+                Some((GoRuntimeValue::String(format), values)) => {
+                    sprintf_within(format, values, limits)?
+                }
                 _ => Vec::new(),
             },
             Self::Html => escaped(escape::html)?,
@@ -167,18 +170,19 @@ impl Builtin {
         };
         budget.steps(text.len() / 8)?;
         budget.produce(text.len())?;
-        Ok(Slot::plain(Value::string(text)))
+        Ok(Slot::plain(GoRuntimeValue::string(text)))
     }
 }
 
 /// The text of values as an action would print them.
-fn text_of(values: &[Value], limits: Limits) -> Result<Vec<u8>, Failure> {
-    if let [Value::String(text)] = values {
+fn text_of(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, FunctionError> {
+    if let [GoRuntimeValue::String(text)] = values {
         return Ok(text.to_vec());
     }
-    let shown =
-        |value: &Value| printable(&Slot::plain(value.clone())).unwrap_or_else(|| value.clone());
-    let shown: Vec<Value> = values.iter().map(shown).collect();
+    let shown = |value: &GoRuntimeValue| {
+        printable(&Slot::plain(value.clone())).unwrap_or_else(|| value.clone())
+    };
+    let shown: Vec<GoRuntimeValue> = values.iter().map(shown).collect();
     Ok(sprint_within(&shown, limits)?)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use golang::meter::Exhausted;
+use golang::meter::WorkLimitExceeded;
 use golang::value::CallError;
 
 /// A text is no template.
@@ -19,7 +19,7 @@ pub struct ParseError {
 
 /// Where a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct TemplateLocation {
     /// The name under which the text was parsed.
     pub source: String,
     /// Counted from one.
@@ -38,11 +38,11 @@ pub struct ExecError {
     /// The name of the template that was run, which is not that of the text in a `define`.
     pub template: String,
     /// Where it stopped, unless it did not begin.
-    pub place: Option<Place>,
+    pub place: Option<TemplateLocation>,
     /// What is wrong, up to where the text of its source goes on.
     pub message: String,
     /// What a function said.
-    pub source: Option<Box<Failure>>,
+    pub source: Option<Box<FunctionError>>,
 }
 
 impl fmt::Display for ExecError {
@@ -50,7 +50,7 @@ impl fmt::Display for ExecError {
         let Self { template, message, .. } = self;
         match &self.place {
             None => write!(f, "template: {template}: {message}")?,
-            Some(Place { source, line, column, node }) => {
+            Some(TemplateLocation { source, line, column, node }) => {
                 let name = golang::strconv::quote(template.as_bytes(), QUOTING);
                 let name = String::from_utf8_lossy(&name);
                 write!(
@@ -91,19 +91,21 @@ pub enum LimitError {
     Value(golang::fmt::Error),
 }
 
-impl From<Exhausted> for LimitError {
-    fn from(exhausted: Exhausted) -> Self {
+impl From<WorkLimitExceeded> for LimitError {
+    fn from(exhausted: WorkLimitExceeded) -> Self {
         match exhausted {
-            Exhausted::Steps(most) => Self::Steps(most),
-            Exhausted::Bytes(most) => Self::Output(usize::try_from(most).unwrap_or(usize::MAX)),
-            Exhausted::Time => Self::Time,
+            WorkLimitExceeded::Steps(most) => Self::Steps(most),
+            WorkLimitExceeded::Bytes(most) => {
+                Self::Output(usize::try_from(most).unwrap_or(usize::MAX))
+            }
+            WorkLimitExceeded::Time => Self::Time,
         }
     }
 }
 
 /// Why a function, or a run, did not give a result.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum FunctionError {
     /// A message of the function.
     #[error("{0}")]
     Message(String),
@@ -134,7 +136,7 @@ pub enum Failure {
     Limit(#[from] LimitError),
 }
 
-impl Failure {
+impl FunctionError {
     /// The limit that was reached, however deep in the chain of errors.
     pub fn limit(&self) -> Option<LimitError> {
         let mut failure = self;
@@ -149,25 +151,25 @@ impl Failure {
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for FunctionError {
     fn from(message: String) -> Self {
         Self::Message(message)
     }
 }
 
-impl From<&str> for Failure {
+impl From<&str> for FunctionError {
     fn from(message: &str) -> Self {
         Self::Message(message.to_owned())
     }
 }
 
-impl From<Exhausted> for Failure {
-    fn from(exhausted: Exhausted) -> Self {
+impl From<WorkLimitExceeded> for FunctionError {
+    fn from(exhausted: WorkLimitExceeded) -> Self {
         Self::Limit(exhausted.into())
     }
 }
 
-impl From<CallError> for Failure {
+impl From<CallError> for FunctionError {
     fn from(error: CallError) -> Self {
         match error {
             CallError::Said(text) => Self::Message(text),
@@ -176,7 +178,7 @@ impl From<CallError> for Failure {
     }
 }
 
-impl From<golang::fmt::Error> for Failure {
+impl From<golang::fmt::Error> for FunctionError {
     fn from(error: golang::fmt::Error) -> Self {
         Self::Limit(LimitError::Value(error))
     }

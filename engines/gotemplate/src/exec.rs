@@ -12,11 +12,11 @@ mod field;
 
 use std::any::Any;
 
-use golang::Value;
-use golang::value::{Integer, Kind, List, Type, pointee};
+use golang::GoRuntimeValue;
+use golang::value::{Integer, List, ReflectKind, Type, pointee};
 
-use crate::error::{ExecError, Failure, LimitError, Place};
-use crate::limits::Budget;
+use crate::error::{ExecError, FunctionError, LimitError, TemplateLocation};
+use crate::limits::TemplateBudget;
 use crate::parse::{Branch, Control, Form, Id, Pipe, Span, Tree};
 use crate::set::Set;
 use crate::slot::Slot;
@@ -24,24 +24,27 @@ use crate::slot::Slot;
 type Result<T> = std::result::Result<T, Box<ExecError>>;
 
 /// Room for the output at first, which is enough for most templates that are included.
-const OUTPUT: usize = 512;
+const INITIAL_OUTPUT_BYTES: usize = 512;
 
 /// Bytes of a key and a value that are copied.
-const COPIED: usize = 20;
+const COPIED_ENTRY_BYTES: usize = 20;
 
 /// The longest text of a node in a message.
-const SHOWN: usize = 64 << 10;
+const MAX_NODE_TEXT_BYTES: usize = 64 << 10;
 
 /// Runs a template of a set within what is left of the limits.
 pub(crate) fn run(
     set: &Set,
     name: &str,
-    data: Value,
+    data: GoRuntimeValue,
     host: &dyn Any,
-    budget: &mut Budget,
-) -> std::result::Result<Vec<u8>, Failure> {
+    budget: &mut TemplateBudget,
+) -> std::result::Result<Vec<u8>, FunctionError> {
     let Some(tree) = set.get(name) else {
-        return Err(Failure::NoTemplate { template: name.to_owned(), set: set.name().to_owned() });
+        return Err(FunctionError::NoTemplate {
+            template: name.to_owned(),
+            set: set.name().to_owned(),
+        });
     };
     run_tree(set, tree, data, host, budget)
 }
@@ -50,13 +53,13 @@ pub(crate) fn run(
 pub(crate) fn run_tree(
     set: &Set,
     tree: &Tree,
-    data: Value,
+    data: GoRuntimeValue,
     host: &dyn Any,
-    budget: &mut Budget,
-) -> std::result::Result<Vec<u8>, Failure> {
+    budget: &mut TemplateBudget,
+) -> std::result::Result<Vec<u8>, FunctionError> {
     budget.enter()?;
     let dot = Slot::plain(data);
-    let mut run = Run {
+    let mut run = TemplateRun {
         set,
         host,
         tree,
@@ -64,7 +67,7 @@ pub(crate) fn run_tree(
         variables: vec![("$", dot.clone())],
         base: 0,
         depth: 0,
-        output: Vec::with_capacity(OUTPUT),
+        output: Vec::with_capacity(INITIAL_OUTPUT_BYTES),
         frames: Vec::new(),
         budget,
     };
@@ -75,7 +78,7 @@ pub(crate) fn run_tree(
     Ok(output)
 }
 
-struct Run<'s, 'b> {
+struct TemplateRun<'s, 'b> {
     set: &'s Set,
     host: &'b dyn Any,
     /// The template that is run at the moment.
@@ -88,7 +91,7 @@ struct Run<'s, 'b> {
     depth: usize,
     output: Vec<u8>,
     frames: Vec<Frame<'s>>,
-    budget: &'b mut Budget,
+    budget: &'b mut TemplateBudget,
 }
 
 /// What is open.
@@ -121,7 +124,7 @@ enum Items {
     Count { next: u64, end: u64, like: Integer },
     List(List, usize),
     Bytes(golang::value::Str, usize),
-    Map(std::vec::IntoIter<(golang::value::Str, Value)>, Type),
+    Map(std::vec::IntoIter<(golang::value::Str, GoRuntimeValue)>, Type),
 }
 
 impl Iterator for Items {
@@ -130,13 +133,14 @@ impl Iterator for Items {
     fn next(&mut self) -> Option<(Slot, Slot)> {
         let count = |index: &mut usize| {
             *index += 1;
-            Slot::plain(Value::int(*index as i64 - 1))
+            Slot::plain(GoRuntimeValue::int(*index as i64 - 1))
         };
         match self {
             Self::Count { next, end, like } => {
                 let number = Integer::new(like.kind(), *next as i64);
                 *next += 1;
-                (*next <= *end).then(|| (Slot::ABSENT, Slot::plain(Value::Integer(number))))
+                (*next <= *end)
+                    .then(|| (Slot::ABSENT, Slot::plain(GoRuntimeValue::Integer(number))))
             }
             Self::List(list, index) => {
                 let item = list.items().get(*index)?.clone();
@@ -145,17 +149,17 @@ impl Iterator for Items {
             Self::Bytes(bytes, index) => {
                 let byte = i64::from(*bytes.get(*index)?);
                 let byte = Integer::new(golang::value::IntKind::Uint8, byte);
-                Some((count(index), Slot::plain(Value::Integer(byte))))
+                Some((count(index), Slot::plain(GoRuntimeValue::Integer(byte))))
             }
             Self::Map(entries, held) => {
                 let (key, item) = entries.next()?;
-                Some((Slot::plain(Value::String(key)), Slot::of(item, held)))
+                Some((Slot::plain(GoRuntimeValue::String(key)), Slot::of(item, held)))
             }
         }
     }
 }
 
-impl<'s> Run<'s, '_> {
+impl<'s> TemplateRun<'s, '_> {
     // Errors.
 
     /// Go's error at the node that was examined last.
@@ -163,21 +167,21 @@ impl<'s> Run<'s, '_> {
         let place = self.node.map(|id| {
             let source = &self.tree.source;
             let (line, column) = source.place(id);
-            let mut node = source.shown(id, SHOWN);
+            let mut node = source.shown(id, MAX_NODE_TEXT_BYTES);
             node.truncate(node.floor_char_boundary(self.budget.words(node.len())));
-            Place { source: source.name.to_string(), line, column, node }
+            TemplateLocation { source: source.name.to_string(), line, column, node }
         });
         let template = self.tree.name.to_string();
         Box::new(ExecError { template, place, message: message.into(), source: None })
     }
 
-    fn failure(&self, message: impl Into<String>, source: Failure) -> Box<ExecError> {
+    fn failure(&self, message: impl Into<String>, source: FunctionError) -> Box<ExecError> {
         let source = match source {
             // The text was only given what is left of the output.
-            Failure::Limit(LimitError::Value(golang::fmt::Error::TooLong(most)))
+            FunctionError::Limit(LimitError::Value(golang::fmt::Error::TooLong(most)))
                 if most == self.budget.room() =>
             {
-                Failure::Limit(LimitError::Output(self.budget.limits.output))
+                FunctionError::Limit(LimitError::Output(self.budget.limits.output))
             }
             other => other,
         };
@@ -187,7 +191,7 @@ impl<'s> Run<'s, '_> {
     }
 
     fn limit(&self, limit: LimitError) -> Box<ExecError> {
-        self.failure("", Failure::Limit(limit))
+        self.failure("", FunctionError::Limit(limit))
     }
 
     fn step(&mut self) -> Result<()> {
@@ -307,7 +311,10 @@ impl<'s> Run<'s, '_> {
                 self.leave_body();
                 Ok(())
             }
-            _ => Err(self.error(format!("unknown node: {}", self.tree.source.shown(id, SHOWN)))),
+            _ => Err(self.error(format!(
+                "unknown node: {}",
+                self.tree.source.shown(id, MAX_NODE_TEXT_BYTES)
+            ))),
         }
     }
 
@@ -330,12 +337,12 @@ impl<'s> Run<'s, '_> {
         let value = match printable(&slot) {
             Some(value) => value,
             None => {
-                let shown = self.tree.source.shown(id, SHOWN);
+                let shown = self.tree.source.shown(id, MAX_NODE_TEXT_BYTES);
                 return Err(self.error(format!("can't print {shown} of type {}", slot.held_name())));
             }
         };
         let text = match &value {
-            Value::String(text) => Ok(std::borrow::Cow::Borrowed(&**text)),
+            GoRuntimeValue::String(text) => Ok(std::borrow::Cow::Borrowed(&**text)),
             value => golang::fmt::sprint_within(std::slice::from_ref(value), self.budget.text())
                 .map(std::borrow::Cow::Owned),
         };
@@ -378,9 +385,9 @@ impl<'s> Run<'s, '_> {
         let kept = self.variables.len();
         let value = self.pipeline(&dot, branch.pipe)?;
         let Some(pipe) = self.pipe(branch.pipe) else { return Ok(()) };
-        if let Value::Map(map) = value.value().underlying() {
+        if let GoRuntimeValue::Map(map) = value.value().underlying() {
             // What goes over a map sees it as it is now, so the entries are copied.
-            let copied = map.len().saturating_mul(COPIED);
+            let copied = map.len().saturating_mul(COPIED_ENTRY_BYTES);
             self.budget.produce(copied).map_err(|limit| self.limit(limit))?;
             self.work(map.len())?;
         }
@@ -405,8 +412,8 @@ impl<'s> Run<'s, '_> {
                 .map_err(|error| self.failure("", error.into()))
         };
         Ok(match value {
-            Value::Nil => None,
-            Value::Integer(integer) if variables > 1 => {
+            GoRuntimeValue::Nil => None,
+            GoRuntimeValue::Integer(integer) if variables > 1 => {
                 let shown = match integer.kind().is_signed() {
                     true => integer.signed().to_string(),
                     false => integer.unsigned().to_string(),
@@ -414,7 +421,7 @@ impl<'s> Run<'s, '_> {
                 let message = format!("can't use {shown} to iterate over more than one variable");
                 return Err(self.error(message));
             }
-            Value::Integer(like) => {
+            GoRuntimeValue::Integer(like) => {
                 let end = if like.kind().is_signed() {
                     u64::try_from(like.signed()).unwrap_or(0)
                 } else {
@@ -422,11 +429,11 @@ impl<'s> Run<'s, '_> {
                 };
                 (end > 0).then_some(Items::Count { next: 0, end, like })
             }
-            Value::List(list) => (!list.is_empty()).then_some(Items::List(list, 0)),
-            Value::Bytes(bytes) => (!bytes.is_empty()).then_some(Items::Bytes(bytes, 0)),
-            Value::Map(map) => (!map.is_empty())
+            GoRuntimeValue::List(list) => (!list.is_empty()).then_some(Items::List(list, 0)),
+            GoRuntimeValue::Bytes(bytes) => (!bytes.is_empty()).then_some(Items::Bytes(bytes, 0)),
+            GoRuntimeValue::Map(map) => (!map.is_empty())
                 .then(|| Items::Map(map.entries().into_iter(), map.item_type().clone())),
-            Value::Object(object) if object.is_nil() => None,
+            GoRuntimeValue::Object(object) if object.is_nil() => None,
             _ => return Err(self.error(format!("range can't iterate over {}", shown()?))),
         })
     }
@@ -493,22 +500,27 @@ impl<'s> Run<'s, '_> {
 }
 
 /// What is printed for a value; nothing for what cannot be.
-pub(crate) fn printable(slot: &Slot) -> Option<Value> {
+pub(crate) fn printable(slot: &Slot) -> Option<GoRuntimeValue> {
     match slot.value() {
-        Value::Nil if slot.is_nil_interface() => Some(Value::Nil),
-        Value::Nil => Some(Value::from("<no value>")),
-        Value::Function(_) => None,
-        Value::Object(object) => {
-            let is_pointer = object.kind() == Kind::Pointer;
+        GoRuntimeValue::Nil if slot.is_nil_interface() => Some(GoRuntimeValue::Nil),
+        GoRuntimeValue::Nil => Some(GoRuntimeValue::from("<no value>")),
+        GoRuntimeValue::Function(_) => None,
+        GoRuntimeValue::Object(object) => {
+            let is_pointer = object.kind() == ReflectKind::Pointer;
             if is_pointer && object.is_nil() {
-                return Some(Value::Nil);
+                return Some(GoRuntimeValue::Nil);
             }
             let text = if is_pointer || slot.is_addressable() {
                 object.addressed_text()
             } else {
                 object.text()
             };
-            Some(text.map_or_else(|| Value::Object(pointee(object)), Value::String))
+            Some(
+                text.map_or_else(
+                    || GoRuntimeValue::Object(pointee(object)),
+                    GoRuntimeValue::String,
+                ),
+            )
         }
         value => Some(value.clone()),
     }

@@ -4,45 +4,46 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::meter::Meter;
 use golang::value::Signature;
 
 use crate::builtin::{self, Builtin};
-use crate::error::{Failure, LimitError};
+use crate::error::{FunctionError, LimitError};
 use crate::exec;
-use crate::limits::Budget;
+use crate::limits::TemplateBudget;
 use crate::set::{Set, Template};
 
-type Body = dyn Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + Send + Sync;
+type Body =
+    dyn Fn(&mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> + Send + Sync;
 
 /// A function and what it takes.
 #[derive(Clone)]
-pub(crate) struct Entry {
+pub(crate) struct FunctionEntry {
     pub(crate) signature: Arc<Signature>,
     pub(crate) body: Arc<Body>,
 }
 
 /// How many lists the functions are divided into; there are some two hundred functions.
-const LISTS: usize = 512;
+const FUNCTION_BUCKET_COUNT: usize = 512;
 
 /// Functions by name. One with the name of a function of Go's replaces it.
 #[derive(Clone)]
 pub struct Functions {
-    all: Vec<(Box<str>, Entry)>,
+    all: Vec<(Box<str>, FunctionEntry)>,
     /// The places of functions in `all`; each is in the list that [`list_of`] says of its name.
     lists: Vec<Vec<u32>>,
 }
 
 impl Default for Functions {
     fn default() -> Self {
-        Self { all: Vec::new(), lists: vec![Vec::new(); LISTS] }
+        Self { all: Vec::new(), lists: vec![Vec::new(); FUNCTION_BUCKET_COUNT] }
     }
 }
 
 fn list_of(name: &str) -> usize {
     let add = |sum: usize, byte: u8| sum.wrapping_mul(31).wrapping_add(usize::from(byte));
-    name.bytes().fold(name.len(), add) % LISTS
+    name.bytes().fold(name.len(), add) % FUNCTION_BUCKET_COUNT
 }
 
 /// What a name in a template was found to mean when it was parsed, so that a call has not to look for it.
@@ -62,9 +63,12 @@ impl Functions {
         &mut self,
         name: &str,
         signature: Signature,
-        body: impl Fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure> + Send + Sync + 'static,
+        body: impl Fn(&mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>
+        + Send
+        + Sync
+        + 'static,
     ) {
-        let entry = Entry { signature: Arc::new(signature), body: Arc::new(body) };
+        let entry = FunctionEntry { signature: Arc::new(signature), body: Arc::new(body) };
         let known = self.place(name).and_then(|place| self.all.get_mut(place as usize));
         match known {
             Some((_, known)) => *known = entry,
@@ -89,12 +93,12 @@ impl Functions {
         self.get(name).map(|entry| &*entry.signature)
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Entry> {
+    pub(crate) fn get(&self, name: &str) -> Option<&FunctionEntry> {
         self.at(self.place(name)?, name.as_bytes())
     }
 
     /// The function at a place, if it is still the one of that name.
-    pub(crate) fn at(&self, place: u32, name: &[u8]) -> Option<&Entry> {
+    pub(crate) fn at(&self, place: u32, name: &[u8]) -> Option<&FunctionEntry> {
         let (known, entry) = self.all.get(place as usize)?;
         (known.as_bytes() == name).then_some(entry)
     }
@@ -121,7 +125,7 @@ impl fmt::Debug for Functions {
 pub struct Call<'r> {
     pub(crate) set: &'r Set,
     pub(crate) host: &'r dyn Any,
-    pub(crate) budget: &'r mut Budget,
+    pub(crate) budget: &'r mut TemplateBudget,
 }
 
 impl<'r> Call<'r> {
@@ -139,7 +143,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When there is no such template, or it fails.
-    pub fn run(&mut self, name: &str, data: Value) -> Result<Vec<u8>, Failure> {
+    pub fn run(&mut self, name: &str, data: GoRuntimeValue) -> Result<Vec<u8>, FunctionError> {
         exec::run(self.set, name, data, self.host, self.budget)
     }
 
@@ -152,8 +156,8 @@ impl<'r> Call<'r> {
         &mut self,
         set: &Set,
         template: &Template,
-        data: Value,
-    ) -> Result<Vec<u8>, Failure> {
+        data: GoRuntimeValue,
+    ) -> Result<Vec<u8>, FunctionError> {
         exec::run_tree(set, &template.0, data, self.host, self.budget)
     }
 
@@ -161,7 +165,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When the run has made too much text.
-    pub fn produce(&mut self, bytes: usize) -> Result<(), Failure> {
+    pub fn produce(&mut self, bytes: usize) -> Result<(), FunctionError> {
         Ok(self.budget.produce(bytes)?)
     }
 
@@ -169,7 +173,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When the run has taken too many steps.
-    pub fn work(&mut self, items: usize) -> Result<(), Failure> {
+    pub fn work(&mut self, items: usize) -> Result<(), FunctionError> {
         Ok(self.budget.steps(items)?)
     }
 
@@ -177,7 +181,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When it is.
-    pub fn look(&mut self) -> Result<(), Failure> {
+    pub fn look(&mut self) -> Result<(), FunctionError> {
         Ok(self.budget.meter().look()?)
     }
 
@@ -185,7 +189,7 @@ impl<'r> Call<'r> {
     ///
     /// # Errors
     /// When the run may not make so many bytes.
-    pub fn has_room(&self, bytes: usize) -> Result<(), Failure> {
+    pub fn has_room(&self, bytes: usize) -> Result<(), FunctionError> {
         if bytes > self.budget.room() {
             return Err(LimitError::Output(self.budget.limits.output).into());
         }
@@ -208,7 +212,7 @@ impl<'r> Call<'r> {
     }
 
     /// How long a text may be that `golang::fmt` makes next.
-    pub fn text_limits(&self) -> golang::fmt::Limits {
+    pub fn text_limits(&self) -> golang::fmt::FormatLimits {
         self.budget.text()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Strings are parsed into a [`Set`] of named templates once and run any number of times, from any thread.
 //! Values are `golang::Value`; functions beyond those of Go's own come from the caller ([`Functions`]).
-//! A run is a function of the set, its data and what functions do, and is bounded by [`Limits`].
+//! A run is a function of the set, its data and what functions do, and is bounded by [`TemplateLimits`].
 //!
 //! Here: templates. Elsewhere: values and their text (`golang`), functions that charts know. Kubernetes is not known.
 
@@ -17,7 +17,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ExecError, Failure, LimitError, ParseError, Place};
+pub use error::{ExecError, FunctionError, LimitError, ParseError, TemplateLocation};
 pub use function::{Call, Functions};
-pub use limits::{Budget, Limits, STACK};
-pub use set::{MissingKey, Parsed, Set, Template};
+pub use limits::{REQUIRED_STACK_BYTES, TemplateBudget, TemplateLimits};
+pub use set::{MissingKey, ParsedTemplate, Set, Template};

@@ -8,21 +8,21 @@ use crate::error::LimitError;
 
 /// How many bytes the parts of templates and strings that the errors of a run quote have together: each template on the
 /// way to an error quotes its own.
-const WORDS: usize = 4 << 20;
+const MAX_QUOTED_BYTES: usize = 4 << 20;
 
 /// How many bytes are written in a step.
-const WRITTEN: u64 = 8;
+const WRITTEN_BYTES_PER_STEP: u64 = 8;
 
 /// How many bytes each of them has when the others have used up all.
-const FEW: usize = 64;
+const MIN_QUOTED_BYTES: usize = 64;
 
-/// Stack in bytes that a thread needs so that neither parsing nor running within [`Limits::default`] overflows
+/// Stack in bytes that a thread needs so that neither parsing nor running within [`FormatLimits::default`] overflows
 /// it. Little of it is touched unless a template nests expressions or includes as deep as the limits allow.
-pub const STACK: usize = 256 << 20;
+pub const REQUIRED_STACK_BYTES: usize = 256 << 20;
 
 /// Bounds of parsing and of one run.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct TemplateLimits {
     /// How deep blocks (`if`, `range`, `with`, `define`, `block`) may be nested in a text.
     pub nesting: usize,
     /// How deep `template` actions may run each other; Go's own limit.
@@ -36,7 +36,7 @@ pub struct Limits {
     pub output: usize,
 }
 
-impl Default for Limits {
+impl Default for TemplateLimits {
     fn default() -> Self {
         Self {
             nesting: 2_000,
@@ -50,27 +50,32 @@ impl Default for Limits {
 
 /// What is left of the limits, in one run or in several that share it.
 #[derive(Debug)]
-pub struct Budget {
-    pub(crate) limits: Limits,
+pub struct TemplateBudget {
+    pub(crate) limits: TemplateLimits,
     meter: Meter,
     calls: usize,
     /// Bytes of what errors may still say: they are told when all else is used up.
     words: AtomicUsize,
 }
 
-impl Budget {
+impl TemplateBudget {
     /// Nothing is used up, and nobody wants an end.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: TemplateLimits) -> Self {
         Self::with_stop(limits, Stop::default())
     }
 
     /// Nothing is used up; the run ends when the caller says so.
-    pub fn with_stop(limits: Limits, stop: Stop) -> Self {
+    pub fn with_stop(limits: TemplateLimits, stop: Stop) -> Self {
         let allowance = Allowance { steps: limits.steps, bytes: limits.output as u64 };
-        Self { limits, meter: Meter::new(allowance, stop), calls: 0, words: WORDS.into() }
+        Self {
+            limits,
+            meter: Meter::new(allowance, stop),
+            calls: 0,
+            words: MAX_QUOTED_BYTES.into(),
+        }
     }
 
-    /// One of so many equal parts of what is left, for runs at the same time; [`Budget::join`] takes it back.
+    /// One of so many equal parts of what is left, for runs at the same time; [`TemplateBudget::join`] takes it back.
     #[must_use]
     pub fn part(&self, of: usize) -> Self {
         let Self { limits, meter, calls, words } = self;
@@ -104,23 +109,24 @@ impl Budget {
     pub(crate) fn room(&self) -> usize {
         let Allowance { steps, bytes } = self.meter.left();
         // Whoever makes them takes a step for each few of them.
-        usize::try_from(bytes.min(steps.saturating_mul(WRITTEN))).unwrap_or(usize::MAX)
+        usize::try_from(bytes.min(steps.saturating_mul(WRITTEN_BYTES_PER_STEP)))
+            .unwrap_or(usize::MAX)
     }
 
     /// For a text that comes next.
-    pub(crate) fn text(&self) -> golang::fmt::Limits {
-        let usual = golang::fmt::Limits::default();
-        golang::fmt::Limits { bytes: self.room().min(usual.bytes), ..usual }
+    pub(crate) fn text(&self) -> golang::fmt::FormatLimits {
+        let usual = golang::fmt::FormatLimits::default();
+        golang::fmt::FormatLimits { bytes: self.room().min(usual.bytes), ..usual }
     }
 
     /// How many of so many bytes an error may say.
     pub(crate) fn words(&self, wanted: usize) -> usize {
         let left = self.words.load(Ordering::Relaxed);
         self.words.store(left.saturating_sub(wanted), Ordering::Relaxed);
-        wanted.min(left.max(FEW))
+        wanted.min(left.max(MIN_QUOTED_BYTES))
     }
 
-    /// Goes so many levels deeper; [`Budget::leave`] goes back.
+    /// Goes so many levels deeper; [`TemplateBudget::leave`] goes back.
     pub(crate) fn enter(&mut self) -> Result<(), LimitError> {
         if self.calls >= self.limits.calls {
             return Err(LimitError::Calls(self.limits.calls));

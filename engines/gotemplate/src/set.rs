@@ -4,12 +4,12 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 
-use crate::error::{Failure, ParseError};
+use crate::error::{FunctionError, ParseError};
 use crate::exec;
 use crate::function::Functions;
-use crate::limits::{Budget, Limits};
+use crate::limits::{TemplateBudget, TemplateLimits};
 use crate::parse::{self, Settings, Tree};
 
 /// What a map without the key of a field gives; Go's option `missingkey`.
@@ -32,7 +32,7 @@ pub struct Set {
     name: Arc<str>,
     functions: Arc<Functions>,
     missing_key: MissingKey,
-    limits: Limits,
+    limits: TemplateLimits,
     delimiters: (Arc<str>, Arc<str>),
     layer: Arc<Layer>,
 }
@@ -50,7 +50,7 @@ impl Template {
 
 /// A text that was parsed and is in no set yet.
 #[derive(Debug)]
-pub struct Parsed {
+pub struct ParsedTemplate {
     own: Tree,
     all: BTreeMap<Arc<str>, Tree>,
 }
@@ -69,7 +69,7 @@ impl Set {
             name: name.into(),
             functions: Arc::new(functions),
             missing_key: MissingKey::default(),
-            limits: Limits::default(),
+            limits: TemplateLimits::default(),
             delimiters: ("{{".into(), "}}".into()),
             layer: Arc::default(),
         }
@@ -84,7 +84,7 @@ impl Set {
 
     /// With other limits.
     #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
+    pub fn with_limits(mut self, limits: TemplateLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -114,7 +114,7 @@ impl Set {
     ///
     /// # Errors
     /// As [`Set::parse`].
-    pub fn read(&self, name: &str, text: &[u8]) -> Result<Parsed, ParseError> {
+    pub fn read(&self, name: &str, text: &[u8]) -> Result<ParsedTemplate, ParseError> {
         if u32::try_from(text.len()).is_err() {
             let message = "the text is longer than 4 GiB".to_owned();
             return Err(ParseError { template: name.to_owned(), line: 1, message });
@@ -126,12 +126,12 @@ impl Set {
             functions: &self.functions,
         };
         let (own, all) = parse::parse(name, text, &settings)?;
-        Ok(Parsed { own, all })
+        Ok(ParsedTemplate { own, all })
     }
 
     /// The second half of [`Set::parse`]: what [`Set::read`] gave becomes part of the set.
-    pub fn add(&mut self, parsed: Parsed) -> Template {
-        let Parsed { own, all } = parsed;
+    pub fn add(&mut self, parsed: ParsedTemplate) -> Template {
+        let ParsedTemplate { own, all } = parsed;
         if Arc::get_mut(&mut self.layer).is_none() {
             let below = Some(Arc::clone(&self.layer));
             self.layer = Arc::new(Layer { templates: BTreeMap::new(), below });
@@ -161,7 +161,7 @@ impl Set {
     ///
     /// # Errors
     /// When there is no such template, it fails, or a limit is reached.
-    pub fn run(&self, name: &str, data: Value) -> Result<Vec<u8>, Failure> {
+    pub fn run(&self, name: &str, data: GoRuntimeValue) -> Result<Vec<u8>, FunctionError> {
         self.run_with(name, data, &())
     }
 
@@ -169,8 +169,13 @@ impl Set {
     ///
     /// # Errors
     /// As [`Set::run`].
-    pub fn run_with(&self, name: &str, data: Value, host: &dyn Any) -> Result<Vec<u8>, Failure> {
-        exec::run(self, name, data, host, &mut Budget::new(self.limits))
+    pub fn run_with(
+        &self,
+        name: &str,
+        data: GoRuntimeValue,
+        host: &dyn Any,
+    ) -> Result<Vec<u8>, FunctionError> {
+        exec::run(self, name, data, host, &mut TemplateBudget::new(self.limits))
     }
 
     /// [`Set::run_with`] within what earlier runs have left of their limits, in place of the set's own.
@@ -180,10 +185,10 @@ impl Set {
     pub fn run_within(
         &self,
         name: &str,
-        data: Value,
+        data: GoRuntimeValue,
         host: &dyn Any,
-        budget: &mut Budget,
-    ) -> Result<Vec<u8>, Failure> {
+        budget: &mut TemplateBudget,
+    ) -> Result<Vec<u8>, FunctionError> {
         exec::run(self, name, data, host, budget)
     }
 

@@ -1,6 +1,6 @@
 //! Values during a run: Go's `reflect.Value`, which also knows how a value was reached.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Type;
 
 /// How a value was reached.
@@ -19,42 +19,42 @@ enum How {
 /// A value, or none, and how it was reached.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
-    value: Value,
+    value: GoRuntimeValue,
     how: How,
 }
 
 impl Slot {
-    pub(crate) const ABSENT: Self = Self { value: Value::Nil, how: How::Absent };
+    pub(crate) const ABSENT: Self = Self { value: GoRuntimeValue::Nil, how: How::Absent };
 
     /// A value as itself; nil is none.
-    pub(crate) fn plain(value: Value) -> Self {
+    pub(crate) fn plain(value: GoRuntimeValue) -> Self {
         match value {
-            Value::Nil => Self::ABSENT,
+            GoRuntimeValue::Nil => Self::ABSENT,
             value => Self { value, how: How::Plain },
         }
     }
 
     /// A value out of something that holds values of a type.
-    pub(crate) fn of(value: Value, held: &Type) -> Self {
+    pub(crate) fn of(value: GoRuntimeValue, held: &Type) -> Self {
         match held {
             Type::Any => Self { value, how: How::Interface },
             _ => Self::plain(value),
         }
     }
 
-    pub(crate) fn addressable(value: Value) -> Self {
+    pub(crate) fn addressable(value: GoRuntimeValue) -> Self {
         match value {
-            Value::Nil => Self { value, how: How::Interface },
+            GoRuntimeValue::Nil => Self { value, how: How::Interface },
             value => Self { value, how: How::Addressable },
         }
     }
 
     /// The value; nil for none.
-    pub(crate) fn value(&self) -> &Value {
+    pub(crate) fn value(&self) -> &GoRuntimeValue {
         &self.value
     }
 
-    pub(crate) fn into_value(self) -> Value {
+    pub(crate) fn into_value(self) -> GoRuntimeValue {
         self.value
     }
 
@@ -69,7 +69,7 @@ impl Slot {
 
     /// Whether it is a nil in an `interface {}`.
     pub(crate) fn is_nil_interface(&self) -> bool {
-        self.how == How::Interface && matches!(self.value, Value::Nil)
+        self.how == How::Interface && matches!(self.value, GoRuntimeValue::Nil)
     }
 
     /// The value without the `interface {}` around it.

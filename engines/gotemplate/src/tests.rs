@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use golang::Value;
-use golang::value::{Function, Kind, List, Object, Signature, Str, Type};
+use golang::GoRuntimeValue;
+use golang::value::{Function, List, Object, ReflectKind, Signature, Str, Type};
 use proptest::prelude::*;
 
-use crate::{Failure, Functions, LimitError, Limits, MissingKey, STACK, Set};
+use crate::{
+    FunctionError, Functions, LimitError, MissingKey, REQUIRED_STACK_BYTES, Set, TemplateLimits,
+};
 
 fn functions() -> Functions {
     let mut functions = Functions::default();
@@ -14,32 +16,39 @@ fn functions() -> Functions {
         "include",
         Signature::new([Type::String, Type::Any], Type::String),
         |call, values| {
-            let Value::String(name) = &values[0] else { return Ok(Value::Nil) };
-            Ok(Value::string(call.run(&name.lossy(), values[1].clone())?))
+            let GoRuntimeValue::String(name) = &values[0] else { return Ok(GoRuntimeValue::Nil) };
+            Ok(GoRuntimeValue::string(call.run(&name.lossy(), values[1].clone())?))
         },
     );
     functions.insert("list", Signature::variadic([Type::Any], Type::list()), |_, items| {
-        Ok(Value::list(items.iter().cloned()))
+        Ok(GoRuntimeValue::list(items.iter().cloned()))
     });
     functions
 }
 
-fn run_with(text: &str, data: Value, limits: Limits) -> Result<String, Failure> {
+fn run_with(
+    text: &str,
+    data: GoRuntimeValue,
+    limits: TemplateLimits,
+) -> Result<String, FunctionError> {
     let mut set = Set::new("t", functions()).with_missing_key(MissingKey::Zero).with_limits(limits);
     set.parse("t", text.as_bytes())?;
     set.run("t", data).map(|output| String::from_utf8(output).unwrap())
 }
 
-fn check(text: &str, data: Value, wanted: &str) {
-    let got = run_with(text, data, Limits::default()).unwrap_or_else(|error| error.to_string());
+fn check(text: &str, data: GoRuntimeValue, wanted: &str) {
+    let got =
+        run_with(text, data, TemplateLimits::default()).unwrap_or_else(|error| error.to_string());
     assert_eq!(got, wanted, "{text}");
 }
 
 /// Runs something on a thread with the stack that the limits ask for.
 fn with_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
-        let thread =
-            std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run).unwrap();
+        let thread = std::thread::Builder::new()
+            .stack_size(REQUIRED_STACK_BYTES)
+            .spawn_scoped(scope, run)
+            .unwrap();
         thread.join().unwrap()
     })
 }
@@ -52,15 +61,20 @@ impl Object for Versions {
         "common.VersionSet"
     }
 
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::List(List::new(Type::String, vec![Value::from("v1"), Value::from("apps/v1")])))
+    fn underlying(&self) -> Option<GoRuntimeValue> {
+        Some(GoRuntimeValue::List(List::new(
+            Type::String,
+            vec![GoRuntimeValue::from("v1"), GoRuntimeValue::from("apps/v1")],
+        )))
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
         let signature = Signature::new([Type::String], Type::Bool);
         (name == "Has").then(|| {
             Function::new(signature, |values| {
-                Ok(Value::Bool(matches!(&values[0], Value::String(text) if **text == *b"v1")))
+                Ok(GoRuntimeValue::Bool(
+                    matches!(&values[0], GoRuntimeValue::String(text) if **text == *b"v1"),
+                ))
             })
         })
     }
@@ -76,14 +90,14 @@ impl Object for Release {
         if self.is_pointer { "*common.Capabilities" } else { "common.KubeVersion" }
     }
 
-    fn kind(&self) -> Kind {
-        if self.is_pointer { Kind::Pointer } else { Kind::Struct }
+    fn kind(&self) -> ReflectKind {
+        if self.is_pointer { ReflectKind::Pointer } else { ReflectKind::Struct }
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         match self.is_pointer {
-            true => vec![("KubeVersion", Value::object(Self { is_pointer: false }))],
-            false => vec![("Version", Value::from("v1.2.3-gke"))],
+            true => vec![("KubeVersion", GoRuntimeValue::object(Self { is_pointer: false }))],
+            false => vec![("Version", GoRuntimeValue::from("v1.2.3-gke"))],
         }
     }
 
@@ -95,9 +109,9 @@ impl Object for Release {
 #[test]
 fn objects_have_fields_methods_and_text() {
     let data = || {
-        Value::map([
-            ("V", Value::object(Versions)),
-            ("C", Value::object(Release { is_pointer: true })),
+        GoRuntimeValue::map([
+            ("V", GoRuntimeValue::object(Versions)),
+            ("C", GoRuntimeValue::object(Release { is_pointer: true })),
         ])
     };
     check("{{.V.Has \"v1\"}} {{.V.Has \"v2\"}} {{\"v1\" | .V.Has}}", data(), "true false true");
@@ -133,7 +147,12 @@ fn objects_have_fields_methods_and_text() {
 
 #[test]
 fn a_position_out_of_an_interface_is_taken_by_index_only() {
-    let data = || Value::map([("n", Value::int(1)), ("l", Value::strings(["a", "b"]))]);
+    let data = || {
+        GoRuntimeValue::map([
+            ("n", GoRuntimeValue::int(1)),
+            ("l", GoRuntimeValue::strings(["a", "b"])),
+        ])
+    };
     check("{{index .l .n}}", data(), "b");
     let wanted = "template: t:1:2: executing \"t\" at <slice .l .n>: error calling slice: \
                   cannot index slice/array with type interface {}";
@@ -146,20 +165,25 @@ fn what_is_parsed_into_a_clone_is_seen_in_it_only() {
     set.parse("a", b"{{define \"x\"}}old{{end}}{{template \"x\"}}").unwrap();
     let mut other = set.clone();
     let empty = other.parse("a", b"{{define \"x\"}}new{{end}} ").unwrap();
-    assert_eq!(set.run("a", Value::Nil).unwrap(), b"old");
+    assert_eq!(set.run("a", GoRuntimeValue::Nil).unwrap(), b"old");
     // The text itself is empty, so that it does not replace the one before.
-    assert_eq!(other.run("a", Value::Nil).unwrap(), b"new");
+    assert_eq!(other.run("a", GoRuntimeValue::Nil).unwrap(), b"new");
     assert_eq!(empty.name(), "a");
-    let error = set.run("b", Value::Nil).unwrap_err();
+    let error = set.run("b", GoRuntimeValue::Nil).unwrap_err();
     assert_eq!(error.to_string(), "template: no template \"b\" associated with template \"s\"");
 }
 
 #[test]
 fn an_error_says_where_it_is_and_keeps_its_source() {
     let text = "{{define \"x\"}}\n {{.a.b.c}}{{end}}{{include \"x\" .}}";
-    let error = run_with(text, Value::map([("a", Value::Nil)]), Limits::default()).unwrap_err();
-    let Failure::Exec(outer) = error else { panic!("{error}") };
-    let Some(Failure::Exec(inner)) = outer.source.as_deref() else { panic!("{outer}") };
+    let error = run_with(
+        text,
+        GoRuntimeValue::map([("a", GoRuntimeValue::Nil)]),
+        TemplateLimits::default(),
+    )
+    .unwrap_err();
+    let FunctionError::Exec(outer) = error else { panic!("{error}") };
+    let Some(FunctionError::Exec(inner)) = outer.source.as_deref() else { panic!("{outer}") };
     let place = inner.place.clone().unwrap();
     assert_eq!(
         (inner.template.as_str(), place.line, place.column, place.node.as_str()),
@@ -171,8 +195,8 @@ fn an_error_says_where_it_is_and_keeps_its_source() {
 
 #[test]
 fn runs_without_end_reach_a_limit() {
-    let few = Limits { steps: 10_000, output: 100_000, ..Limits::default() };
-    let limit = |text: &str| run_with(text, Value::Nil, few).unwrap_err().limit();
+    let few = TemplateLimits { steps: 10_000, output: 100_000, ..TemplateLimits::default() };
+    let limit = |text: &str| run_with(text, GoRuntimeValue::Nil, few).unwrap_err().limit();
     assert_eq!(limit("{{range 9223372036854775807}}{{end}}"), Some(LimitError::Steps(10_000)));
     assert!(limit("{{printf \"%1000000d\" 1}}").is_some());
     assert_eq!(
@@ -190,19 +214,27 @@ fn nothing_is_nested_deeper_than_the_stack_allows() {
         let recursion = "{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}";
         check(
             recursion,
-            Value::Nil,
+            GoRuntimeValue::Nil,
             "template: t:1:25: executing \"r\" at <{{template \"r\"}}>: exceeded maximum template depth (100000)",
         );
         let include = "{{define \"r\"}}{{include \"r\" .}}{{end}}{{include \"r\" .}}";
-        let error = run_with(include, Value::Nil, Limits::default()).unwrap_err();
+        let error = run_with(include, GoRuntimeValue::Nil, TemplateLimits::default()).unwrap_err();
         assert_eq!(error.limit(), Some(LimitError::Calls(12_000)));
         drop(error);
         let parentheses = |count| format!("{{{{{}1{}}}}}", "(".repeat(count), ")".repeat(count));
-        check(&parentheses(10_000), Value::Nil, "1");
-        check(&parentheses(10_001), Value::Nil, "template: t:1: max expression depth exceeded");
+        check(&parentheses(10_000), GoRuntimeValue::Nil, "1");
+        check(
+            &parentheses(10_001),
+            GoRuntimeValue::Nil,
+            "template: t:1: max expression depth exceeded",
+        );
         let blocks = |count| "{{if 1}}".repeat(count) + "x" + &"{{end}}".repeat(count);
-        check(&blocks(2_000), Value::Nil, "x");
-        check(&blocks(2_001), Value::Nil, "template: t:1: max nesting of blocks exceeded (2000)");
+        check(&blocks(2_000), GoRuntimeValue::Nil, "x");
+        check(
+            &blocks(2_001),
+            GoRuntimeValue::Nil,
+            "template: t:1: max nesting of blocks exceeded (2000)",
+        );
     });
 }
 
@@ -217,8 +249,8 @@ proptest! {
         ]), 0..24),
     ) {
         let text = pieces.concat();
-        let limits = Limits { steps: 5_000, output: 50_000, calls: 50, templates: 50, nesting: 50 };
-        let data = Value::map([("a", Value::list([Value::int(1), Value::from("b"), Value::Nil]))]);
+        let limits = TemplateLimits { steps: 5_000, output: 50_000, calls: 50, templates: 50, nesting: 50 };
+        let data = GoRuntimeValue::map([("a", GoRuntimeValue::list([GoRuntimeValue::int(1), GoRuntimeValue::from("b"), GoRuntimeValue::Nil]))]);
         drop(run_with(&text, data.clone(), limits));
         drop(run_with(&format!("{{{{ {text} }}}}"), data, limits));
     }

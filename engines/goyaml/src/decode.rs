@@ -13,8 +13,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::Dialect;
 use crate::error::Error;
-use crate::limits::Budget;
-use crate::node::{Node, NodeId, NodeKind, Nodes};
+use crate::limits::YamlBudget;
+use crate::node::{LoadedNode, NodeId, NodeKind, Nodes};
 use crate::reader::Mark;
 use crate::resolve::{Scalar, resolve, tag};
 use crate::value::{GoValue, Key, ValueId, Values};
@@ -36,7 +36,7 @@ pub(crate) const MAX_DUPLICATES: usize = 1_000;
 pub(crate) fn decode<'n>(
     nodes: &'n Nodes,
     strict: bool,
-    budget: &mut Budget,
+    budget: &mut YamlBudget,
 ) -> Result<(Values<'n>, ValueId), Error> {
     let decoder = Decoder {
         nodes,
@@ -84,7 +84,7 @@ enum Frame<'n> {
 struct Decoder<'n, 'l> {
     nodes: &'n Nodes,
     strict: bool,
-    budget: &'l mut Budget,
+    budget: &'l mut YamlBudget,
     values: Values<'n>,
     stack: Vec<Frame<'n>>,
     /// How many collections of the stack are values within each other.
@@ -295,7 +295,7 @@ impl<'n> Decoder<'n, '_> {
     }
 
     /// Counts a node against Go's budget of aliases, and against ours when an alias repeats it.
-    fn count(&mut self, node: &Node) -> Result<(), Error> {
+    fn count(&mut self, node: &LoadedNode) -> Result<(), Error> {
         self.decoded += 1;
         if self.following > 0 {
             self.aliased += 1;
@@ -311,12 +311,17 @@ impl<'n> Decoder<'n, '_> {
         Ok(())
     }
 
-    fn deepen(&mut self, node: &Node) -> Result<(), Error> {
+    fn deepen(&mut self, node: &LoadedNode) -> Result<(), Error> {
         self.depth += 1;
         self.budget.check_depth(self.depth, node.start)
     }
 
-    fn scalar(&self, node: &Node, text: &'n str, implicit: bool) -> Result<GoValue<'n>, Error> {
+    fn scalar(
+        &self,
+        node: &LoadedNode,
+        text: &'n str,
+        implicit: bool,
+    ) -> Result<GoValue<'n>, Error> {
         if node.tag.is_empty() && !implicit {
             return Ok(GoValue::Str(Cow::Borrowed(text)));
         }
@@ -346,7 +351,7 @@ fn binary<'n>(text: &str) -> Option<GoValue<'n>> {
 }
 
 /// Whether a key merges its value into the map: a plain `<<`, or one tagged `!` or `!!merge`.
-fn is_merge(node: &Node) -> bool {
+fn is_merge(node: &LoadedNode) -> bool {
     match &node.kind {
         NodeKind::Scalar { text, implicit, .. } => {
             text == "<<" && (*implicit || node.tag == tag::MERGE)
@@ -357,11 +362,15 @@ fn is_merge(node: &Node) -> bool {
 
 /// How much of a document may come from aliases: 99 % of a small one, 10 % of a huge one.
 pub(crate) fn allowed_alias_ratio(decoded: usize) -> f64 {
-    const LOW: usize = 400_000;
-    const HIGH: usize = 4_000_000;
+    const ALIAS_RATIO_RANGE_LOW: usize = 400_000;
+    const ALIAS_RATIO_RANGE_HIGH: usize = 4_000_000;
     match decoded {
-        ..=LOW => 0.99,
-        HIGH.. => 0.10,
-        _ => 0.99 - 0.89 * ((decoded - LOW) as f64 / (HIGH - LOW) as f64),
+        ..=ALIAS_RATIO_RANGE_LOW => 0.99,
+        ALIAS_RATIO_RANGE_HIGH.. => 0.10,
+        _ => {
+            0.99 - 0.89
+                * ((decoded - ALIAS_RATIO_RANGE_LOW) as f64
+                    / (ALIAS_RATIO_RANGE_HIGH - ALIAS_RATIO_RANGE_LOW) as f64)
+        }
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::limits::{Budget, Limits};
-use crate::reader::{Mark, Reader};
+use crate::limits::{YamlBudget, YamlLimits};
+use crate::reader::{Mark, YamlInputReader};
 use crate::{decode, json, node};
 
 /// A document of a stream.
@@ -25,11 +25,11 @@ pub struct Document {
 ///
 /// Differs(kubernetes): content behind the `---` belongs to the document, and directives to the
 /// document that they precede; Kubernetes refuses both.
-pub fn documents(input: &[u8], limits: &Limits) -> Result<Vec<Document>, Error> {
-    let mut budget = Budget::new(input, limits)?;
+pub fn documents(input: &[u8], limits: &YamlLimits) -> Result<Vec<Document>, Error> {
+    let mut budget = YamlBudget::new(input, limits)?;
     let decoded;
     let input = if input.starts_with(&[0xff, 0xfe]) || input.starts_with(&[0xfe, 0xff]) {
-        decoded = Reader::new(input, 0).into_text()?;
+        decoded = YamlInputReader::new(input, 0).into_text()?;
         decoded.as_slice()
     } else {
         input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input)
@@ -53,13 +53,13 @@ pub fn documents(input: &[u8], limits: &Limits) -> Result<Vec<Document>, Error> 
 }
 
 /// A part of a stream that holds at most one document.
-struct Part<'i> {
+struct StreamPart<'i> {
     text: &'i [u8],
     /// Lines before it.
     line: usize,
 }
 
-fn split(input: &[u8]) -> Result<Vec<Part<'_>>, Error> {
+fn split(input: &[u8]) -> Result<Vec<StreamPart<'_>>, Error> {
     let mut parts = Vec::new();
     let mut start = 0;
     let mut start_line = 0;
@@ -74,7 +74,7 @@ fn split(input: &[u8]) -> Result<Vec<Part<'_>>, Error> {
         if text.starts_with(b"---") {
             check_separator(text, Mark { line, ..Mark::default() })?;
             if at > start && (content || !directives) {
-                parts.push(Part { text: &input[start..at], line: start_line });
+                parts.push(StreamPart { text: &input[start..at], line: start_line });
                 (start, start_line) = (at, line);
             }
             (directives, content) = (false, true);
@@ -86,7 +86,7 @@ fn split(input: &[u8]) -> Result<Vec<Part<'_>>, Error> {
         at += length;
         line += breaks;
     }
-    parts.push(Part { text: &input[start..], line: start_line });
+    parts.push(StreamPart { text: &input[start..], line: start_line });
     Ok(parts)
 }
 

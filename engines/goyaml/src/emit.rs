@@ -53,10 +53,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use crate::Dialect;
-use reread::Refusal;
+use reread::RereadError;
 use scalar::Analysis;
 pub use view::{Emittable, View};
-use writer::{Folding, STEP, Writer};
+use writer::{Folding, INDENT_COLUMNS, Writer};
 
 /// How many bytes of text are written at most.
 ///
@@ -68,12 +68,12 @@ const MAX_OUTPUT: usize = 256 << 20;
 /// Display is Go's text, and names the line of the JSON that Go read back where Go does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct EmitError(Refusal);
+pub struct EmitError(RereadError);
 
 impl EmitError {
     /// Whether Go would write the value, however long its text.
     pub fn is_limit(&self) -> bool {
-        self.0 == Refusal::Length
+        self.0 == RereadError::Length
     }
 }
 
@@ -125,7 +125,7 @@ enum Way {
 }
 
 /// The text, and whether Go might refuse to read the value's JSON back.
-fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, bool), Refusal> {
+fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, bool), RereadError> {
     let mut emitter =
         Emitter { writer: Writer::new(limit), way, open: Vec::new(), is_suspicious: false };
     emitter.node(value, None, Parent::Other)?;
@@ -147,11 +147,11 @@ fn write<T: Emittable>(value: &T, way: Way, limit: usize) -> Result<(String, boo
     }
     if emitter.open.len() > reread::MAX_DEPTH {
         // Go names what it finds first, so the whole value has to be examined.
-        return Err(reread::check(value).err().unwrap_or(Refusal::Depth(0)));
+        return Err(reread::check(value).err().unwrap_or(RereadError::Depth(0)));
     }
     emitter.writer.start_line(0);
     let is_suspicious = emitter.is_suspicious;
-    emitter.writer.finish().map(|text| (text, is_suspicious)).ok_or(Refusal::Length)
+    emitter.writer.finish().map(|text| (text, is_suspicious)).ok_or(RereadError::Length)
 }
 
 /// A value on its way to becoming text.
@@ -182,23 +182,23 @@ enum Parent {
 }
 
 impl<T: Emittable> Emitter<T> {
-    fn item(&mut self, item: &T, indent: usize) -> Result<(), Refusal> {
+    fn item(&mut self, item: &T, indent: usize) -> Result<(), RereadError> {
         self.writer.start_line(indent);
         self.writer.block_indicator('-');
         self.node(item, Some(indent), Parent::Other)
     }
 
-    fn entry(&mut self, key: &str, value: &T, indent: usize) -> Result<(), Refusal> {
+    fn entry(&mut self, key: &str, value: &T, indent: usize) -> Result<(), RereadError> {
         self.is_suspicious |= reread::is_suspicious_key(key);
         self.writer.start_line(indent);
         let analysis = Analysis::of(key);
         let style = analysis.style(key);
         if analysis.is_simple_key(key) {
-            self.writer.string(key, style, indent + STEP, Folding::Forbidden);
+            self.writer.string(key, style, indent + INDENT_COLUMNS, Folding::Forbidden);
             self.writer.colon();
         } else {
             self.writer.block_indicator('?');
-            self.writer.string(key, style, indent + STEP, Folding::Allowed);
+            self.writer.string(key, style, indent + INDENT_COLUMNS, Folding::Allowed);
             self.writer.start_line(indent);
             self.writer.block_indicator(':');
         }
@@ -206,8 +206,13 @@ impl<T: Emittable> Emitter<T> {
     }
 
     /// Writes a scalar or an empty collection, or opens a block whose parts the walk will write.
-    fn node(&mut self, value: &T, around: Option<usize>, parent: Parent) -> Result<(), Refusal> {
-        let inside = around.map_or(0, |indent| indent + STEP);
+    fn node(
+        &mut self,
+        value: &T,
+        around: Option<usize>,
+        parent: Parent,
+    ) -> Result<(), RereadError> {
+        let inside = around.map_or(0, |indent| indent + INDENT_COLUMNS);
         match value.view() {
             View::Null => self.writer.word("null"),
             View::Bool(true) => self.writer.word("true"),
@@ -215,7 +220,7 @@ impl<T: Emittable> Emitter<T> {
             View::Int(int) => self.writer.word(&int.to_string()),
             View::Uint(uint) => self.writer.word(&uint.to_string()),
             View::Float(float) if float.is_finite() => self.writer.word(&number::text(float)),
-            View::Float(float) => return Err(Refusal::not_json(float)),
+            View::Float(float) => return Err(RereadError::not_json(float)),
             View::Text(text) | View::Time(text) => self.string(text.as_ref(), inside),
             View::Binary(bytes) => self.string(&STANDARD.encode(bytes), inside),
             View::List(items) if items.is_empty() => self.writer.word("[]"),
@@ -237,7 +242,7 @@ impl<T: Emittable> Emitter<T> {
                 let rest = Rest::Entries(entries.into_iter());
                 self.open.push(Block { indent: inside, rest });
             }
-            View::Refused(reason) => return Err(Refusal::Value(reason)),
+            View::Refused(reason) => return Err(RereadError::Value(reason)),
         }
         Ok(())
     }
@@ -250,7 +255,7 @@ impl<T: Emittable> Emitter<T> {
         };
         let style = Analysis::of(&text).style(&text);
         // Unlike a block, a scalar is indented at the root too.
-        self.writer.string(&text, style, inside.max(STEP), Folding::Allowed);
+        self.writer.string(&text, style, inside.max(INDENT_COLUMNS), Folding::Allowed);
     }
 }
 

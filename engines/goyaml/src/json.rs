@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::Error;
 use crate::gofmt;
-use crate::target::Target;
+use crate::target::DecodeTarget;
 use crate::value::{GoValue, Key, ValueId, Values};
 
 /// Returns `root` as JSON.
@@ -15,14 +15,14 @@ use crate::value::{GoValue, Key, ValueId, Values};
 /// The result equals what parsing Go's JSON text gives: a float without a fraction is an integer
 /// where it fits one, as Go writes `1.0` as `1`.
 pub(crate) fn to_json(values: &Values<'_>, root: ValueId) -> Result<Value, Error> {
-    to_json_for(values, root, &Target::Any)
+    to_json_for(values, root, &DecodeTarget::Any)
 }
 
 /// Returns `root` as JSON that is read into `target`.
 pub(crate) fn to_json_for(
     values: &Values<'_>,
     root: ValueId,
-    target: &Target,
+    target: &DecodeTarget,
 ) -> Result<Value, Error> {
     let mut stack: Vec<Frame<'_>> = Vec::new();
     // Go refuses keys before it examines numbers.
@@ -32,7 +32,7 @@ pub(crate) fn to_json_for(
     loop {
         // A collection is done only after its members.
         let mut done = match &values.values[id] {
-            scalar if *target == Target::Text && as_text(scalar).is_some() => {
+            scalar if *target == DecodeTarget::Text && as_text(scalar).is_some() => {
                 as_text(scalar).map(Value::String)
             }
             GoValue::Null => Some(Value::Null),
@@ -82,19 +82,19 @@ enum Frame<'v> {
     Sequence {
         left: std::slice::Iter<'v, ValueId>,
         done: Vec<Value>,
-        target: &'v Target,
+        target: &'v DecodeTarget,
     },
     Map {
         left: std::vec::IntoIter<(String, ValueId)>,
         key: String,
         done: Map<String, Value>,
-        target: &'v Target,
+        target: &'v DecodeTarget,
     },
 }
 
 impl<'v> Frame<'v> {
     /// The next member to convert, and what it is read into.
-    fn next(&mut self) -> Option<(ValueId, &'v Target)> {
+    fn next(&mut self) -> Option<(ValueId, &'v DecodeTarget)> {
         match self {
             Self::Sequence { left, target, .. } => left.next().map(|id| (*id, *target)),
             Self::Map { left, key, target, .. } => {

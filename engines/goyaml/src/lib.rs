@@ -7,7 +7,7 @@
 //!
 //! Reading goes from bytes to characters (`reader`), tokens (`scanner`), events (`parser`), nodes
 //! (`node`), Go values (`decode`, `resolve`) and JSON (`json`).
-//! Nothing recurses over its input, and [`Limits`] bound it.
+//! Nothing recurses over its input, and [`YamlLimits`] bound it.
 //! A large document is gone through piece by piece with [`Walk`].
 //! Writing is in [`emit`](mod@emit).
 //! Version 3, whose nodes are read, changed and written with their comments, is in [`v3`]; it shares
@@ -38,12 +38,12 @@ mod walk;
 pub use documents::{Document, documents};
 pub use emit::{EmitError, Emittable, View, emit, emit_value};
 pub use error::Error;
-pub use limits::Limits;
+pub use limits::YamlLimits;
 pub use plain::Maker;
-pub use target::{Target, is_field};
+pub use target::{DecodeTarget, is_field};
 pub use walk::Walk;
 
-use limits::Budget;
+use limits::YamlBudget;
 use serde_json::Value;
 
 /// Which library's YAML is meant.
@@ -63,13 +63,13 @@ pub enum Dialect {
 /// What follows that document is not examined; without one, the value is null.
 /// Of a key that is set twice the last value counts.
 /// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
-/// [`Limits::default`] applies.
+/// [`YamlLimits::default`] applies.
 pub fn to_json(input: &[u8]) -> Result<Value, Error> {
     to_value::<plain::Json>(input)
 }
 
 /// Reads the first document of `input` as [`to_json`] does, but with these limits.
-pub fn to_json_within(input: &[u8], limits: &Limits) -> Result<Value, Error> {
+pub fn to_json_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error> {
     let plain = if limits.nodes < plain::MAX_VALUES || limits.bytes < input.len() {
         None
     } else {
@@ -77,20 +77,20 @@ pub fn to_json_within(input: &[u8], limits: &Limits) -> Result<Value, Error> {
     };
     match plain {
         Some(value) => Ok(value),
-        None => first_document_within(input, false, &Target::Any, limits),
+        None => first_document_within(input, false, &DecodeTarget::Any, limits),
     }
 }
 
 /// As [`to_json_strict`], but with these limits.
-pub fn to_json_strict_within(input: &[u8], limits: &Limits) -> Result<Value, Error> {
-    first_document_within(input, true, &Target::Any, limits)
+pub fn to_json_strict_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error> {
+    first_document_within(input, true, &DecodeTarget::Any, limits)
 }
 
 /// Reads the first document of `input` as [`to_json`] does, into values of another library: what `M` makes of the same.
 pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
     match plain::read::<M>(input, |_, _| true) {
         Some(value) => Ok(value),
-        None => first_document(input, false, &Target::Any).map(M::json),
+        None => first_document(input, false, &DecodeTarget::Any).map(M::json),
     }
 }
 
@@ -101,12 +101,12 @@ pub fn to_value<M: Maker>(input: &[u8]) -> Result<M::Value, Error> {
 pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<Value, Error> {
     match plain::read::<plain::Json>(input, wants) {
         Some(value) => Ok(value),
-        None => first_document(input, false, &Target::Any),
+        None => first_document(input, false, &DecodeTarget::Any),
     }
 }
 
 /// Reads the first document of `input` as [`to_json`] does, for a Go value of a known shape.
-pub fn to_json_for(input: &[u8], target: &Target) -> Result<Value, Error> {
+pub fn to_json_for(input: &[u8], target: &DecodeTarget) -> Result<Value, Error> {
     first_document(input, false, target)
 }
 
@@ -114,20 +114,20 @@ pub fn to_json_for(input: &[u8], target: &Target) -> Result<Value, Error> {
 ///
 /// It is [`to_json`], but a key that is set twice is an error, also if a merge key sets it.
 pub fn to_json_strict(input: &[u8]) -> Result<Value, Error> {
-    first_document(input, true, &Target::Any)
+    first_document(input, true, &DecodeTarget::Any)
 }
 
-fn first_document(input: &[u8], strict: bool, target: &Target) -> Result<Value, Error> {
-    first_document_within(input, strict, target, &Limits::default())
+fn first_document(input: &[u8], strict: bool, target: &DecodeTarget) -> Result<Value, Error> {
+    first_document_within(input, strict, target, &YamlLimits::default())
 }
 
 fn first_document_within(
     input: &[u8],
     strict: bool,
-    target: &Target,
-    limits: &Limits,
+    target: &DecodeTarget,
+    limits: &YamlLimits,
 ) -> Result<Value, Error> {
-    let mut budget = Budget::new(input, limits)?;
+    let mut budget = YamlBudget::new(input, limits)?;
     let Some(nodes) = node::first_document(input, 0, &mut budget)? else {
         return Ok(Value::Null);
     };

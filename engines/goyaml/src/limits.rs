@@ -7,10 +7,10 @@ use crate::reader::Mark;
 ///
 /// Go has only one of them, a nesting of 10 000 in the text, and one on aliases; both always apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct YamlLimits {
     /// Length of the input in bytes, and again of all text that aliases repeat.
     pub bytes: usize,
-    /// Nesting of lists and maps in a value; more than [`Limits::MAX_DEPTH`] counts as that.
+    /// Nesting of lists and maps in a value; more than [`YamlLimits::MAX_DEPTH`] counts as that.
     pub depth: usize,
     /// Documents in a stream that hold something.
     pub documents: usize,
@@ -18,7 +18,7 @@ pub struct Limits {
     pub nodes: usize,
 }
 
-impl Limits {
+impl YamlLimits {
     /// The deepest nesting that a value may have.
     ///
     /// Differs(go-yaml v2): Go decodes 10 000 levels; here it is 1 000, because a
@@ -27,7 +27,7 @@ impl Limits {
     pub const MAX_DEPTH: usize = 1_000;
 }
 
-impl Default for Limits {
+impl Default for YamlLimits {
     /// 64 MiB, 1 000 levels, 10 000 documents, 4 000 000 nodes.
     fn default() -> Self {
         Self { bytes: 64 << 20, depth: Self::MAX_DEPTH, documents: 10_000, nodes: 4_000_000 }
@@ -36,16 +36,16 @@ impl Default for Limits {
 
 /// What is left of the limits while one input is read.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    limits: Limits,
+pub(crate) struct YamlBudget {
+    limits: YamlLimits,
     nodes: usize,
     repeated: usize,
     documents: usize,
 }
 
-impl Budget {
+impl YamlBudget {
     /// The budget for reading `input`.
-    pub(crate) fn new(input: &[u8], limits: &Limits) -> Result<Self, Error> {
+    pub(crate) fn new(input: &[u8], limits: &YamlLimits) -> Result<Self, Error> {
         if input.len() > limits.bytes {
             let text = format!("input of {} bytes is longer than {}", input.len(), limits.bytes);
             return Err(Error::node(text, Mark::default()));
@@ -77,7 +77,7 @@ impl Budget {
 
     /// Checks the nesting of a value.
     pub(crate) fn check_depth(&self, depth: usize, at: Mark) -> Result<(), Error> {
-        let most = self.limits.depth.min(Limits::MAX_DEPTH);
+        let most = self.limits.depth.min(YamlLimits::MAX_DEPTH);
         if depth > most {
             return Err(Error::node(format!("exceeded max depth of {most}"), at));
         }

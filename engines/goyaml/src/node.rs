@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::Dialect;
 use crate::error::Error;
 use crate::event::{Event, EventKind, Properties};
-use crate::limits::Budget;
+use crate::limits::YamlBudget;
 use crate::parser::Parser;
 use crate::reader::Mark;
 use crate::token::Style;
@@ -33,7 +33,7 @@ pub(crate) enum NodeKind {
 
 /// A node; its children follow it, up to `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Node {
+pub(crate) struct LoadedNode {
     pub(crate) kind: NodeKind,
     /// In its long form; empty when there is none.
     pub(crate) tag: String,
@@ -42,7 +42,7 @@ pub(crate) struct Node {
     pub(crate) end: NodeId,
 }
 
-impl Node {
+impl LoadedNode {
     /// Whether the node is written without a single character.
     pub(crate) fn is_absent(&self) -> bool {
         let NodeKind::Scalar { text, style, .. } = &self.kind else { return false };
@@ -52,14 +52,14 @@ impl Node {
 
 /// The nodes of one document in the order of the text; the first is the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Nodes(Vec<Node>);
+pub(crate) struct Nodes(Vec<LoadedNode>);
 
 impl Nodes {
-    pub(crate) fn root(&self) -> &Node {
+    pub(crate) fn root(&self) -> &LoadedNode {
         &self.0[0]
     }
 
-    pub(crate) fn get(&self, id: NodeId) -> &Node {
+    pub(crate) fn get(&self, id: NodeId) -> &LoadedNode {
         &self.0[id]
     }
 
@@ -81,7 +81,7 @@ impl Nodes {
 pub(crate) fn first_document(
     input: &[u8],
     line: usize,
-    budget: &mut Budget,
+    budget: &mut YamlBudget,
 ) -> Result<Option<Nodes>, Error> {
     let mut parser = Parser::new(input, line, Dialect::V2);
     parser.next()?;
@@ -101,7 +101,7 @@ pub(crate) fn first_document(
 /// Composes one node with all that is below it, from events that begin with it.
 pub(crate) fn next_node(
     mut next: impl FnMut() -> Result<Event, Error>,
-    budget: &mut Budget,
+    budget: &mut YamlBudget,
 ) -> Result<Nodes, Error> {
     let mut composer = Composer::default();
     loop {
@@ -119,14 +119,14 @@ pub(crate) fn next_node(
 
 #[derive(Default)]
 struct Composer {
-    nodes: Vec<Node>,
+    nodes: Vec<LoadedNode>,
     /// The collections that are not complete.
     open: Vec<NodeId>,
     anchors: BTreeMap<String, NodeId>,
 }
 
 impl Composer {
-    fn take(&mut self, event: Event, budget: &mut Budget) -> Result<(), Error> {
+    fn take(&mut self, event: Event, budget: &mut YamlBudget) -> Result<(), Error> {
         let start = event.start;
         let before = self.nodes.len();
         match event.kind {
@@ -170,6 +170,6 @@ impl Composer {
             // A collection may be named within itself, which only decoding finds wrong.
             self.anchors.insert(anchor, id);
         }
-        self.nodes.push(Node { kind, tag: properties.tag, start, end: id + 1 });
+        self.nodes.push(LoadedNode { kind, tag: properties.tag, start, end: id + 1 });
     }
 }

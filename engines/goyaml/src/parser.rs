@@ -15,7 +15,7 @@ use crate::event::{Comments, Event, EventKind, Properties};
 use crate::reader::Mark;
 use crate::resolve::tag;
 use crate::scanner::Scanner;
-use crate::token::{Style, Token, TokenKind};
+use crate::token::{Style, TokenKind, YamlToken};
 
 /// How many bytes of prefixes the tags of a stream may repeat. Differs(go-yaml): it has no limit.
 const MAX_PREFIXES: usize = 64 << 20;
@@ -49,7 +49,7 @@ enum State {
 
 /// Where a node stands, which decides what it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NodePosition {
     Flow,
     Block,
     /// Below a key, where a list needs no indentation.
@@ -107,7 +107,7 @@ impl<'i> Parser<'i> {
             State::DocumentStart => self.document_start(false),
             State::DocumentContent => self.document_content(),
             State::DocumentEnd => self.document_end(),
-            State::BlockNode => self.node(Place::Block),
+            State::BlockNode => self.node(NodePosition::Block),
             State::BlockSequenceFirstEntry => {
                 self.begin_collection()?;
                 self.block_sequence_entry()
@@ -140,7 +140,7 @@ impl<'i> Parser<'i> {
     }
 
     /// Examines the next token, and collects the comments that belong to it.
-    fn peek(&mut self) -> Result<&Token, Error> {
+    fn peek(&mut self) -> Result<&YamlToken, Error> {
         if self.dialect == Dialect::V3 {
             self.scanner.peek()?;
             self.collect_comments();
@@ -148,7 +148,7 @@ impl<'i> Parser<'i> {
         self.scanner.peek()
     }
 
-    fn take(&mut self) -> Result<Token, Error> {
+    fn take(&mut self) -> Result<YamlToken, Error> {
         self.peek()?;
         self.scanner.next()
     }
@@ -260,7 +260,7 @@ impl<'i> Parser<'i> {
             self.pop_state();
             return Ok(empty_scalar(at));
         }
-        self.node(Place::Block)
+        self.node(NodePosition::Block)
     }
 
     fn document_end(&mut self) -> Result<Event, Error> {
@@ -306,20 +306,20 @@ impl<'i> Parser<'i> {
         Ok(())
     }
 
-    fn node(&mut self, place: Place) -> Result<Event, Error> {
+    fn node(&mut self, place: NodePosition) -> Result<Event, Error> {
         let start = self.next_start()?;
         if self.next_is(|next| matches!(next, TokenKind::Alias(_)))? {
             self.pop_state();
-            let Token { kind: TokenKind::Alias(anchor), start, .. } = self.take()? else {
+            let YamlToken { kind: TokenKind::Alias(anchor), start, .. } = self.take()? else {
                 return Err(Error::grammar("did not find expected alias", start));
             };
             return Ok(self.commented(EventKind::Alias { anchor }, start));
         }
 
         let properties = self.properties(start)?;
-        let block = place != Place::Flow;
+        let block = place != NodePosition::Flow;
         let (kind, state) = match &self.peek()?.kind {
-            TokenKind::BlockEntry if place == Place::BlockOrIndentless => {
+            TokenKind::BlockEntry if place == NodePosition::BlockOrIndentless => {
                 let kind = EventKind::SequenceStart { properties, flow: false };
                 self.state = State::IndentlessSequenceEntry;
                 return Ok(Event::new(kind, start));
@@ -425,7 +425,7 @@ mod tests {
     use std::fmt::Write as _;
 
     use crate::v3;
-    use crate::{Limits, to_json};
+    use crate::{YamlLimits, to_json};
 
     #[test]
     fn a_long_prefix_is_not_repeated_without_end() {
@@ -433,7 +433,7 @@ mod tests {
         let text = format!("%TAG !p! {prefix}\n---\n[{}]\n", "!p!a b,".repeat(1_000));
         let wanted = "the prefixes of its tags are too long for how many there are";
         assert!(to_json(text.as_bytes()).unwrap_err().to_string().contains(wanted));
-        let read = v3::parse(text.as_bytes(), &Limits::default());
+        let read = v3::parse(text.as_bytes(), &YamlLimits::default());
         assert!(read.unwrap_err().to_string().contains(wanted));
     }
 

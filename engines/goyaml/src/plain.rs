@@ -15,7 +15,7 @@ mod tests;
 use serde_json::{Map, Number, Value};
 
 use crate::json;
-use crate::limits::Limits;
+use crate::limits::YamlLimits;
 use scalar::BlockScalar;
 
 /// Deeper nesting is left to the whole reader, which knows the limits.
@@ -141,11 +141,11 @@ pub(crate) fn read<M: Maker>(
     input: &[u8],
     wants: impl Fn(usize, &str) -> bool,
 ) -> Option<M::Value> {
-    if input.len() > Limits::default().bytes {
+    if input.len() > YamlLimits::default().bytes {
         return None;
     }
     let text = std::str::from_utf8(input).ok().filter(|text| has_plain_characters(text))?;
-    let mut reader = Reader::<M, _> {
+    let mut reader = PlainYamlReader::<M, _> {
         open: Vec::new(),
         awaits: true,
         block: None,
@@ -181,12 +181,12 @@ fn has_plain_characters(text: &str) -> bool {
 }
 
 /// A collection that is open, and the column in which its entries begin.
-enum Open<M: Maker> {
+enum OpenYamlCollection<M: Maker> {
     Map { column: usize, key: Option<M::Key>, entries: Vec<(M::Key, M::Value)> },
     List { column: usize, items: Vec<M::Value> },
 }
 
-impl<M: Maker> Open<M> {
+impl<M: Maker> OpenYamlCollection<M> {
     fn column(&self) -> usize {
         match self {
             Self::Map { column, .. } | Self::List { column, .. } => *column,
@@ -213,8 +213,8 @@ impl<M: Maker> Open<M> {
 }
 
 /// Where in the text a reader is. Each step gives nothing where the text is not plain.
-struct Reader<M: Maker, W> {
-    open: Vec<Open<M>>,
+struct PlainYamlReader<M: Maker, W> {
+    open: Vec<OpenYamlCollection<M>>,
     /// Whether the last key, dash, or the text itself has no value yet.
     awaits: bool,
     block: Option<BlockScalar>,
@@ -228,7 +228,7 @@ struct Reader<M: Maker, W> {
     skips_at: Option<usize>,
 }
 
-impl<M: Maker, W: Fn(usize, &str) -> bool> Reader<M, W> {
+impl<M: Maker, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
     fn line(&mut self, line: &str, is_ended: bool) -> Option<()> {
         let text = line.trim_start_matches(' ');
         let column = line.len() - text.len();
@@ -328,7 +328,9 @@ impl<M: Maker, W: Fn(usize, &str) -> bool> Reader<M, W> {
                 }
             }
             // Below a key, a list needs no indentation.
-            _ if self.awaits => self.begin(Open::List { column, items: Vec::new() })?,
+            _ if self.awaits => {
+                self.begin(OpenYamlCollection::List { column, items: Vec::new() })?;
+            }
             _ => return None,
         }
         self.awaits = true;
@@ -341,7 +343,7 @@ impl<M: Maker, W: Fn(usize, &str) -> bool> Reader<M, W> {
             self.close()?;
         }
         match self.open.last() {
-            Some(Open::Map { column: known, .. }) if *known == column => {
+            Some(OpenYamlCollection::Map { column: known, .. }) if *known == column => {
                 if self.awaits {
                     self.deliver(M::null())?;
                 }
@@ -355,7 +357,7 @@ impl<M: Maker, W: Fn(usize, &str) -> bool> Reader<M, W> {
         self.skips_at = self.skips_at.filter(|at| *at < depth);
         if self.skips_at.is_none() {
             if (self.wants)(depth, next) {
-                if let Some(Open::Map { key, .. }) = self.open.last_mut() {
+                if let Some(OpenYamlCollection::Map { key, .. }) = self.open.last_mut() {
                     *key = Some(M::key(next));
                 }
             } else {
@@ -367,10 +369,10 @@ impl<M: Maker, W: Fn(usize, &str) -> bool> Reader<M, W> {
     }
 
     fn begin_map(&mut self, column: usize) -> Option<()> {
-        self.begin(Open::Map { column, key: None, entries: Vec::new() })
+        self.begin(OpenYamlCollection::Map { column, key: None, entries: Vec::new() })
     }
 
-    fn begin(&mut self, open: Open<M>) -> Option<()> {
+    fn begin(&mut self, open: OpenYamlCollection<M>) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         self.open.push(open);
         (self.open.len() <= MAX_DEPTH).then_some(())

@@ -26,16 +26,16 @@ enum Encoding {
 ///
 /// Parity(go-yaml v2): only what has been decoded can be found invalid, so this number decides how
 /// far behind the end of the first document a wrong byte is still an error.
-const CHUNK: usize = 512;
+const DECODE_CHUNK_BYTES: usize = 512;
 
 /// How much room there is for text at first.
-const FIRST: usize = 64 << 10;
+const INITIAL_TEXT_BYTES: usize = 64 << 10;
 
 /// A text that is decoded as far as it has been examined.
 ///
 /// Looking behind the end gives NUL, which no text contains.
 #[derive(Debug)]
-pub(crate) struct Reader<'i> {
+pub(crate) struct YamlInputReader<'i> {
     input: &'i [u8],
     encoding: Encoding,
     /// Where decoding stands in the input, and the end of the chunk being decoded.
@@ -54,7 +54,7 @@ pub(crate) struct Reader<'i> {
     pub(crate) newlines: usize,
 }
 
-impl<'i> Reader<'i> {
+impl<'i> YamlInputReader<'i> {
     /// A reader of `input`, whose first line counts as `line` (from 0).
     pub(crate) fn new(input: &'i [u8], line: usize) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl<'i> Reader<'i> {
             chunk: 0,
             ended: false,
             // Most of what is read is UTF-8 already, of which as much is kept; but perhaps only the beginning is read.
-            text: Vec::with_capacity(input.len().min(FIRST)),
+            text: Vec::with_capacity(input.len().min(INITIAL_TEXT_BYTES)),
             at: 0,
             unread: 0,
             buffer: 0,
@@ -122,7 +122,7 @@ impl<'i> Reader<'i> {
         if self.chunk == self.input.len() {
             self.ended = true;
         } else {
-            self.chunk = self.input.len().min(self.raw + CHUNK);
+            self.chunk = self.input.len().min(self.raw + DECODE_CHUNK_BYTES);
         }
     }
 
@@ -343,10 +343,11 @@ enum Bad {
 
 /// How many bytes at the beginning are ASCII and allowed.
 fn allowed_ascii(bytes: &[u8]) -> usize {
-    const STEP: usize = 64;
+    const SCAN_CHUNK_BYTES: usize = 64;
     // Without an early end, the compiler compares many bytes at once.
     let all = |chunk: &[u8]| chunk.iter().fold(true, |all, byte| all & is_allowed_ascii(*byte));
-    let whole = bytes.chunks_exact(STEP).take_while(|chunk| all(chunk)).count() * STEP;
+    let whole = bytes.chunks_exact(SCAN_CHUNK_BYTES).take_while(|chunk| all(chunk)).count()
+        * SCAN_CHUNK_BYTES;
     whole + bytes[whole..].iter().take_while(|byte| is_allowed_ascii(**byte)).count()
 }
 

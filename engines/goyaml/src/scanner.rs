@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::Dialect;
 use crate::error::Error;
-use crate::reader::{Mark, Reader};
-use crate::token::{Token, TokenKind};
+use crate::reader::{Mark, YamlInputReader};
+use crate::token::{TokenKind, YamlToken};
 
 pub(crate) use comment::{Comment, CommentPlace};
 
@@ -31,7 +31,7 @@ const MAX_SIMPLE_KEY: usize = 1024;
 
 /// How many tokens version 3 keeps behind the next one, so that comments which follow a token are
 /// known before it is taken.
-const LOOKAHEAD: usize = 2;
+const LOOKAHEAD_TOKEN_COUNT: usize = 2;
 
 /// A place where a key without `?` may have begun.
 #[derive(Debug, Clone, Copy)]
@@ -48,12 +48,12 @@ struct SimpleKey {
 #[derive(Debug)]
 pub(crate) struct Scanner<'i> {
     dialect: Dialect,
-    reader: Reader<'i>,
+    reader: YamlInputReader<'i>,
     /// Comments that no token has taken, in the order of the text; version 2 drops them.
     comments: VecDeque<Comment>,
     /// What went wrong while looking ahead for comments, where Go goes on.
     deferred: Option<Error>,
-    tokens: VecDeque<Token>,
+    tokens: VecDeque<YamlToken>,
     /// Tokens taken from the queue so far.
     taken: i64,
     /// Whether the first token of the queue is known to be final.
@@ -74,7 +74,7 @@ pub(crate) struct Scanner<'i> {
 }
 
 /// Go appends a token that it should insert before the queue's head.
-const APPEND: i64 = -1;
+const APPEND_POSITION: i64 = -1;
 
 impl<'i> Scanner<'i> {
     /// A scanner of `input`, whose first line counts as `line` (from 0).
@@ -83,7 +83,7 @@ impl<'i> Scanner<'i> {
             dialect,
             comments: VecDeque::new(),
             deferred: None,
-            reader: Reader::new(input, line),
+            reader: YamlInputReader::new(input, line),
             tokens: VecDeque::new(),
             taken: 0,
             ready: false,
@@ -100,7 +100,7 @@ impl<'i> Scanner<'i> {
     /// Returns the next token and leaves it where it is.
     ///
     /// After an error or after STREAM-END it must not be called again.
-    pub(crate) fn peek(&mut self) -> Result<&Token, Error> {
+    pub(crate) fn peek(&mut self) -> Result<&YamlToken, Error> {
         if !self.ready {
             self.fetch_more_tokens()?;
         }
@@ -109,7 +109,7 @@ impl<'i> Scanner<'i> {
     }
 
     /// Takes the next token.
-    pub(crate) fn next(&mut self) -> Result<Token, Error> {
+    pub(crate) fn next(&mut self) -> Result<YamlToken, Error> {
         self.peek()?;
         self.ready = false;
         // Only tokens that are still to be taken are looked up.
@@ -133,7 +133,7 @@ impl<'i> Scanner<'i> {
         }
     }
 
-    fn insert(&mut self, at: i64, token: Token) {
+    fn insert(&mut self, at: i64, token: YamlToken) {
         match usize::try_from(at) {
             Ok(at) if at <= self.tokens.len() => self.tokens.insert(at, token),
             _ => self.tokens.push_back(token),
@@ -143,7 +143,7 @@ impl<'i> Scanner<'i> {
     fn fetch_more_tokens(&mut self) -> Result<(), Error> {
         let behind = match self.dialect {
             Dialect::V2 => 0,
-            Dialect::V3 => LOOKAHEAD,
+            Dialect::V3 => LOOKAHEAD_TOKEN_COUNT,
         };
         loop {
             if self.tokens.len() > behind {
@@ -302,8 +302,8 @@ impl<'i> Scanner<'i> {
             let start = self.simple_keys.last().map_or(mark, |key| key.mark);
             return Err(self.error_in(start, &format!("exceeded max depth of {MAX_NESTING}")));
         }
-        let at = key.map_or(APPEND, |key| key.token - self.taken);
-        self.insert(at, Token { kind, start: mark, end: mark });
+        let at = key.map_or(APPEND_POSITION, |key| key.token - self.taken);
+        self.insert(at, YamlToken { kind, start: mark, end: mark });
         Ok(())
     }
 
@@ -321,7 +321,10 @@ impl<'i> Scanner<'i> {
         let ends = self.ends_before_comments(mark.index);
         while self.indent > column {
             mark = ends.get(&self.indent).copied().unwrap_or(mark);
-            self.insert(APPEND, Token { kind: TokenKind::BlockEnd, start: mark, end: mark });
+            self.insert(
+                APPEND_POSITION,
+                YamlToken { kind: TokenKind::BlockEnd, start: mark, end: mark },
+            );
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
@@ -330,7 +333,10 @@ impl<'i> Scanner<'i> {
         let mark = self.reader.mark;
         self.simple_keys.push(SimpleKey { possible: false, required: false, token: 0, mark });
         self.started = true;
-        self.insert(APPEND, Token { kind: TokenKind::StreamStart, start: mark, end: mark });
+        self.insert(
+            APPEND_POSITION,
+            YamlToken { kind: TokenKind::StreamStart, start: mark, end: mark },
+        );
         Ok(())
     }
 
@@ -343,7 +349,10 @@ impl<'i> Scanner<'i> {
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         let mark = self.reader.mark;
-        self.insert(APPEND, Token { kind: TokenKind::StreamEnd, start: mark, end: mark });
+        self.insert(
+            APPEND_POSITION,
+            YamlToken { kind: TokenKind::StreamEnd, start: mark, end: mark },
+        );
         Ok(())
     }
 
@@ -352,7 +361,7 @@ impl<'i> Scanner<'i> {
         self.remove_simple_key()?;
         self.simple_key_allowed = false;
         let token = self.scan_directive()?;
-        self.insert(APPEND, token);
+        self.insert(APPEND_POSITION, token);
         Ok(())
     }
 
@@ -370,7 +379,7 @@ impl<'i> Scanner<'i> {
         for _ in 0..length {
             self.reader.skip();
         }
-        self.insert(APPEND, Token { kind, start, end: self.reader.mark });
+        self.insert(APPEND_POSITION, YamlToken { kind, start, end: self.reader.mark });
     }
 
     fn fetch_flow_collection_start(&mut self, kind: TokenKind) -> Result<(), Error> {
@@ -427,7 +436,7 @@ impl<'i> Scanner<'i> {
         let innermost = self.simple_keys.len().saturating_sub(1);
         if self.simple_key_is_valid(innermost)? {
             let key = self.simple_keys[innermost];
-            let token = Token { kind: TokenKind::Key, start: key.mark, end: key.mark };
+            let token = YamlToken { kind: TokenKind::Key, start: key.mark, end: key.mark };
             self.insert(key.token - self.taken, token);
             self.roll_indent(Some(key), TokenKind::BlockMappingStart)?;
             self.simple_keys[innermost].possible = false;
@@ -450,19 +459,19 @@ impl<'i> Scanner<'i> {
         self.remove_simple_key()?;
         self.simple_key_allowed = true;
         let token = self.scan_block_scalar(literal)?;
-        self.insert(APPEND, token);
+        self.insert(APPEND_POSITION, token);
         Ok(())
     }
 
     /// Reads a token that may be the start of a key, and after which none may start.
     fn fetch_starting_a_key(
         &mut self,
-        scan: impl FnOnce(&mut Self) -> Result<Token, Error>,
+        scan: impl FnOnce(&mut Self) -> Result<YamlToken, Error>,
     ) -> Result<(), Error> {
         self.save_simple_key()?;
         self.simple_key_allowed = false;
         let token = scan(self)?;
-        self.insert(APPEND, token);
+        self.insert(APPEND_POSITION, token);
         Ok(())
     }
 

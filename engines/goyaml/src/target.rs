@@ -4,7 +4,7 @@
 ///
 /// Where it has a text, a number or truth becomes one: `version: 1.10` is `"1.1"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum DecodeTarget {
     /// Anything that is no text and holds none: values stay what they are.
     Any,
     /// A `string`.
@@ -17,7 +17,7 @@ pub enum Target {
     Struct(&'static [(&'static str, Self)]),
 }
 
-impl Target {
+impl DecodeTarget {
     /// What an item of a list is read into.
     pub(crate) fn item(&self) -> &Self {
         match self {
@@ -56,15 +56,15 @@ pub fn is_field(key: &str, field: &str) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::Target;
+    use super::DecodeTarget;
     use crate::to_json_for;
 
     #[test]
     fn numbers_become_strings_where_strings_are_wanted() {
-        const FIELDS: &[(&str, Target)] =
-            &[("version", Target::Text), ("tags", Target::List(&Target::Text))];
+        const FIELDS: &[(&str, DecodeTarget)] =
+            &[("version", DecodeTarget::Text), ("tags", DecodeTarget::List(&DecodeTarget::Text))];
         let yaml = b"version: 1.10\nVERSION: 1e6\ntags: [1, true, null, [2]]\nother: 1.10\n";
-        let json = to_json_for(yaml, &Target::Struct(FIELDS)).unwrap();
+        let json = to_json_for(yaml, &DecodeTarget::Struct(FIELDS)).unwrap();
         assert_eq!(
             json,
             json!({"version": "1.1", "VERSION": "1e+06", "tags": ["1", "true", null, [2]], "other": 1.1})

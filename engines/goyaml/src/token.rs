@@ -53,7 +53,7 @@ pub(crate) enum TokenKind {
 
 /// A token and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
+pub(crate) struct YamlToken {
     pub(crate) kind: TokenKind,
     pub(crate) start: Mark,
     pub(crate) end: Mark,

@@ -47,7 +47,7 @@ pub use content::Content;
 pub use decode::{check, to_json};
 pub use emit::{EmitError, Layout, emit, emit_documents, emit_each};
 pub use encode::{encode, encoded_node};
-pub use node::{Kind, Node, Style};
+pub use node::{Node, Style, YamlNodeKind};
 pub use notes::{Note, Notes};
 pub use scalar::{Scalar, scalar};
 pub use stable::is_stable;

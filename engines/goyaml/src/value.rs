@@ -80,7 +80,7 @@ impl<'n> Values<'n> {
     ///
     /// Differs(go-yaml v2): Go prints all of it; here it is cut where it becomes very long.
     pub(crate) fn show(&self, id: ValueId) -> String {
-        enum Part<'v, 'n> {
+        enum ValueTextPart<'v, 'n> {
             Text(&'static str),
             Key(&'v Key<'n>),
             Value(ValueId),
@@ -89,16 +89,16 @@ impl<'n> Values<'n> {
             return "<nil>".to_owned();
         }
         let mut shown = String::new();
-        let mut todo = vec![Part::Value(id)];
+        let mut todo = vec![ValueTextPart::Value(id)];
         while let Some(part) = todo.pop() {
             if shown.len() > MAX_SHOWN {
                 shown.push('…');
                 break;
             }
             match part {
-                Part::Text(text) => shown.push_str(text),
-                Part::Key(key) => show_key(key, &mut shown),
-                Part::Value(id) => match &self.values[id] {
+                ValueTextPart::Text(text) => shown.push_str(text),
+                ValueTextPart::Key(key) => show_key(key, &mut shown),
+                ValueTextPart::Value(id) => match &self.values[id] {
                     GoValue::Null => shown.push_str("interface {}(nil)"),
                     GoValue::Bool(bool) => _ = write!(shown, "{bool}"),
                     GoValue::Int(int) => _ = write!(shown, "{int}"),
@@ -108,20 +108,20 @@ impl<'n> Values<'n> {
                     GoValue::Bytes(bytes) => gofmt::quote(bytes, &mut shown),
                     GoValue::Sequence(items) => {
                         shown.push_str("[]interface {}{");
-                        todo.push(Part::Text("}"));
+                        todo.push(ValueTextPart::Text("}"));
                         for (at, item) in items.iter().enumerate().rev() {
-                            todo.push(Part::Value(*item));
-                            todo.push(Part::Text(if at == 0 { "" } else { ", " }));
+                            todo.push(ValueTextPart::Value(*item));
+                            todo.push(ValueTextPart::Text(if at == 0 { "" } else { ", " }));
                         }
                     }
                     GoValue::Map(map) => {
                         shown.push_str("map[interface {}]interface {}{");
-                        todo.push(Part::Text("}"));
+                        todo.push(ValueTextPart::Text("}"));
                         for (at, (key, value)) in self.maps[*map].iter().enumerate().rev() {
-                            todo.push(Part::Value(*value));
-                            todo.push(Part::Text(":"));
-                            todo.push(Part::Key(key));
-                            todo.push(Part::Text(if at == 0 { "" } else { ", " }));
+                            todo.push(ValueTextPart::Value(*value));
+                            todo.push(ValueTextPart::Text(":"));
+                            todo.push(ValueTextPart::Key(key));
+                            todo.push(ValueTextPart::Text(if at == 0 { "" } else { ", " }));
                         }
                     }
                 },

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::event::{Event, EventKind};
-use crate::limits::{Budget, Limits};
+use crate::limits::{YamlBudget, YamlLimits};
 use crate::parser::Parser;
 use crate::token::Style;
-use crate::{Dialect, Target, decode, json, node};
+use crate::{DecodeTarget, Dialect, decode, json, node};
 
 /// Goes through the first document of a text, from its beginning to its end.
 ///
@@ -21,19 +21,19 @@ use crate::{Dialect, Target, decode, json, node};
 #[derive(Debug)]
 pub struct Walk<'i> {
     parser: Parser<'i>,
-    limits: Limits,
+    limits: YamlLimits,
     next: Event,
 }
 
 impl<'i> Walk<'i> {
     /// Begins in front of the document; `None` if there is none.
     ///
-    /// [`Limits::bytes`] holds for the text, all others hold for each piece that is read.
+    /// [`YamlLimits::bytes`] holds for the text, all others hold for each piece that is read.
     ///
     /// # Errors
     /// The text is too long, or cannot be read from its beginning on.
-    pub fn new(input: &'i [u8], limits: Limits) -> Result<Option<Self>, Error> {
-        Budget::new(input, &limits)?;
+    pub fn new(input: &'i [u8], limits: YamlLimits) -> Result<Option<Self>, Error> {
+        YamlBudget::new(input, &limits)?;
         let mut parser = Parser::new(input, 0, Dialect::V2);
         parser.next()?;
         if parser.next()?.kind == EventKind::StreamEnd {
@@ -91,8 +91,8 @@ impl<'i> Walk<'i> {
     ///
     /// # Errors
     /// It cannot be read, or is larger than the limits allow.
-    pub fn value(&mut self, target: &Target) -> Result<Value, Error> {
-        let mut budget = Budget::new(&[], &self.limits)?;
+    pub fn value(&mut self, target: &DecodeTarget) -> Result<Value, Error> {
+        let mut budget = YamlBudget::new(&[], &self.limits)?;
         let nodes = node::next_node(|| self.advance(), &mut budget)?;
         let (values, root) = decode::decode(&nodes, true, &mut budget)?;
         json::to_json_for(&values, root, target).map_err(|error| error.or_at(nodes.root().start))
@@ -144,11 +144,11 @@ mod tests {
 
     use super::*;
 
-    const ITEM: Target = Target::Struct(&[("version", Target::Text)]);
+    const ITEM: DecodeTarget = DecodeTarget::Struct(&[("version", DecodeTarget::Text)]);
 
     fn read(text: &str) -> Result<Vec<(String, Value)>, Error> {
         let mut found = Vec::new();
-        let Some(mut walk) = Walk::new(text.as_bytes(), Limits::default())? else {
+        let Some(mut walk) = Walk::new(text.as_bytes(), YamlLimits::default())? else {
             return Ok(found);
         };
         if !walk.map()? {
@@ -193,12 +193,12 @@ mod tests {
 
     #[test]
     fn a_piece_has_its_own_limits_and_depth_costs_no_stack() {
-        let limits = Limits { nodes: 10, ..Limits::default() };
+        let limits = YamlLimits { nodes: 10, ..YamlLimits::default() };
         let mut walk = Walk::new(b"[[1, 2, 3], [1, 2, 3], [1, 2, 3]]", limits).unwrap().unwrap();
         assert!(walk.list().unwrap());
         for _ in 0..3 {
             assert!(walk.item().unwrap());
-            walk.value(&Target::Any).unwrap();
+            walk.value(&DecodeTarget::Any).unwrap();
         }
         assert!(!walk.item().unwrap());
         let deep = format!("skipped: {}{}", "[".repeat(9_000), "]".repeat(9_000));

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what is unwrapped here is what the tests assert")]
 
-use goyaml::{Limits, documents, to_json, to_json_strict};
+use goyaml::{YamlLimits, documents, to_json, to_json_strict};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ proptest! {
     fn no_bytes_make_reading_panic(input in prop::collection::vec(any::<u8>(), 0..200)) {
         let lenient = to_json(&input);
         prop_assert!(to_json_strict(&input).is_err() || lenient.is_ok());
-        drop(documents(&input, &Limits::default()));
+        drop(documents(&input, &YamlLimits::default()));
     }
 
     #[test]
@@ -76,7 +76,7 @@ proptest! {
         if let Ok(strict) = to_json_strict(input.as_bytes()) {
             prop_assert_eq!(to_json(input.as_bytes()), Ok(strict));
         }
-        drop(documents(input.as_bytes(), &Limits::default()));
+        drop(documents(input.as_bytes(), &YamlLimits::default()));
     }
 
     #[test]
@@ -145,7 +145,7 @@ fn aliases_cannot_multiply_a_document_without_bound() {
 
 #[test]
 fn limits_are_kept_and_say_so() {
-    let small = Limits { bytes: 22, depth: 2, documents: 2, nodes: 8 };
+    let small = YamlLimits { bytes: 22, depth: 2, documents: 2, nodes: 8 };
     let read = |input: &str| match documents(input.as_bytes(), &small) {
         Ok(documents) => Ok(documents.len()),
         Err(error) => Err((error.to_string(), error.line())),

@@ -3,21 +3,21 @@
 
 #![expect(clippy::unwrap_used, reason = "what is unwrapped here is what the tests assert")]
 
-use goyaml::Limits;
+use goyaml::YamlLimits;
 use goyaml::v3::{
-    Documents, Kind, Layout, Node, Note, Style, emit, emit_documents, parse, to_json,
+    Documents, Layout, Node, Note, Style, YamlNodeKind, emit, emit_documents, parse, to_json,
 };
 use proptest::prelude::*;
 
 const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
 
 fn error(input: &str) -> String {
-    parse(input.as_bytes(), &Limits::default()).unwrap_err().to_string()
+    parse(input.as_bytes(), &YamlLimits::default()).unwrap_err().to_string()
 }
 
 /// The map of the only document.
 fn map(input: &str) -> Node {
-    parse(input.as_bytes(), &Limits::default()).unwrap()[0].content[0].clone()
+    parse(input.as_bytes(), &YamlLimits::default()).unwrap()[0].content[0].clone()
 }
 
 fn piece() -> impl Strategy<Value = &'static str> {
@@ -65,17 +65,17 @@ fn piece() -> impl Strategy<Value = &'static str> {
 proptest! {
     #[test]
     fn no_bytes_make_reading_panic(input in prop::collection::vec(any::<u8>(), 0..200)) {
-        drop(parse(&input, &Limits::default()));
+        drop(parse(&input, &YamlLimits::default()));
     }
 
     #[test]
     fn what_is_read_can_be_written_and_converted(pieces in prop::collection::vec(piece(), 0..40)) {
         let input = pieces.concat();
-        for document in Documents::new(input.as_bytes(), &Limits::default()).unwrap() {
+        for document in Documents::new(input.as_bytes(), &YamlLimits::default()).unwrap() {
             let Ok(document) = document else { break };
             prop_assert!(emit(&document, &LAYOUT).is_ok());
             prop_assert!(emit(&document, &Layout::default()).is_ok());
-            drop(to_json(&document, &Limits::default()));
+            drop(to_json(&document, &YamlLimits::default()));
         }
     }
 
@@ -107,7 +107,7 @@ fn comments_go_to_what_they_stand_above_behind_and_below() {
 
 #[test]
 fn a_document_has_the_comment_above_an_empty_line() {
-    let documents = parse(b"# licence\n\n# head\na: 1\n\n# end\n", &Limits::default()).unwrap();
+    let documents = parse(b"# licence\n\n# head\na: 1\n\n# end\n", &YamlLimits::default()).unwrap();
     assert_eq!(documents[0].notes.get(Note::Head), "# licence");
     assert_eq!(documents[0].content[0].content[0].notes.get(Note::Head), "# head");
     assert_eq!(documents[0].notes.get(Note::Foot), "# end");
@@ -115,8 +115,8 @@ fn a_document_has_the_comment_above_an_empty_line() {
 
 #[test]
 fn documents_before_an_error_are_given() {
-    let mut documents = Documents::new(b"a: 1\n---\n]\n---\nb\n", &Limits::default()).unwrap();
-    assert_eq!(documents.next().unwrap().unwrap().kind, Kind::Document);
+    let mut documents = Documents::new(b"a: 1\n---\n]\n---\nb\n", &YamlLimits::default()).unwrap();
+    assert_eq!(documents.next().unwrap().unwrap().kind, YamlNodeKind::Document);
     let error = documents.next().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "yaml: line 2: did not find expected node content");
     assert!(documents.next().is_none());
@@ -126,7 +126,7 @@ fn documents_before_an_error_are_given() {
 fn errors_name_the_line_where_the_broken_thing_began() {
     let input = "a: 1\nb: \"x\n\n\nc\n";
     assert_eq!(error(input), "yaml: line 2: found unexpected end of stream");
-    assert_eq!(parse(input.as_bytes(), &Limits::default()).unwrap_err().line(), Some(6));
+    assert_eq!(parse(input.as_bytes(), &YamlLimits::default()).unwrap_err().line(), Some(6));
     assert_eq!(error("x\n---\nb: *y\n"), "yaml: unknown anchor 'y' referenced");
     assert_eq!(error("a: 1 # \u{7}\n"), "yaml: control characters are not allowed");
 }
@@ -135,7 +135,7 @@ fn errors_name_the_line_where_the_broken_thing_began() {
 fn no_depth_costs_stack() {
     let deep = || {
         for text in ["[".repeat(10_000) + &"]".repeat(10_000), "- ".repeat(10_000) + "a"] {
-            let documents = parse(text.as_bytes(), &Limits::default()).unwrap();
+            let documents = parse(text.as_bytes(), &YamlLimits::default()).unwrap();
             let copy = documents.clone();
             assert_eq!(copy, documents);
             assert_eq!(copy[0].walk().count(), documents[0].walk().count());
@@ -165,7 +165,7 @@ fn copies_are_equal_until_one_is_changed() {
 
 #[test]
 fn limits_are_kept_and_say_so() {
-    let small = Limits { bytes: 30, depth: 1, documents: 2, nodes: 6 };
+    let small = YamlLimits { bytes: 30, depth: 1, documents: 2, nodes: 6 };
     let read = |input: &str| match parse(input.as_bytes(), &small) {
         Ok(documents) => Ok(documents.len()),
         Err(error) => Err(error.to_string()),

@@ -19,7 +19,7 @@ pub mod validate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::semver::{Constraint, Version};
 use golang::value::Map;
 
@@ -27,10 +27,10 @@ pub use archive::{ArchiveError, MAX_CHART_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_
 pub use crds::{Crd, crds};
 pub use decode::{DecodeError, ValuesError, values as read_values};
 pub(crate) use decode::{Draft, METADATA, documents, shape_of};
-pub use files::Files;
-pub use load::{LoadError, Loaded};
+pub use files::ChartFiles;
+pub use load::{ChartLoadResult, LoadError};
 pub(crate) use name::{base, extension, quoted};
-pub use validate::{Invalid, Refusal};
+pub use validate::{ChartValidationError, Invalid};
 
 /// A chart with the charts in it. A clone shares the strings of its files.
 #[derive(Debug, Clone, Default)]
@@ -135,7 +135,7 @@ pub struct Dependency {
     /// Names below `tags` in the top values.
     pub tags: Vec<String>,
     /// What to take over from the chart's values: names of its `exports`, or tables with `child` and `parent`.
-    pub import_values: Vec<Value>,
+    pub import_values: Vec<GoRuntimeValue>,
     /// Another name for the chart.
     pub alias: String,
     /// Whether tags and conditions leave it in.

@@ -41,7 +41,7 @@ impl fmt::Debug for Env {
 
 /// What `lookup` is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wanted<'w> {
+pub struct LookupQuery<'w> {
     /// Such as `apps/v1`.
     pub api_version: &'w str,
     /// Such as `Deployment`.
@@ -58,7 +58,7 @@ pub trait Lookup: Send + Sync {
     ///
     /// # Errors
     /// The whole text of Helm's error, such as `unable to get apiresource from unstructured: …` for an unknown kind.
-    fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Json>, String>;
+    fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Json>, String>;
 }
 
 /// Names of hosts.

@@ -13,11 +13,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Map;
-use gotemplate::{Budget, Limits};
+use gotemplate::{TemplateBudget, TemplateLimits};
 
-use crate::chart::load::{self, Loaded};
+use crate::chart::load::{self, ChartLoadResult};
 use crate::chart::{Chart, DecodeError, File, LoadError, crds, shape_of};
 use crate::env::Env;
 use crate::render::{Mode, Release, Templates};
@@ -62,7 +62,7 @@ impl fmt::Display for Message {
 
 /// A chart to be linted.
 #[derive(Debug)]
-pub struct Subject<'s> {
+pub struct LintSubject<'s> {
     /// Its directory, as an absolute path: it only appears in messages.
     pub place: &'s str,
     /// All files of the directory, as for [`load::folder`].
@@ -91,16 +91,17 @@ pub struct NoChart(String);
 /// # Assumes
 /// The thread has a stack of [`crate::render::STACK`] bytes.
 pub fn lint(
-    subject: &Subject<'_>,
+    subject: &LintSubject<'_>,
     env: &Env,
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<Message>, NoChart> {
     let described = subject.file("Chart.yaml").ok_or_else(|| NoChart(subject.place.to_owned()))?;
-    let mut found = Found::default();
+    let mut found = LintMessages::default();
     metadata::check(&described.data, &mut found);
     // Parity(helm 4): the version of the API was checked above, and is not here.
-    let loaded = load::any_version(subject.files.clone()).map(|Loaded { chart, .. }| chart);
-    let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
+    let loaded =
+        load::any_version(subject.files.clone()).map(|ChartLoadResult { chart, .. }| chart);
+    let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
     subject.check_values(env, &mut budget, warnings, &mut found);
     subject.check_templates(&loaded, env, &mut budget, warnings, &mut found);
     subject.check_dependencies(&loaded, &mut found);
@@ -111,8 +112,8 @@ pub fn lint(
 /// The first document of a values file.
 fn one_table(yaml: &[u8]) -> Result<Map, DecodeError> {
     match sprig::read_yaml(yaml)? {
-        Value::Map(table) => Ok(table),
-        Value::Nil => Ok(empty()),
+        GoRuntimeValue::Map(table) => Ok(table),
+        GoRuntimeValue::Nil => Ok(empty()),
         other => {
             let place = "value of type map[string]interface {}".to_owned();
             Err(DecodeError::Shape { found: shape_of(&other), place })
@@ -122,9 +123,9 @@ fn one_table(yaml: &[u8]) -> Result<Map, DecodeError> {
 
 /// The messages so far.
 #[derive(Debug, Default)]
-struct Found(Vec<Message>);
+struct LintMessages(Vec<Message>);
 
-impl Found {
+impl LintMessages {
     fn say(&mut self, severity: Severity, path: &str, text: impl Into<String>) {
         self.0.push(Message { severity, path: path.to_owned(), text: text.into() });
     }
@@ -144,7 +145,7 @@ type Output = (Chart, BTreeMap<String, Vec<u8>>);
 /// A chart, or why it cannot be loaded.
 type Load = Result<Chart, LoadError>;
 
-impl Subject<'_> {
+impl LintSubject<'_> {
     fn file(&self, name: &str) -> Option<&File> {
         self.files.iter().find(|file| file.name == name)
     }
@@ -158,9 +159,9 @@ impl Subject<'_> {
     fn check_values(
         &self,
         env: &Env,
-        budget: &mut Budget,
+        budget: &mut TemplateBudget,
         warnings: &mut Vec<Warning>,
-        found: &mut Found,
+        found: &mut LintMessages,
     ) {
         const FILE: &str = "values.yaml";
         let Some(file) = self.file(FILE) else {
@@ -185,9 +186,9 @@ impl Subject<'_> {
         &self,
         loaded: &Load,
         env: &Env,
-        budget: &mut Budget,
+        budget: &mut TemplateBudget,
         warnings: &mut Vec<Warning>,
-        found: &mut Found,
+        found: &mut LintMessages,
     ) {
         const PATH: &str = "templates/";
         if self.file("templates").is_some() {
@@ -213,7 +214,7 @@ impl Subject<'_> {
         &self,
         mut chart: Chart,
         env: &Env,
-        budget: &mut Budget,
+        budget: &mut TemplateBudget,
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<Output>, Error> {
         let Ok(said) = process_dependencies_until(&mut chart, self.values, env.stop.clone()) else {
@@ -241,7 +242,7 @@ impl Subject<'_> {
         Ok(Some((chart, files)))
     }
 
-    fn check_dependencies(&self, loaded: &Load, found: &mut Found) {
+    fn check_dependencies(&self, loaded: &Load, found: &mut LintMessages) {
         let chart = match loaded {
             Ok(chart) => chart,
             Err(error) => return found.error("", format!("unable to load chart\n\t{error}")),
@@ -282,7 +283,7 @@ impl Subject<'_> {
         }
     }
 
-    fn check_crds(&self, loaded: &Load, found: &mut Found) {
+    fn check_crds(&self, loaded: &Load, found: &mut LintMessages) {
         const PATH: &str = "crds/";
         if self.file("crds").is_some() {
             return found.error(PATH, "not a directory");

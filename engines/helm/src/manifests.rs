@@ -96,7 +96,7 @@ impl HookEvent {
 
 /// What rendered files hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sorted {
+pub struct SortedManifests {
     /// Hooks by kind; those of one kind as they were found. Weights are for who runs them.
     pub hooks: Vec<Hook>,
     /// Manifests by kind; those of one kind as they were found.
@@ -114,7 +114,7 @@ pub struct Error {
     /// What is wrong with it.
     pub problem: HeadError,
     /// What was read before it, as it was found.
-    pub before: Box<Sorted>,
+    pub before: Box<SortedManifests>,
 }
 
 /// The documents of a rendered text: without the markers between them, white space before them, and empty ones.
@@ -160,8 +160,11 @@ pub(crate) fn is_partial(path: &str) -> bool {
 ///
 /// # Errors
 /// At the first manifest that cannot be read, in the order of paths; the error has what was read before, unordered.
-pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result<Sorted, Error> {
-    let mut sorted = Sorted::default();
+pub fn sort<T: AsRef<[u8]>>(
+    files: &BTreeMap<String, T>,
+    order: Order,
+) -> Result<SortedManifests, Error> {
+    let mut sorted = SortedManifests::default();
     let strings = files.iter().filter(|(path, _)| !is_partial(path));
     let documents: Vec<(&String, &[u8])> = strings
         .flat_map(|(path, text)| split(text.as_ref()).into_iter().map(move |it| (path, it)))
@@ -188,7 +191,7 @@ pub fn sort<T: AsRef<[u8]>>(files: &BTreeMap<String, T>, order: Order) -> Result
     Ok(sorted)
 }
 
-impl Sorted {
+impl SortedManifests {
     fn take(&mut self, path: &str, content: String, head: Head) {
         let path = path.to_owned();
         let Some(hook) = head.annotation("helm.sh/hook") else {

@@ -7,10 +7,10 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 
 /// With fewer bytes to be read, another thread costs more than it saves.
-const WORTHWHILE: usize = 64 << 10;
+const MIN_PARALLEL_BYTES: usize = 64 << 10;
 
 /// The most threads that work on one chart; many charts may be rendered at a time.
-const MOST: usize = 4;
+const MAX_THREADS_PER_CHART: usize = 4;
 
 /// What `work` gives for each item, in their order. `bytes` is how much there is to be read in all of them.
 ///
@@ -26,8 +26,10 @@ pub(crate) fn map<T: Sync, R: Send>(
 /// How many threads are worthwhile for so many items of so many bytes in all; one of them is that of the caller.
 pub(crate) fn threads(items: usize, bytes: usize) -> usize {
     let most = match bytes {
-        ..WORTHWHILE => 1,
-        _ => std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST),
+        ..MIN_PARALLEL_BYTES => 1,
+        _ => {
+            std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS_PER_CHART)
+        }
     };
     most.min(items)
 }
@@ -49,7 +51,8 @@ pub(crate) fn on_threads<T: Sync, R: Send, W>(
     }
     std::thread::scope(|scope| {
         let others = (1..threads).map(|first| {
-            let builder = std::thread::Builder::new().stack_size(crate::render::STACK);
+            let builder =
+                std::thread::Builder::new().stack_size(crate::render::REQUIRED_STACK_BYTES);
             (first, builder.spawn_scoped(scope, move || -> Vec<R> { share(first) }))
         });
         let others: Vec<_> = others.collect();

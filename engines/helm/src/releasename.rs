@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 pub const MAX_NAME: usize = 53;
 
 /// How many hexadecimal digits of its digest stand for the rest of a name.
-const DIGITS: usize = 12;
+const DIGEST_DIGIT_COUNT: usize = 12;
 
 /// A name that fits: one that is too long keeps its beginning, and the digest of the whole tells it from others.
 ///
@@ -15,9 +15,9 @@ pub fn shorten(name: &str) -> String {
     if name.len() <= MAX_NAME {
         return name.to_owned();
     }
-    let begin = String::from_utf8_lossy(&name.as_bytes()[..MAX_NAME - DIGITS - 1]);
+    let begin = String::from_utf8_lossy(&name.as_bytes()[..MAX_NAME - DIGEST_DIGIT_COUNT - 1]);
     let digest = hex::encode(Sha256::digest(name));
-    format!("{begin}-{}", &digest[..DIGITS])
+    format!("{begin}-{}", &digest[..DIGEST_DIGIT_COUNT])
 }
 
 /// Why a text is no name of a release. As Helm says it.

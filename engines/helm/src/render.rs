@@ -25,18 +25,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Map;
-use gotemplate::{Budget, Failure, Limits, MissingKey, ParseError, Set};
+use gotemplate::{FunctionError, MissingKey, ParseError, Set, TemplateBudget, TemplateLimits};
 
 use crate::chart::Chart;
 use crate::env::Env;
 use crate::parallel;
 use crate::warning::Warning;
 pub use functions::functions;
-pub use gotemplate::STACK;
+pub use gotemplate::REQUIRED_STACK_BYTES;
 use host::Host;
-pub use trail::Step;
+pub use trail::TemplateTrailStep;
 
 /// The release that is rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub enum Error {
         /// What is wrong with it.
         error: ParseError,
         /// Where.
-        trail: Vec<Step>,
+        trail: Vec<TemplateTrailStep>,
     },
     /// A template failed.
     #[error("{}", message::of_failure(.file, .failure))]
@@ -78,9 +78,9 @@ pub enum Error {
         /// The file that was rendered.
         file: String,
         /// What went wrong.
-        failure: Failure,
+        failure: FunctionError,
         /// The templates that led to it, from the outermost.
-        trail: Vec<Step>,
+        trail: Vec<TemplateTrailStep>,
     },
     /// All templates of the chart together are larger than [`MAX_CODE`].
     #[error(
@@ -178,7 +178,7 @@ impl Templates {
         mode: Mode,
         warnings: &mut Vec<Warning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-        let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
+        let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
         let seen = (chart, values, release);
         self.render_within(seen, env, mode, &mut budget, warnings)
     }
@@ -189,7 +189,7 @@ impl Templates {
         (chart, values, release): (&Chart, &Map, &Release),
         env: &Env,
         mode: Mode,
-        budget: &mut Budget,
+        budget: &mut TemplateBudget,
         warnings: &mut Vec<Warning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let host = Host::new(env.clone(), mode);
@@ -203,7 +203,7 @@ impl Templates {
         rendered
     }
 
-    fn failed(&self, file: &File, failure: Failure) -> Error {
+    fn failed(&self, file: &File, failure: FunctionError) -> Error {
         let text = |name: &str| {
             let file = self.files.iter().find(|file| file.name == name)?;
             Some(Arc::clone(&file.text))
@@ -215,7 +215,7 @@ impl Templates {
         &self,
         (chart, values, release): (&Chart, &Map, &Release),
         host: &Host,
-        budget: &mut Budget,
+        budget: &mut TemplateBudget,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let missing = if host.mode.strict { MissingKey::Error } else { MissingKey::Zero };
         let set = self.set.clone().with_missing_key(missing);
@@ -246,7 +246,7 @@ impl Templates {
 
 impl Error {
     /// The templates that led to the error, from the outermost.
-    pub fn trail(&self) -> &[Step] {
+    pub fn trail(&self) -> &[TemplateTrailStep] {
         match self {
             Self::Parse { trail, .. } | Self::Exec { trail, .. } => trail,
             Self::TooMuchCode | Self::Fault(_) => &[],
@@ -260,10 +260,10 @@ impl Error {
 fn rendered_file(
     set: &Set,
     file: &File,
-    shown: Value,
+    shown: GoRuntimeValue,
     host: &Host,
-    budget: &mut Budget,
-) -> Result<Vec<u8>, Failure> {
+    budget: &mut TemplateBudget,
+) -> Result<Vec<u8>, FunctionError> {
     let text = set.run_within(&file.name, shown, host, budget)?;
     budget.meter().steps(text.len() as u64)?;
     budget.meter().bytes(text.len() as u64 * 2)?;
@@ -275,8 +275,8 @@ pub(crate) fn text(name: &str, text: &str, env: &Env) -> Result<String, String> 
     let mut set = Set::new(name, sprig::functions::<Host>());
     let template = set.parse(name, text.as_bytes()).map_err(|error| error.to_string())?;
     let host = Host::new(env.clone(), Mode::default());
-    let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
-    let output = set.run_within(template.name(), Value::Nil, &host, &mut budget);
+    let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
+    let output = set.run_within(template.name(), GoRuntimeValue::Nil, &host, &mut budget);
     let output = output.map_err(|failure| failure.to_string())?;
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
@@ -304,7 +304,7 @@ fn files(chart: &Chart) -> Vec<File> {
 }
 
 /// How many bytes a byte between braces takes when it is parsed, and about how many steps that takes.
-pub(crate) const PARSED: usize = 50;
+pub(crate) const PARSED_BYTES_PER_BYTE: usize = 50;
 
 /// How many bytes of a text stand between braces.
 pub(crate) fn code_length(text: &[u8]) -> usize {
@@ -321,14 +321,14 @@ pub(crate) fn code_length(text: &[u8]) -> usize {
 
 /// Helm's way of hiding values that are missing, which also removes these words where an author wrote them.
 fn without_no_value(text: Vec<u8>) -> Vec<u8> {
-    const WORDS: &[u8] = b"<no value>";
-    let Some(mut at) = find(&text, WORDS) else { return text };
+    const NO_VALUE_TEXT: &[u8] = b"<no value>";
+    let Some(mut at) = find(&text, NO_VALUE_TEXT) else { return text };
     let mut kept = Vec::with_capacity(text.len());
     let mut rest = &text[..];
     loop {
         kept.extend_from_slice(&rest[..at]);
-        rest = &rest[at + WORDS.len()..];
-        match find(rest, WORDS) {
+        rest = &rest[at + NO_VALUE_TEXT.len()..];
+        match find(rest, NO_VALUE_TEXT) {
             Some(next) => at = next,
             None => break,
         }

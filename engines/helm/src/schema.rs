@@ -15,7 +15,7 @@ mod pattern;
 mod tests;
 mod text;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::meter::{Allowance, Meter, Stop};
 use golang::value::Map;
 
@@ -75,10 +75,10 @@ pub(crate) fn validate_within(
     warnings: &mut Vec<Warning>,
 ) -> Result<(), SchemaError> {
     let mut text = String::new();
-    let mut pending = vec![(chart, Value::Map(values.clone()))];
+    let mut pending = vec![(chart, GoRuntimeValue::Map(values.clone()))];
     while let Some((chart, values)) = pending.pop() {
         let name = &chart.metadata.name;
-        let Value::Map(values) = values else {
+        let GoRuntimeValue::Map(values) = values else {
             let found = values.type_name();
             text.push_str(&format!(
                 "{name}:\ninvalid type for values: expected object (map), got {found}\n"
@@ -93,7 +93,7 @@ pub(crate) fn validate_within(
         // The first chart is to be taken first.
         for inner in chart.charts.iter().rev() {
             match values.get(inner.metadata.name.as_bytes()) {
-                None | Some(Value::Nil) => {}
+                None | Some(GoRuntimeValue::Nil) => {}
                 Some(values) => pending.push((inner, values)),
             }
         }

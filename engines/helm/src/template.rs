@@ -9,15 +9,15 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::meter::Meter;
 use golang::semver::{Constraint, Version};
 use golang::value::Map;
-use gotemplate::{Budget, Limits};
+use gotemplate::{TemplateBudget, TemplateLimits};
 
 use crate::chart::Chart;
 use crate::env::Env;
-use crate::manifests::{self, Hook, Manifest, Order, Sorted};
+use crate::manifests::{self, Hook, Manifest, Order, SortedManifests};
 use crate::releasename;
 use crate::render::{self, Mode, Release, Templates};
 use crate::schema::{self, SchemaError};
@@ -25,13 +25,13 @@ use crate::values::{self, coalesce_until, process_dependencies_until};
 use crate::warning::{Level, Warning};
 
 pub use postrender::{
-    Group, NoMap, PostRender, PostRenderError, Run, StepError, Strategy, StreamError,
+    Group, NoMap, PostRender, PostRenderError, PostRendererFn, StepError, Strategy, StreamError,
     UnknownStrategy,
 };
 
 /// What is to be rendered, and how.
 #[derive(Debug)]
-pub struct Request<'r> {
+pub struct RenderRequest<'r> {
     /// The chart as it was loaded.
     pub chart: Chart,
     /// What the user says.
@@ -52,7 +52,7 @@ pub struct Request<'r> {
 
 /// What a release consists of.
 #[derive(Debug)]
-pub struct Rendered {
+pub struct RenderedRelease {
     /// The chart with the dependencies that are in.
     pub chart: Chart,
     /// Its templates, for the next time.
@@ -132,11 +132,11 @@ impl Error {
 /// # Assumes
 /// The thread has a stack of [`render::STACK`] bytes.
 pub fn render(
-    request: Request<'_>,
+    request: RenderRequest<'_>,
     env: &Env,
     warnings: &mut Vec<Warning>,
-) -> Result<Rendered, Error> {
-    let Request {
+) -> Result<RenderedRelease, Error> {
+    let RenderRequest {
         mut chart,
         values: user,
         release,
@@ -155,7 +155,7 @@ pub fn render(
         warnings.push(failed("release name check failed", &inner));
         return Err(error);
     }
-    let mut budget = Budget::with_stop(Limits::default(), env.stop.clone());
+    let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
     match process_dependencies_until(&mut chart, user, env.stop.clone()) {
         Ok(mut said) => warnings.append(&mut said),
         Err(error) => {
@@ -176,7 +176,8 @@ pub fn render(
     let seen = (&chart, &coalesced.values, &release);
     let mut files = templates.render_within(seen, env, mode, &mut budget, warnings)?;
     let notes = take_notes(&mut files, &chart, sub_notes);
-    let late = |at, budget: &mut Budget| budget.meter().look().map_err(|_| Error::TooLong(at));
+    let late =
+        |at, budget: &mut TemplateBudget| budget.meter().look().map_err(|_| Error::TooLong(at));
     late("before post-rendering", &mut budget)?;
     if let Some(post_render) = post_render {
         files = postrender::apply(&post_render, files, warnings)?;
@@ -184,9 +185,9 @@ pub fn render(
     late("before the manifests are sorted", &mut budget)?;
     let sorted = manifests::sort(&files, Order::Install);
     let sorted = sorted.map_err(|error| Error::Manifests { error, files })?;
-    let Sorted { hooks, manifests, unknown_hooks } = sorted;
+    let SortedManifests { hooks, manifests, unknown_hooks } = sorted;
     warn_of_unknown_hooks(unknown_hooks, warnings);
-    Ok(Rendered { chart, templates, manifests, hooks, notes })
+    Ok(RenderedRelease { chart, templates, manifests, hooks, notes })
 }
 
 fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<Warning>) {
@@ -253,7 +254,7 @@ fn check_schema(
         );
         pending.extend(chart.charts.iter().rev().filter_map(|sub| {
             match values.get(sub.metadata.name.as_bytes()) {
-                Some(Value::Map(values)) => Some((sub, values)),
+                Some(GoRuntimeValue::Map(values)) => Some((sub, values)),
                 _ => None,
             }
         }));

@@ -16,14 +16,14 @@ mod tests;
 use golang::meter::Stop;
 
 pub(crate) use coalesce::coalesce_until;
-pub use coalesce::{Coalesced, coalesce, merge};
+pub use coalesce::{CoalescedValues, coalesce, merge};
 pub use dependencies::process_dependencies;
 pub(crate) use dependencies::process_dependencies_until;
 pub use json::{NotJson, to_json};
 pub use provenance::{Layer, Leaf, layers, provenance};
 pub use references::{
-    Data, Found, Lookup, Reference, ReferenceError, ReferenceProblem, Unresolved, compose, digest,
-    read, yaml,
+    Lookup, Reference, ReferenceError, ReferenceProblem, ReferencedData, UnresolvedValuesReference,
+    ValuesReferenceLookup, compose, digest, read, yaml,
 };
 pub(crate) use table::empty;
 pub use table::over;
@@ -61,7 +61,7 @@ pub enum Error {
 
 /// What one call may still do.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct ValuesBudget {
     steps: usize,
     /// Bytes of values that warnings may still show.
     words: usize,
@@ -69,22 +69,22 @@ pub(crate) struct Budget {
 }
 
 /// How many bytes of values the warnings of one call show together. Differs(helm): it has no limit.
-const WORDS: usize = 16 << 20;
+const MAX_WARNING_BYTES: usize = 16 << 20;
 
 /// How many values a table counts for beside what is in it: it takes more room.
-const TABLE: usize = 4;
+const TABLE_VALUE_COUNT: usize = 4;
 
 /// After how many values the caller's time is checked.
-const LOOK: usize = 1 << 10;
+const VALUES_PER_STOP_CHECK: usize = 1 << 10;
 
-impl Budget {
+impl ValuesBudget {
     pub(crate) fn new() -> Self {
         Self::until(Stop::default())
     }
 
     /// One that ends when the caller says so.
     pub(crate) fn until(stop: Stop) -> Self {
-        Self { steps: MAX_STEPS, words: WORDS, stop }
+        Self { steps: MAX_STEPS, words: MAX_WARNING_BYTES, stop }
     }
 
     /// How long the next value that is shown may be.
@@ -99,7 +99,7 @@ impl Budget {
 
     /// Counts a table beside what is in it.
     pub(crate) fn spend_table(&mut self) -> Result<(), Error> {
-        self.steps = self.steps.checked_sub(TABLE).ok_or(Error::TooMany)?;
+        self.steps = self.steps.checked_sub(TABLE_VALUE_COUNT).ok_or(Error::TooMany)?;
         Ok(())
     }
 
@@ -109,7 +109,7 @@ impl Budget {
             return Err(Error::TooDeep);
         }
         self.steps = self.steps.checked_sub(1).ok_or(Error::TooMany)?;
-        if self.steps.is_multiple_of(LOOK) && self.stop.is_set() {
+        if self.steps.is_multiple_of(VALUES_PER_STOP_CHECK) && self.stop.is_set() {
             return Err(Error::TooLong);
         }
         Ok(())

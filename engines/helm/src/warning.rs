@@ -35,13 +35,13 @@ impl Level {
 pub struct Warning {
     /// How much it matters.
     pub level: Level,
-    message: Text,
-    attributes: Vec<(&'static str, Text)>,
+    message: SecretText,
+    attributes: Vec<(&'static str, SecretText)>,
 }
 
 /// A text, or parts of it, that may be secret.
 #[derive(Clone, PartialEq, Eq)]
-struct Text {
+struct SecretText {
     whole: String,
     /// The text with something in place of its values, if it has any.
     without: Option<String>,
@@ -50,13 +50,13 @@ struct Text {
 /// What stands in place of a value.
 const HIDDEN: &str = "****";
 
-impl Text {
+impl SecretText {
     fn shown(&self) -> &str {
         self.without.as_deref().unwrap_or(&self.whole)
     }
 }
 
-impl fmt::Debug for Text {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.shown().fmt(f)
     }
@@ -65,13 +65,13 @@ impl fmt::Debug for Text {
 impl Warning {
     /// A warning without attributes and values.
     pub fn new(level: Level, message: impl Into<String>) -> Self {
-        let message = Text { whole: message.into(), without: None };
+        let message = SecretText { whole: message.into(), without: None };
         Self { level, message, attributes: Vec::new() }
     }
 
     /// A warning that shows a value between the two parts of what it says.
     pub fn about(level: Level, (before, value, after): (&str, &str, &str)) -> Self {
-        let message = Text {
+        let message = SecretText {
             whole: format!("{before}{value}{after}"),
             without: Some(format!("{before}{HIDDEN}{after}")),
         };
@@ -81,21 +81,21 @@ impl Warning {
     /// With one more attribute, which is no value of the user's.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        self.attributes.push((name, Text { whole: value.into(), without: None }));
+        self.attributes.push((name, SecretText { whole: value.into(), without: None }));
         self
     }
 
     /// With one more attribute, which may hold values of the user.
     #[must_use]
     pub fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
-        let value = Text { whole: value.into(), without: Some(HIDDEN.to_owned()) };
+        let value = SecretText { whole: value.into(), without: Some(HIDDEN.to_owned()) };
         self.attributes.push((name, value));
         self
     }
 
     /// The line that Helm prints, without the values in it: what Go's `log/slog` writes as text, without the time.
     pub fn line(&self) -> String {
-        self.written(Text::shown)
+        self.written(SecretText::shown)
     }
 
     /// The line that Helm prints, for whoever may see the values.
@@ -108,13 +108,13 @@ impl Warning {
         self.text(|text| &text.whole)
     }
 
-    fn text(&self, show: fn(&Text) -> &str) -> String {
+    fn text(&self, show: fn(&SecretText) -> &str) -> String {
         let attributes = self.attributes.iter();
         let attributes = attributes.map(|(name, value)| format!(" {name}={}", show(value)));
         std::iter::once(show(&self.message).to_owned()).chain(attributes).collect()
     }
 
-    fn written(&self, show: fn(&Text) -> &str) -> String {
+    fn written(&self, show: fn(&SecretText) -> &str) -> String {
         let mut line = format!("level={} msg={}", self.level.as_str(), quoted(show(&self.message)));
         for (name, value) in &self.attributes {
             line.push(' ');
@@ -128,7 +128,7 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text(Text::shown))
+        f.write_str(&self.text(SecretText::shown))
     }
 }
 

@@ -5,8 +5,8 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::deps::Wanted;
-use crate::remote::{Address, Source};
+use crate::deps::ChartVersionRequest;
+use crate::remote::{Address, RemoteSource};
 use crate::yaml;
 
 /// The directory of what a bundle has of other servers.
@@ -16,20 +16,20 @@ pub const FOLDER: &str = "windlass-bundle";
 pub const LOCK: &str = "lock.yaml";
 
 /// How many entries a lock may have.
-const MOST: usize = 4_096;
+const MAX_LOCK_ENTRIES: usize = 4_096;
 
 /// What a bundle has of other servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bundle {
     /// Charts and addresses, in the order of their ids.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<BundleEntry>,
 }
 
 /// A chart, or what an address names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Entry {
+pub struct BundleEntry {
     /// What it was asked for by: [`chart_id`] or [`address_id`].
     pub id: String,
     /// The same for people.
@@ -42,8 +42,8 @@ pub struct Entry {
 
 /// What tells a chart from others.
 #[must_use]
-pub fn chart_id(chart: &Wanted) -> String {
-    let Wanted { url, name, range, .. } = chart;
+pub fn chart_id(chart: &ChartVersionRequest) -> String {
+    let ChartVersionRequest { url, name, range, .. } = chart;
     id(&[url, name, range])
 }
 
@@ -52,7 +52,8 @@ pub fn chart_id(chart: &Wanted) -> String {
 pub fn address_id(address: &Address) -> String {
     let Address { getter, scheme, host, dir, file, query, .. } = address;
     // Each file of a web server and each object of S3 is another one.
-    let is_file = matches!(address.source(), Ok(Source::File { .. } | Source::S3 { .. }));
+    let is_file =
+        matches!(address.source(), Ok(RemoteSource::File { .. } | RemoteSource::S3 { .. }));
     id(&[getter, scheme, host, dir, if is_file { file } else { "" }, query])
 }
 
@@ -76,8 +77,8 @@ impl Bundle {
         let value = yaml::read(text).map_err(|error| failed(error.to_string()))?;
         let read: Self =
             serde_json::from_value(value).map_err(|error| failed(error.to_string()))?;
-        if read.entries.len() > MOST {
-            return Err(failed(format!("it has more than {MOST} entries")));
+        if read.entries.len() > MAX_LOCK_ENTRIES {
+            return Err(failed(format!("it has more than {MAX_LOCK_ENTRIES} entries")));
         }
         let is_name =
             |file: &str| !file.is_empty() && !file.contains('/') && !file.starts_with('.');
@@ -98,12 +99,12 @@ impl Bundle {
 
     /// The entry with an id.
     #[must_use]
-    pub fn find(&self, id: &str) -> Option<&Entry> {
+    pub fn find(&self, id: &str) -> Option<&BundleEntry> {
         self.entries.iter().find(|entry| entry.id == id)
     }
 }
 
-impl Entry {
+impl BundleEntry {
     /// Whether an archive is the one that was locked.
     ///
     /// # Errors
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_read_as_it_was_written_and_leads_nowhere_else() {
-        let entry = Entry {
+        let entry = BundleEntry {
             id: "a".to_owned(),
             of: "chart web 1.x of https://charts.example".to_owned(),
             file: "a.tgz".to_owned(),

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::meter::Meter;
-use goyaml::v3::{self, Kind, Layout, Node};
+use goyaml::v3::{self, Layout, Node, YamlNodeKind};
 use helm::chart::File;
 use helm::ignore::Rules;
-use kustomize::{ALLOWED, Budget, InTree, Order, Restriction};
+use kustomize::{ALLOWED, BuildBudget, InTree, Order, Restriction};
 use serde_json::{Value, json};
 
 use crate::charts::has_patches;
@@ -26,7 +26,7 @@ use crate::place::{base, clean};
 use crate::render::{Chart, Options, words};
 use crate::spec::Release;
 use crate::template::Renderer;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 use overlay::Overlay;
 
@@ -71,7 +71,7 @@ impl Helmfile {
     /// The chart that is made for a release.
     pub(crate) fn chartified(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         options: &Options,
         helm: &dyn Helm,
@@ -131,7 +131,7 @@ impl Helmfile {
     /// Renders the `.gotmpl` files of a directory that is no chart.
     fn render_files(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         directory: &str,
         tree: &mut Tree,
@@ -150,7 +150,12 @@ impl Helmfile {
     }
 
     /// What a kustomization gives, with what the values of the release say of it.
-    fn kustomized(&self, world: &Arc<World>, release: &Release, directory: &str) -> Result<String> {
+    fn kustomized(
+        &self,
+        world: &Arc<HelmfileEnvironment>,
+        release: &Release,
+        directory: &str,
+    ) -> Result<String> {
         if !release.set.is_empty() {
             return Err(crate::charts::set_of_kustomization(&format!(
                 "release \"{}\"",
@@ -176,7 +181,12 @@ impl Helmfile {
     }
 
     /// Builds the kustomization at the root of a tree, which may name what surrounds it.
-    fn kustomize(&self, world: &World, tree: Tree, restriction: Restriction) -> Result<String> {
+    fn kustomize(
+        &self,
+        world: &HelmfileEnvironment,
+        tree: Tree,
+        restriction: Restriction,
+    ) -> Result<String> {
         let options = kustomize::Options {
             restriction,
             order: Order::Legacy,
@@ -187,20 +197,24 @@ impl Helmfile {
     }
 
     /// Builds the kustomization of a directory, as `kubectl apply -k` does.
-    pub(crate) fn kustomization(&self, world: &World, directory: &str) -> Result<String> {
+    pub(crate) fn kustomization(
+        &self,
+        world: &HelmfileEnvironment,
+        directory: &str,
+    ) -> Result<String> {
         let absolute = self.place.absolute_of(directory)?;
         self.built(world, Tree::new(), &absolute, &kustomize::Options::default())
     }
 
     fn built(
         &self,
-        world: &World,
+        world: &HelmfileEnvironment,
         tree: Tree,
         directory: &str,
         options: &kustomize::Options,
     ) -> Result<String> {
         let files = InTree(Overlay::new(self.place.files(), tree));
-        let budget = Budget::new(Meter::new(ALLOWED, world.stop.clone()));
+        let budget = BuildBudget::new(Meter::new(ALLOWED, world.stop.clone()));
         let built = kustomize::build(&files, directory, options, &budget, &mut Vec::new());
         built.and_then(|built| built.yaml()).map_err(|error| error.to_string().into())
     }
@@ -208,7 +222,7 @@ impl Helmfile {
     /// Replaces templates, CRDs and charts within a chart by what they render, and names the files.
     fn replace_with_rendered(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         options: &Options,
         helm: &dyn Helm,
@@ -302,11 +316,11 @@ fn defer_rendering(tree: &mut Tree) {
 fn with_namespace(text: &[u8], namespace: &str) -> Result<String> {
     const LAYOUT: Layout = Layout { indent: 2, compact_sequences: false };
     let mut documents =
-        v3::parse(text, &goyaml::Limits::default()).map_err(|error| error.to_string())?;
+        v3::parse(text, &goyaml::YamlLimits::default()).map_err(|error| error.to_string())?;
     for document in &mut documents {
         let root = document.content.iter_mut().next();
         let metadata = root.and_then(|root| root.get_mut("metadata"));
-        if let Some(metadata) = metadata.filter(|known| known.kind == Kind::Mapping)
+        if let Some(metadata) = metadata.filter(|known| known.kind == YamlNodeKind::Mapping)
             && metadata.get("namespace").is_none()
         {
             metadata.content.push(Node::string("namespace"));

@@ -11,12 +11,12 @@ use crate::load::Helmfile;
 use crate::place::join;
 use crate::spec::{Hook, Release};
 use crate::storage::is_remote;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// What preparing charts has said.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
+pub(crate) struct ChartPreparationReport {
     pub(crate) warnings: Vec<String>,
     /// How many kustomizations were built.
     pub(crate) kustomizations: usize,
@@ -77,7 +77,7 @@ impl Helmfile {
     /// Hooks where they are disabled.
     pub(crate) fn skipped_hooks(
         &self,
-        world: &World,
+        world: &HelmfileEnvironment,
         hooks: &[Hook],
         event: &str,
         owner: &str,
@@ -104,8 +104,12 @@ impl Helmfile {
     }
 
     /// Sets `chartPath` of the releases as `build` prints it. `temporary` is where charts would be made.
-    pub(crate) fn prepare_charts(&mut self, world: &World, temporary: &str) -> Result<Prepared> {
-        let mut prepared = Prepared::default();
+    pub(crate) fn prepare_charts(
+        &mut self,
+        world: &HelmfileEnvironment,
+        temporary: &str,
+    ) -> Result<ChartPreparationReport> {
+        let mut prepared = ChartPreparationReport::default();
         prepared.warnings.extend(self.skipped_hooks(
             world,
             &self.spec.hooks,
@@ -137,10 +141,10 @@ impl Helmfile {
 
     fn prepared(
         &self,
-        world: &World,
+        world: &HelmfileEnvironment,
         release: &Release,
         temporary: &str,
-        prepared: &mut Prepared,
+        prepared: &mut ChartPreparationReport,
     ) -> Result<Option<String>> {
         let owner = format!("release \"{}\"", release.name);
         prepared.warnings.extend(self.skipped_hooks(world, &release.hooks, "prepare", &owner)?);

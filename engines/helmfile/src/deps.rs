@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::remote::ChartError;
 use crate::select::selected;
 use crate::spec::{Release, Repository};
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml::{self, Out};
 
 /// The version of helmfile that is named in lock files.
@@ -23,16 +23,16 @@ const VERSION: &str = "v1.8.0";
 
 /// A helmfile with charts in repositories.
 #[derive(Debug, Clone)]
-pub struct Unlocked {
+pub struct UnlockedHelmfile {
     /// Its lock file, as an absolute path.
     pub path: String,
     /// The charts of its releases, by name, then in the order of releases.
-    pub charts: Vec<Wanted>,
+    pub charts: Vec<ChartVersionRequest>,
 }
 
 /// A chart whose version is wanted.
 #[derive(Clone)]
-pub struct Wanted {
+pub struct ChartVersionRequest {
     /// Its name in the repository.
     pub name: String,
     /// A range of versions.
@@ -50,7 +50,7 @@ pub struct Wanted {
     alias: String,
 }
 
-impl std::fmt::Debug for Wanted {
+impl std::fmt::Debug for ChartVersionRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Wanted({} {})", self.name, self.range)
     }
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Wanted {
 #[derive(Debug, Clone, Default)]
 pub struct Dependencies {
     /// Helmfiles that get a lock file.
-    pub unlocked: Vec<Unlocked>,
+    pub unlocked: Vec<UnlockedHelmfile>,
     /// What a person has to know of it.
     pub warnings: Vec<String>,
     /// Whether any release was found.
@@ -85,7 +85,7 @@ impl Plan {
                 all.warnings.extend(helmfile.missing_charts(release)?);
             }
             // Parity(helmfile 1.8): selectors do not count here.
-            let mut charts: Vec<Wanted> = helmfile
+            let mut charts: Vec<ChartVersionRequest> = helmfile
                 .spec
                 .releases
                 .iter()
@@ -94,7 +94,7 @@ impl Plan {
             charts.sort_by(|one, other| one.name.cmp(&other.name));
             if !charts.is_empty() {
                 let path = helmfile.place.absolute_of(&helmfile.lock_file())?;
-                all.unlocked.push(Unlocked { path, charts });
+                all.unlocked.push(UnlockedHelmfile { path, charts });
             }
         }
         Ok(all)
@@ -111,7 +111,11 @@ pub(crate) enum ChartOfRepository<'r> {
 
 impl Helmfile {
     /// The chart of a release, where that is in a repository that the helmfile names.
-    fn wanted(&self, world: &World, release: &Release) -> Option<Wanted> {
+    fn wanted(
+        &self,
+        world: &HelmfileEnvironment,
+        release: &Release,
+    ) -> Option<ChartVersionRequest> {
         let (name, chart) = in_repository(&release.chart)?;
         let repository = self.repository(name)?;
         let (name, url) = match (repository.oci, chart.rsplit_once('/')) {
@@ -121,7 +125,7 @@ impl Helmfile {
                 (name, format!("oci://{}/{folder}", repository.url.trim_end_matches('/')))
             }
         };
-        Some(Wanted {
+        Some(ChartVersionRequest {
             name: name.to_owned(),
             range: if release.version.is_empty() { "*" } else { &release.version }.to_owned(),
             url,
@@ -139,7 +143,7 @@ impl Helmfile {
     /// What is wrong with the repository or the release, or the chart cannot be fetched.
     pub(crate) fn with_chart_of_repository<'r>(
         &self,
-        world: &World,
+        world: &HelmfileEnvironment,
         release: &'r Release,
     ) -> Result<ChartOfRepository<'r>> {
         let chart = &release.chart;
@@ -212,8 +216,8 @@ impl Helmfile {
 }
 
 /// A chart that a release names by the address of its registry.
-fn of_registry(release: &Release, folder: &str, name: &str) -> Wanted {
-    Wanted {
+fn of_registry(release: &Release, folder: &str, name: &str) -> ChartVersionRequest {
+    ChartVersionRequest {
         name: name.to_owned(),
         range: if release.version.is_empty() { "*" } else { &release.version }.to_owned(),
         url: format!("oci://{folder}"),
@@ -226,7 +230,7 @@ fn of_registry(release: &Release, folder: &str, name: &str) -> Wanted {
 }
 
 /// User and password of a repository, or those of the variables with its name.
-fn login(world: &World, repository: &Repository) -> Option<(String, String)> {
+fn login(world: &HelmfileEnvironment, repository: &Repository) -> Option<(String, String)> {
     let prefix = golang::unicode::upper(&repository.name).replace('-', "_");
     let of = |own: &str, what: &str| match own {
         "" => world.variable(&format!("{prefix}_{what}")).unwrap_or_default().to_owned(),
@@ -249,7 +253,7 @@ fn unsupported(repository: &Repository) -> Vec<&'static str> {
     fields.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
 }
 
-impl Unlocked {
+impl UnlockedHelmfile {
     /// The lock file, with a version for each chart, made at a time in RFC 3339.
     ///
     /// The digest is that of `Chart.lock` of a chart with these dependencies, as helmfile has Helm make it.

@@ -9,7 +9,7 @@ use crate::load::Helmfile;
 use crate::plan::Plan;
 use crate::select::selected;
 use crate::spec::Release;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 impl Plan {
@@ -38,7 +38,7 @@ fn add(hash: &mut Sha256, text: &[u8]) {
 }
 
 impl Helmfile {
-    fn digest(&self, world: &Arc<World>, hash: &mut Sha256) -> Result<()> {
+    fn digest(&self, world: &Arc<HelmfileEnvironment>, hash: &mut Sha256) -> Result<()> {
         add(hash, yaml::write(&self.emit())?.as_bytes());
         for selector in &self.selectors {
             add(hash, selector.as_bytes());
@@ -54,7 +54,7 @@ impl Helmfile {
 
     fn digest_release(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         hash: &mut Sha256,
     ) -> Result<()> {

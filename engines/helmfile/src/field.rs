@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 use serde_json::Value;
 
 use crate::error::Result;
@@ -45,8 +45,11 @@ pub(crate) trait Field: Default + Clone + PartialEq {
 }
 
 fn mismatch(node: &Node, wanted: &str) -> crate::Error {
-    let shown =
-        if node.kind == Kind::Scalar { format!(" `{}`", node.value) } else { String::new() };
+    let shown = if node.kind == YamlNodeKind::Scalar {
+        format!(" `{}`", node.value)
+    } else {
+        String::new()
+    };
     format!("yaml: line {}: cannot unmarshal {}{shown} into {wanted}", node.line, node.tag).into()
 }
 
@@ -54,12 +57,12 @@ impl Field for String {
     fn decode(node: &Node) -> Result<Self> {
         match node.kind {
             _ if yaml::is_null(node) => Ok(Self::new()),
-            Kind::Scalar if node.tag == "!!binary" => match yaml::value(node)? {
+            YamlNodeKind::Scalar if node.tag == "!!binary" => match yaml::value(node)? {
                 Value::String(text) => Ok(text),
                 _ => Err(mismatch(node, "string")),
             },
             // Parity(go-yaml v3): whatever a scalar means, its text is the string.
-            Kind::Scalar => Ok(node.value.clone()),
+            YamlNodeKind::Scalar => Ok(node.value.clone()),
             _ => Err(mismatch(node, "string")),
         }
     }
@@ -79,8 +82,8 @@ impl Field for bool {
         match (&*node.tag, node.value.as_str()) {
             ("!!null", _) => Ok(false),
             ("!!bool", text) => Ok(text.eq_ignore_ascii_case("true")),
-            (_, "y" | "Y" | "yes" | "on") if node.kind == Kind::Scalar => Ok(true),
-            (_, "n" | "N" | "no" | "off") if node.kind == Kind::Scalar => Ok(false),
+            (_, "y" | "Y" | "yes" | "on") if node.kind == YamlNodeKind::Scalar => Ok(true),
+            (_, "n" | "N" | "no" | "off") if node.kind == YamlNodeKind::Scalar => Ok(false),
             _ => Err(mismatch(node, "bool")),
         }
     }
@@ -100,7 +103,7 @@ impl Field for i64 {
             return Ok(0);
         }
         let number = match (node.kind, &*node.tag) {
-            (Kind::Scalar, "!!int" | "!!float") => yaml::value(node)?,
+            (YamlNodeKind::Scalar, "!!int" | "!!float") => yaml::value(node)?,
             _ => return Err(mismatch(node, "int")),
         };
         let whole = |float: f64| (float.fract() == 0.0 && float.abs() < 9e15).then_some(float);
@@ -121,8 +124,8 @@ impl Field for i64 {
 impl Field for f64 {
     fn decode(node: &Node) -> Result<Self> {
         match (node.kind, &*node.tag) {
-            (Kind::Scalar, "!!null") => Ok(0.0),
-            (Kind::Scalar, "!!int" | "!!float") => {
+            (YamlNodeKind::Scalar, "!!null") => Ok(0.0),
+            (YamlNodeKind::Scalar, "!!int" | "!!float") => {
                 yaml::value(node)?.as_f64().ok_or_else(|| mismatch(node, "float32"))
             }
             _ => Err(mismatch(node, "float32")),
@@ -156,7 +159,7 @@ impl<T: Field> Field for Vec<T> {
     fn decode(node: &Node) -> Result<Self> {
         match node.kind {
             _ if yaml::is_null(node) => Ok(Self::new()),
-            Kind::Sequence => node.content.iter().map(T::decode).collect(),
+            YamlNodeKind::Sequence => node.content.iter().map(T::decode).collect(),
             _ => Err(mismatch(node, "a list")),
         }
     }
@@ -183,7 +186,7 @@ impl<T: Field> Field for BTreeMap<String, T> {
     fn decode(node: &Node) -> Result<Self> {
         match node.kind {
             _ if yaml::is_null(node) => Ok(Self::new()),
-            Kind::Mapping => {
+            YamlNodeKind::Mapping => {
                 let entry = |(key, value)| Ok((String::decode(key)?, T::decode(value)?));
                 node.entries().map(entry).collect()
             }
@@ -279,7 +282,7 @@ pub(crate) use spec;
 pub(crate) fn entries<'n>(node: &'n Node, name: &str) -> Result<Vec<(&'n Node, &'n Node)>> {
     match node.kind {
         _ if yaml::is_null(node) => Ok(Vec::new()),
-        Kind::Mapping => Ok(node.entries().collect()),
+        YamlNodeKind::Mapping => Ok(node.entries().collect()),
         _ => Err(mismatch(node, name)),
     }
 }

@@ -15,21 +15,21 @@ use serde_json::Value;
 
 use crate::error::{Error, Result};
 use crate::maps::Map;
-use evaluate::{Evaluator, Scope};
+use evaluate::{Evaluator, HclScope};
 use references::references;
 
 /// The longest file, in bytes. The parser has no limit of its own.
-const FILE: usize = 1 << 20;
+const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// How deep brackets may be nested.
-const NESTING: usize = 64;
+const MAX_BRACKET_DEPTH: usize = 64;
 
 /// How many operators of one expression may follow each other; each takes stack of the parser.
-const OPERATORS: usize = 512;
+const MAX_CONSECUTIVE_OPERATORS: usize = 512;
 
 /// HCL files of one environment.
 #[derive(Debug, Default)]
-pub(crate) struct Files {
+pub(crate) struct HclFiles {
     files: Vec<File>,
 }
 
@@ -40,7 +40,7 @@ struct File {
     locals: Vec<Attribute>,
 }
 
-impl Files {
+impl HclFiles {
     /// Reads a file.
     pub(crate) fn add(&mut self, path: &str, text: &[u8]) -> Result<()> {
         let text =
@@ -131,8 +131,8 @@ impl Files {
 
 /// Refuses what would take too much stack of the parser.
 fn check(text: &str) -> Result<()> {
-    if text.len() > FILE {
-        return Err(format!("it is longer than {FILE} bytes").into());
+    if text.len() > MAX_FILE_BYTES {
+        return Err(format!("it is longer than {MAX_FILE_BYTES} bytes").into());
     }
     let mut depth = 0_usize;
     let mut operators = 0_usize;
@@ -146,10 +146,11 @@ fn check(text: &str) -> Result<()> {
             }
             _ => {}
         }
-        if depth > NESTING || operators > OPERATORS {
-            return Err(
-                format!("expressions are nested more than {NESTING} deep, or too long").into()
-            );
+        if depth > MAX_BRACKET_DEPTH || operators > MAX_CONSECUTIVE_OPERATORS {
+            return Err(format!(
+                "expressions are nested more than {MAX_BRACKET_DEPTH} deep, or too long"
+            )
+            .into());
         }
     }
     Ok(())
@@ -196,7 +197,7 @@ fn evaluate(
         };
         let mut merged: Option<Value> = None;
         for (attribute, file) in left.remove(name).unwrap_or_default() {
-            let scope = Scope::new(root, &done, locals.get(file));
+            let scope = HclScope::new(root, &done, locals.get(file));
             let value = evaluator.value(&attribute.expr, &scope).map_err(|error| {
                 Error::from(format!("error when trying to evaluate variable {name}: {error}"))
             })?;
@@ -251,7 +252,7 @@ mod tests {
     use super::*;
 
     fn values(strings: &[&str]) -> Result<Value> {
-        let mut files = Files::default();
+        let mut files = HclFiles::default();
         for (index, text) in strings.iter().enumerate() {
             files.add(&format!("{index}.hcl"), text.as_bytes())?;
         }

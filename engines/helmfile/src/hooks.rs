@@ -11,13 +11,13 @@ use crate::place::join;
 use crate::remote::Address;
 use crate::spec::{Hook, Release};
 use crate::template::{Renderer, hook_data};
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 
 /// How many bytes the manifests of all hooks of a plan may have.
-pub(crate) const BYTES: usize = 8 << 20;
+pub(crate) const MAX_HOOK_MANIFEST_BYTES: usize = 8 << 20;
 
 /// What a path and a file count beside their bytes, so that empty ones are limited, too.
-const EACH: usize = 4 << 10;
+const FILE_OVERHEAD_BYTES: usize = 4 << 10;
 
 /// When the manifests of a hook are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Helmfile {
     /// A template or a file that cannot be read, and more than there may be.
     pub(crate) fn manifest_hooks(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         left: &mut usize,
     ) -> Result<Vec<ManifestHook>> {
@@ -128,7 +128,7 @@ impl Helmfile {
 
     fn applied(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         hook: &Hook,
         event: &str,
@@ -145,7 +145,7 @@ impl Helmfile {
                 let mut documents = Vec::new();
                 // As kubectl has it, one flag may list several.
                 for path in renderer.render_text(names)?.split(',') {
-                    spend(EACH, left)?;
+                    spend(FILE_OVERHEAD_BYTES, left)?;
                     self.read_manifests(path, left, &mut documents)?;
                 }
                 documents
@@ -191,7 +191,7 @@ impl Helmfile {
         }
         for file in files {
             let read = self.place.read(&file)?;
-            spend(read.len().saturating_add(EACH), left)?;
+            spend(read.len().saturating_add(FILE_OVERHEAD_BYTES), left)?;
             documents.push(String::from_utf8_lossy(&read).into_owned());
         }
         Ok(())
@@ -211,7 +211,7 @@ fn spend(bytes: usize, left: &mut usize) -> Result<()> {
         Some(rest) => *left = rest,
         None => {
             return Err(format!(
-                "the manifests of hooks have more than {BYTES} bytes, of which each path and each file counts {EACH}"
+                "the manifests of hooks have more than {MAX_HOOK_MANIFEST_BYTES} bytes, of which each path and each file counts {FILE_OVERHEAD_BYTES}"
             )
             .into());
         }

@@ -6,12 +6,12 @@ use crate::spec::State;
 
 /// What is handed down: in `spec` only what was asked for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Inherited {
+pub(crate) struct InheritedState {
     spec: State,
     pub(crate) environment: Option<Environment>,
 }
 
-impl Inherited {
+impl InheritedState {
     /// What was asked for.
     pub(crate) fn of(parent: &State, environment: &Environment, keys: &[String]) -> Self {
         let mut inherited = Self::default();

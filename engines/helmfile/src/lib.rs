@@ -1,7 +1,7 @@
 //! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
 //!
-//! A plan is a function of a [`World`] (files, variables, time, randomness) and of [`Settings`]. Nothing is written,
-//! and nothing is run, fetched or decrypted but by what the caller puts into the world ([`Run`], [`Fetch`], [`Decrypt`]);
+//! A plan is a function of a [`HelmfileEnvironment`] (files, variables, time, randomness) and of [`Settings`]. Nothing is written,
+//! and nothing is run, fetched or decrypted but by what the caller puts into the world ([`ProgramRunner`], [`Fetch`], [`Decrypt`]);
 //! without that it is refused, with what to use instead.
 //!
 //! # A tour
@@ -57,16 +57,16 @@ mod visit;
 mod world;
 mod yaml;
 pub use chartify::{Helm, Template};
-pub use deps::{Dependencies, Unlocked, Wanted};
+pub use deps::{ChartVersionRequest, Dependencies, UnlockedHelmfile};
 pub use dialect::Dialect;
 pub use error::{Error, Result, UntilError};
 pub use hooks::{ManifestHook, When};
 pub use operation::Operation;
 pub use plan::{Plan, ReleaseIdentity};
-pub use print::{Format, List, Printed};
-pub use remote::{Address, ChartError, Fetch, Source};
-pub use render::{Chart, Options, Purpose, Rendering, Renderings, Unwanted};
+pub use print::{List, PrintEnvFormat, PrintOutput};
+pub use remote::{Address, ChartError, Fetch, RemoteSource};
+pub use render::{Chart, Options, Purpose, Rendering, Renderings, UnwantedRelease};
 pub use secrets::Decrypt;
 pub use settings::Settings;
 pub use trail::Trail;
-pub use world::{Fill, Program, Run, World};
+pub use world::{Fill, HelmfileEnvironment, Program, ProgramRunner};

@@ -12,9 +12,9 @@ use crate::environment::{Environment, joined};
 use crate::error::{Error, Result};
 use crate::field::{Field, How};
 use crate::hcl;
-use crate::inherited::Inherited;
+use crate::inherited::InheritedState;
 use crate::maps::{Map, overlay};
-use crate::place::{Place, base, join, parent};
+use crate::place::{WorkingDirectory, base, join, parent};
 use crate::policy;
 use crate::secrets::{self, OfEnvironment};
 use crate::settings::Settings;
@@ -23,11 +23,11 @@ use crate::storage::{Storage, is_remote};
 use crate::template::{Renderer, environment_data};
 use crate::trail::Trail;
 use crate::values::Loader;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// How many bases a helmfile may read, with those of all its parts.
-const BASES: usize = 1_000;
+const MAX_BASES_PER_HELMFILE: usize = 1_000;
 
 /// A helmfile with its environment.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub(crate) struct Helmfile {
     /// To which its paths are relative.
     pub(crate) base: String,
     /// The working directory.
-    pub(crate) place: Place,
+    pub(crate) place: WorkingDirectory,
     pub(crate) environment: Environment,
     /// What templates see as `.Values`.
     pub(crate) values: Map,
@@ -65,26 +65,26 @@ impl Helmfile {
 
 /// What is handed to a helmfile that is loaded.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Given {
+pub(crate) struct HelmfileLoadInputs {
     /// The file to which paths among `values` are relative.
     pub(crate) callee: String,
     /// Of the entry of the parent, or of `--state-values-file`.
     pub(crate) values: Vec<Value>,
     /// Of `--state-values-set`.
     pub(crate) overrides: Map,
-    pub(crate) inherited: Option<Inherited>,
+    pub(crate) inherited: Option<InheritedState>,
 }
 
 /// Loads helmfiles.
 pub(crate) struct HelmfileLoader<'l> {
-    pub(crate) world: &'l Arc<World>,
+    pub(crate) world: &'l Arc<HelmfileEnvironment>,
     pub(crate) settings: &'l Settings,
-    pub(crate) place: &'l Place,
+    pub(crate) place: &'l WorkingDirectory,
 }
 
 /// What is known of the environment before a text is read.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known<'e> {
+struct EnvironmentInputs<'e> {
     inherited: Option<&'e Environment>,
     given: Option<&'e Environment>,
 }
@@ -95,21 +95,21 @@ impl HelmfileLoader<'_> {
         &self,
         file: &str,
         directory: Option<&str>,
-        given: &Given,
+        given: &HelmfileLoadInputs,
     ) -> Result<Helmfile> {
         let environment = self.given_environment(given)?;
         let path = match directory {
             Some(directory) if !file.starts_with('/') => join(directory, file),
             _ => file.to_owned(),
         };
-        let known = Known {
+        let known = EnvironmentInputs {
             inherited: given
                 .inherited
                 .as_ref()
                 .and_then(|inherited| inherited.environment.as_ref()),
             given: environment.as_ref(),
         };
-        let mut bases = BASES;
+        let mut bases = MAX_BASES_PER_HELMFILE;
         let mut helmfile = self.file(known, &parent(&path), base(&path), true, &mut bases)?;
         if let Some(inherited) = &given.inherited {
             inherited.fill(&mut helmfile.spec);
@@ -118,7 +118,7 @@ impl HelmfileLoader<'_> {
         Ok(helmfile)
     }
 
-    fn given_environment(&self, given: &Given) -> Result<Option<Environment>> {
+    fn given_environment(&self, given: &HelmfileLoadInputs) -> Result<Option<Environment>> {
         if given.values.is_empty() && given.overrides.is_empty() {
             return Ok(None);
         }
@@ -129,7 +129,7 @@ impl HelmfileLoader<'_> {
             storage: Storage::of_file(self.place, &given.callee),
         };
         let none = Environment::new(name);
-        let hcl = hcl::Files::default();
+        let hcl = hcl::HclFiles::default();
         let values = loader.load(Some("Error"), &given.values, &none, "", hcl)?;
         let overrides = given.overrides.clone();
         Ok(Some(Environment { values, overrides, ..Environment::new(name) }))
@@ -160,15 +160,15 @@ impl HelmfileLoader<'_> {
 
     fn file(
         &self,
-        known: Known<'_>,
+        known: EnvironmentInputs<'_>,
         directory: &str,
         file: &str,
         is_main: bool,
         bases: &mut usize,
     ) -> Result<Helmfile> {
-        *bases = bases
-            .checked_sub(1)
-            .ok_or_else(|| Error::from(format!("more than {BASES} bases are read")))?;
+        *bases = bases.checked_sub(1).ok_or_else(|| {
+            Error::from(format!("more than {MAX_BASES_PER_HELMFILE} bases are read"))
+        })?;
         let path = match self.place.fetched(file)? {
             Some(fetched) => fetched,
             None if file.starts_with('/') => file.to_owned(),
@@ -199,7 +199,7 @@ impl HelmfileLoader<'_> {
     /// Reads a text part by part; each part sees the values of those before it.
     fn text(
         &self,
-        known: Known<'_>,
+        known: EnvironmentInputs<'_>,
         directory: &str,
         path: &str,
         text: &[u8],
@@ -215,13 +215,17 @@ impl HelmfileLoader<'_> {
         let mut whole: Option<Helmfile> = None;
         for (index, part) in text.split("\n---\n").enumerate() {
             let inherited = whole.as_ref().map(|whole| whole.environment.clone());
-            let known = Known { inherited: inherited.as_ref().or(known.inherited), ..known };
+            let known =
+                EnvironmentInputs { inherited: inherited.as_ref().or(known.inherited), ..known };
             let rendered = match is_template {
                 true => {
                     let foreseen = (dialect == Dialect::V0)
                         .then(|| self.foreseen(known, directory, path, part, bases))
                         .flatten();
-                    let seen = Known { inherited: foreseen.as_ref().or(known.inherited), ..known };
+                    let seen = EnvironmentInputs {
+                        inherited: foreseen.as_ref().or(known.inherited),
+                        ..known
+                    };
                     self.rendered(seen, directory, part, false).map_err(|error| {
                         Error::from(format!("error during {path}.part.{index} parsing: {error}"))
                     })?
@@ -289,7 +293,7 @@ impl HelmfileLoader<'_> {
     /// Parity(helmfile 0.79): whatever is wrong with the part is found when it is rendered once more.
     fn foreseen(
         &self,
-        known: Known<'_>,
+        known: EnvironmentInputs<'_>,
         directory: &str,
         path: &str,
         part: &str,
@@ -302,7 +306,7 @@ impl HelmfileLoader<'_> {
 
     fn rendered(
         &self,
-        known: Known<'_>,
+        known: EnvironmentInputs<'_>,
         directory: &str,
         part: &str,
         is_lenient: bool,
@@ -318,7 +322,7 @@ impl HelmfileLoader<'_> {
     /// Reads one part: its documents, its bases, its environment.
     fn part(
         &self,
-        known: Known<'_>,
+        known: EnvironmentInputs<'_>,
         directory: &str,
         path: &str,
         text: &[u8],
@@ -358,7 +362,7 @@ impl HelmfileLoader<'_> {
         spec: State,
         left: &mut usize,
     ) -> Result<State> {
-        let known = Known { inherited: context, given: None };
+        let known = EnvironmentInputs { inherited: context, given: None };
         let mut layers = Vec::new();
         for base in &spec.bases {
             layers.push(self.file(known, directory, base, false, left)?.spec);
@@ -419,7 +423,7 @@ impl HelmfileLoader<'_> {
                 merged
             }
         };
-        let hcl = hcl::Files::default();
+        let hcl = hcl::HclFiles::default();
         let defaults = loader.load(None, &helmfile.spec.values, &seen, "", hcl)?;
         overlay(&mut environment.defaults, &defaults);
         Ok(environment)

@@ -58,7 +58,7 @@ pub(crate) fn overlay(base: &mut Map, over: &Map) {
 }
 
 /// The most items that an index of `--state-values-set` may ask for.
-const ITEMS: usize = 10_000;
+const MAX_INDEXED_ITEMS: usize = 10_000;
 
 /// The keys of a path with dots; `\.` is a dot in a key.
 fn keys(path: &str) -> Vec<String> {
@@ -97,8 +97,8 @@ fn slot<'m>(map: &'m mut Map, key: &str) -> Result<&'m mut Value> {
     let (name, index) = cursor(key);
     let place = map.entry(name.clone()).or_insert(Value::Null);
     let Some(index) = index else { return Ok(place) };
-    if index >= ITEMS {
-        return Err(format!("{key}: an index may be {ITEMS} at most").into());
+    if index >= MAX_INDEXED_ITEMS {
+        return Err(format!("{key}: an index may be {MAX_INDEXED_ITEMS} at most").into());
     }
     if place.is_null() {
         *place = Value::Array(Vec::new());

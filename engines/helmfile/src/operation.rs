@@ -44,7 +44,7 @@ pub struct Operation {
 }
 
 /// The revisions that helmfile keeps unless it is told otherwise.
-const HISTORY: u64 = 10;
+const DEFAULT_HISTORY_COUNT: u64 = 10;
 
 impl Helmfile {
     /// How operations on a release are done.
@@ -88,7 +88,8 @@ impl Helmfile {
             rolls_back: atomic || either(release.rollback_on_failure, defaults.rollback_on_failure),
             cleans_up: either(release.cleanup_on_fail, defaults.cleanup_on_fail),
             force: either(release.force, defaults.force),
-            history: history.map_or(HISTORY, |most| u64::try_from(most).unwrap_or_default()),
+            history: history
+                .map_or(DEFAULT_HISTORY_COUNT, |most| u64::try_from(most).unwrap_or_default()),
             creates_namespace: release
                 .create_namespace
                 .or(defaults.create_namespace)

@@ -6,36 +6,36 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::glob::path_match;
-use tree::{Entry, Files, Kind, RelPath};
+use tree::{FileKind, FileMetadata, FileTree, RelPath};
 
 use crate::error::{Error, Result};
 use crate::remote::{Address, Fetch};
 use crate::storage::remote_refusal;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 
 /// The longest file that is read, in bytes.
-const FILE: u64 = 32 << 20;
+const MAX_FILE_BYTES: u64 = 32 << 20;
 
 /// How many files a pattern may find.
-const MATCHES: usize = 10_000;
+const MAX_GLOB_MATCHES: usize = 10_000;
 
 /// How deep directories of a chart may be nested.
-const DEPTH: usize = 128;
+const MAX_DIRECTORY_DEPTH: usize = 128;
 
 /// How many bytes a chart may have.
-const BYTES: usize = 256 << 20;
+const MAX_CHART_BYTES: usize = 256 << 20;
 
 /// Files, seen from a working directory.
 #[derive(Clone)]
-pub(crate) struct Place {
-    files: Arc<dyn Files + Send + Sync>,
+pub(crate) struct WorkingDirectory {
+    files: Arc<dyn FileTree + Send + Sync>,
     directory: RelPath,
     fetch: Option<Arc<dyn Fetch>>,
 }
 
-impl Place {
+impl WorkingDirectory {
     /// The root of the files of a world.
-    pub(crate) fn root(world: &World) -> Self {
+    pub(crate) fn root(world: &HelmfileEnvironment) -> Self {
         let is_off = world.is_on("HELMFILE_DISABLE_INSECURE_FEATURES");
         Self {
             files: Arc::clone(&world.files),
@@ -83,11 +83,12 @@ impl Place {
     }
 
     pub(crate) fn is_file(&self, path: &str) -> bool {
-        self.at(path).is_ok_and(|at| self.files.entry(&at).is_some_and(|entry| entry != Entry::Dir))
+        self.at(path)
+            .is_ok_and(|at| self.files.entry(&at).is_some_and(|entry| entry != FileMetadata::Dir))
     }
 
     pub(crate) fn is_directory(&self, path: &str) -> bool {
-        self.at(path).is_ok_and(|at| self.files.entry(&at) == Some(Entry::Dir))
+        self.at(path).is_ok_and(|at| self.files.entry(&at) == Some(FileMetadata::Dir))
     }
 
     pub(crate) fn exists(&self, path: &str) -> bool {
@@ -97,10 +98,10 @@ impl Place {
     /// The content of a file.
     pub(crate) fn read(&self, path: &str) -> Result<Arc<[u8]>> {
         let at = self.at(path)?;
-        if let Some(Entry::File { len, .. }) = self.files.entry(&at)
-            && len > FILE
+        if let Some(FileMetadata::File { len, .. }) = self.files.entry(&at)
+            && len > MAX_FILE_BYTES
         {
-            return Err(format!("{path} is longer than {FILE} bytes").into());
+            return Err(format!("{path} is longer than {MAX_FILE_BYTES} bytes").into());
         }
         match self.files.read(&at) {
             Ok(data) => Ok(data),
@@ -112,13 +113,13 @@ impl Place {
     }
 
     /// The names in a directory, in order, and what they are.
-    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, Kind)>> {
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, FileKind)>> {
         let at = self.at(path)?;
         self.files.list(&at).map_err(|_| format!("open {path}: no such file or directory").into())
     }
 
     /// The tree.
-    pub(crate) fn files(&self) -> Arc<dyn Files + Send + Sync> {
+    pub(crate) fn files(&self) -> Arc<dyn FileTree + Send + Sync> {
         Arc::clone(&self.files)
     }
 
@@ -134,10 +135,10 @@ impl Place {
                 listed.map_err(|_| format!("open {path}: no such file or directory"))?
             {
                 let at = directory.join(&name).map_err(|error| error.to_string())?;
-                if kind == Kind::Dir {
-                    if at.depth() > top.depth() + DEPTH {
+                if kind == FileKind::Dir {
+                    if at.depth() > top.depth() + MAX_DIRECTORY_DEPTH {
                         return Err(format!(
-                            "{path}: directories are nested more than {DEPTH} deep"
+                            "{path}: directories are nested more than {MAX_DIRECTORY_DEPTH} deep"
                         )
                         .into());
                     }
@@ -148,10 +149,11 @@ impl Place {
                 bytes += text.len();
                 let relative = at.strip_prefix(&top).unwrap_or_else(|| at.clone());
                 found.insert(relative.as_str().to_owned(), text);
-                if found.len() + left.len() > MATCHES || bytes > BYTES {
-                    return Err(
-                        format!("{path} has more than {MATCHES} files or {BYTES} bytes").into()
-                    );
+                if found.len() + left.len() > MAX_GLOB_MATCHES || bytes > MAX_CHART_BYTES {
+                    return Err(format!(
+                        "{path} has more than {MAX_GLOB_MATCHES} files or {MAX_CHART_BYTES} bytes"
+                    )
+                    .into());
                 }
             }
         }
@@ -171,8 +173,10 @@ impl Place {
             let mut next = Vec::new();
             for directory in &found {
                 self.matches(directory, part, &mut next)?;
-                if next.len() > MATCHES {
-                    return Err(format!("{pattern} matches more than {MATCHES} files").into());
+                if next.len() > MAX_GLOB_MATCHES {
+                    return Err(
+                        format!("{pattern} matches more than {MAX_GLOB_MATCHES} files").into()
+                    );
                 }
             }
             found = next;

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, UntilError};
 use crate::load::Helmfile;
-use crate::place::Place;
+use crate::place::WorkingDirectory;
 use crate::select::{check_duplicates, is_enabled, selected};
 use crate::settings::Settings;
 use crate::spec::Release;
-use crate::visit::{Visit, Visited};
-use crate::world::World;
+use crate::visit::{Visit, VisitResult};
+use crate::world::HelmfileEnvironment;
 
 /// Helmfiles in the order in which they are processed: those below a helmfile come before it.
 pub struct Plan {
-    pub(crate) world: Arc<World>,
+    pub(crate) world: Arc<HelmfileEnvironment>,
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
@@ -40,7 +40,11 @@ impl Plan {
     ///
     /// # Errors
     /// What is wrong with a helmfile, or with a file that it names.
-    pub fn load(world: &Arc<World>, directory: &str, settings: &Settings) -> Result<Self> {
+    pub fn load(
+        world: &Arc<HelmfileEnvironment>,
+        directory: &str,
+        settings: &Settings,
+    ) -> Result<Self> {
         Self::load_until_error(world, directory, settings).whole()
     }
 
@@ -49,19 +53,19 @@ impl Plan {
     /// # Assumes
     /// Nothing is removed because this plan lacks it.
     pub fn load_until_error(
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         directory: &str,
         settings: &Settings,
     ) -> UntilError<Self> {
-        let place = Place::root(world).within(directory);
+        let place = WorkingDirectory::root(world).within(directory);
         let visited = place.and_then(|place| Visit::all(world, settings, &place));
-        let visited = visited.unwrap_or_else(|error| Visited {
+        let visited = visited.unwrap_or_else(|error| VisitResult {
             helmfiles: Vec::new(),
             is_partial: true,
             without_environment: None,
             error: Some(error),
         });
-        let Visited { helmfiles, is_partial, without_environment, error } = visited;
+        let VisitResult { helmfiles, is_partial, without_environment, error } = visited;
         UntilError {
             made: Self { world: Arc::clone(world), helmfiles, is_partial, without_environment },
             error,
@@ -101,7 +105,7 @@ impl Plan {
         self.without_environment.as_deref()
     }
 
-    /// The functions that used the time, randomness or programs while the plan was made, in order: see [`World::drawn`].
+    /// The functions that used the time, randomness or programs while the plan was made, in order: see [`HelmfileEnvironment::drawn`].
     #[must_use]
     pub fn drawn(&self) -> Vec<&'static str> {
         self.world.drawn()

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use golang::Value as GoValue;
+use golang::GoRuntimeValue as GoValue;
 use serde_json::Value;
 
-use crate::charts::Prepared;
+use crate::charts::ChartPreparationReport;
 use crate::environment::Environment;
 use crate::error::{Error, Result, UntilError};
 use crate::field::Field;
@@ -18,15 +18,15 @@ use crate::references;
 use crate::select::is_enabled;
 use crate::spec::Release;
 use crate::template::Renderer;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml::{self, Out};
 
 /// How much text a command prints at most, in bytes.
-const OUTPUT: usize = 256 << 20;
+const MAX_OUTPUT_BYTES: usize = 256 << 20;
 
 /// A format of `print-env`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum PrintEnvFormat {
     /// Documents of YAML.
     Yaml,
     /// One list of JSON.
@@ -44,7 +44,7 @@ pub enum List {
 
 /// What a command prints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Printed {
+pub struct PrintOutput {
     /// Standard output.
     pub text: String,
     /// What a person has to know of it.
@@ -53,8 +53,8 @@ pub struct Printed {
     pub has_releases: bool,
 }
 
-impl Printed {
-    fn take(&mut self, prepared: Prepared) {
+impl PrintOutput {
+    fn take(&mut self, prepared: ChartPreparationReport) {
         // Parity(chartify): a line for each kustomization, which kustomize would fill if it did not write to a file.
         self.text.extend(std::iter::repeat_n('\n', prepared.kustomizations));
         self.warnings.extend(prepared.warnings);
@@ -63,7 +63,7 @@ impl Printed {
 
 /// A release as `list` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Listed {
+struct ListedRelease {
     name: String,
     namespace: String,
     enabled: bool,
@@ -81,12 +81,16 @@ impl Plan {
     ///
     /// # Errors
     /// What is wrong with a release, or with a file that it names.
-    pub fn build(self, embeds_values: bool, temporary: &str) -> Result<Printed> {
+    pub fn build(self, embeds_values: bool, temporary: &str) -> Result<PrintOutput> {
         self.build_until_error(embeds_values, temporary).whole()
     }
 
     /// [`Plan::build`], with what it prints of helmfiles before one that fails.
-    pub fn build_until_error(self, embeds_values: bool, temporary: &str) -> UntilError<Printed> {
+    pub fn build_until_error(
+        self,
+        embeds_values: bool,
+        temporary: &str,
+    ) -> UntilError<PrintOutput> {
         self.print_each(|helmfile, world, printed| {
             helmfile.apply_lock()?;
             printed.take(helmfile.prepare_charts(world, temporary)?);
@@ -96,8 +100,8 @@ impl Plan {
             let path = helmfile.full_path();
             let text = yaml::write(&helmfile.emit())?;
             printed.text.push_str(&format!("---\n#  Source: {path}\n\n{text}"));
-            if printed.text.len() > OUTPUT {
-                return Err(format!("more than {OUTPUT} bytes are printed").into());
+            if printed.text.len() > MAX_OUTPUT_BYTES {
+                return Err(format!("more than {MAX_OUTPUT_BYTES} bytes are printed").into());
             }
             Ok(())
         })
@@ -106,9 +110,9 @@ impl Plan {
     /// Does something with the selected releases of each helmfile, until that fails.
     fn print_each(
         self,
-        mut print: impl FnMut(&mut Helmfile, &Arc<World>, &mut Printed) -> Result<()>,
-    ) -> UntilError<Printed> {
-        let mut printed = Printed::default();
+        mut print: impl FnMut(&mut Helmfile, &Arc<HelmfileEnvironment>, &mut PrintOutput) -> Result<()>,
+    ) -> UntilError<PrintOutput> {
+        let mut printed = PrintOutput::default();
         for mut helmfile in self.helmfiles {
             let done = helmfile.select(false).and_then(|()| {
                 printed.has_releases |= !helmfile.spec.releases.is_empty();
@@ -128,7 +132,7 @@ impl Plan {
     ///
     /// # Errors
     /// A malformed condition, or a lock file without a release.
-    pub fn list(self, form: List) -> Result<Printed> {
+    pub fn list(self, form: List) -> Result<PrintOutput> {
         let mut listed = Vec::new();
         let printed = self.print_each(|helmfile, world, printed| {
             for event in ["prepare", "cleanup"] {
@@ -159,12 +163,12 @@ impl Plan {
     ///
     /// # Errors
     /// A need on what is not there, or a cycle.
-    pub fn show_dag(self) -> Result<Printed> {
+    pub fn show_dag(self) -> Result<PrintOutput> {
         self.show_dag_until_error().whole()
     }
 
     /// [`Plan::show_dag`], with what it prints of helmfiles before one that fails.
-    pub fn show_dag_until_error(self) -> UntilError<Printed> {
+    pub fn show_dag_until_error(self) -> UntilError<PrintOutput> {
         self.print_each(|helmfile, world, printed| {
             helmfile.apply_lock()?;
             // Differs(helmfile 1.8): what is wrong with charts does not hide the groups.
@@ -180,18 +184,18 @@ impl Plan {
     ///
     /// # Errors
     /// A value that cannot be written.
-    pub fn print_env(self, format: Format) -> Result<String> {
+    pub fn print_env(self, format: PrintEnvFormat) -> Result<String> {
         let mut strings = Vec::new();
         for helmfile in &self.helmfiles {
             let document = environment(&helmfile.environment, &helmfile.full_path());
             strings.push(match format {
-                Format::Yaml => yaml::write_plain(&document)?,
-                Format::Json => format!("  {}", json(&document)?),
+                PrintEnvFormat::Yaml => yaml::write_plain(&document)?,
+                PrintEnvFormat::Json => format!("  {}", json(&document)?),
             });
         }
         Ok(match format {
-            Format::Yaml => strings.join("---\n"),
-            Format::Json => format!("[\n{}\n]\n", strings.join(",\n")),
+            PrintEnvFormat::Yaml => strings.join("---\n"),
+            PrintEnvFormat::Json => format!("[\n{}\n]\n", strings.join(",\n")),
         })
     }
 }
@@ -210,15 +214,15 @@ fn environment(environment: &Environment, path: &str) -> Value {
 /// Go's `json.MarshalIndent` with two blanks before each line.
 fn json(value: &Value) -> Result<String> {
     let form = golang::json::Form { escapes_html: true, indent: Some("  ") };
-    let text = golang::json::encode(&GoValue::from_json(value), form, OUTPUT)
+    let text = golang::json::encode(&GoValue::from_json(value), form, MAX_OUTPUT_BYTES)
         .map_err(|error| Error::from(error.to_string()))?;
     Ok(text.replace('\n', "\n  "))
 }
 
-fn listed_release(release: &Release, values: &Map) -> Result<Listed> {
+fn listed_release(release: &Release, values: &Map) -> Result<ListedRelease> {
     let labels: Vec<String> =
         release.labels.iter().map(|(key, value)| format!("{key}:{value}")).collect();
-    Ok(Listed {
+    Ok(ListedRelease {
         name: release.name.clone(),
         namespace: release.namespace.clone(),
         enabled: is_enabled(release, values)?,
@@ -229,7 +233,7 @@ fn listed_release(release: &Release, values: &Map) -> Result<Listed> {
     })
 }
 
-fn as_json(listed: &[Listed]) -> Result<String> {
+fn as_json(listed: &[ListedRelease]) -> Result<String> {
     let form = golang::json::Form::default();
     let mut objects = Vec::new();
     for release in listed {
@@ -243,7 +247,7 @@ fn as_json(listed: &[Listed]) -> Result<String> {
             ("chart", release.chart.as_str().into()),
             ("version", release.version.as_str().into()),
         ] {
-            let text = golang::json::encode(&GoValue::from_json(&value), form, OUTPUT)
+            let text = golang::json::encode(&GoValue::from_json(&value), form, MAX_OUTPUT_BYTES)
                 .map_err(|error| Error::from(error.to_string()))?;
             fields.push(format!("\"{key}\":{text}"));
         }
@@ -252,7 +256,7 @@ fn as_json(listed: &[Listed]) -> Result<String> {
     Ok(format!("[{}]\n", objects.join(",")))
 }
 
-fn as_table(listed: &[Listed]) -> String {
+fn as_table(listed: &[ListedRelease]) -> String {
     let head = ["NAME", "NAMESPACE", "ENABLED", "INSTALLED", "LABELS", "CHART", "VERSION"];
     let mut rows = vec![head.map(str::to_owned)];
     for release in listed {
@@ -317,7 +321,7 @@ impl Helmfile {
     }
 
     /// Replaces names of values files by what is in them.
-    fn embed_values(&mut self, world: &Arc<World>) -> Result<()> {
+    fn embed_values(&mut self, world: &Arc<HelmfileEnvironment>) -> Result<()> {
         let mut embedded = Vec::new();
         for release in &self.spec.releases {
             let values = self.embedded(world, release, &release.values)?;
@@ -333,7 +337,7 @@ impl Helmfile {
 
     fn embedded(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         entries: &[Value],
     ) -> Result<Vec<Value>> {
@@ -355,7 +359,7 @@ impl Helmfile {
     /// The text of a values file of a release, rendered; nothing if it is missing and may be.
     pub(crate) fn values_file(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         handler: Option<&str>,
         path: &str,

@@ -9,13 +9,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use golang::url::{Url, query_unescape};
 use serde_json::Value;
-use sops::Format;
+use sops::SopsFormat;
 
 use crate::error::{Error, Result};
 use crate::maps::Map;
-use crate::place::Place;
+use crate::place::WorkingDirectory;
 use crate::template::go;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// What all references contain.
@@ -25,11 +25,11 @@ const MARK: &str = "ref+";
 const STRICT: &str = "HELMFILE_VALS_FAIL_ON_MISSING_KEY_IN_MAP";
 
 /// How much of a reference an error quotes: it may have a whole file in it.
-const SHOWN: usize = 200;
+const MAX_REFERENCE_CHARACTERS: usize = 200;
 
 /// A reference with what is around it.
 #[derive(Debug, PartialEq, Eq)]
-struct Found<'t> {
+struct ReferenceMatch<'t> {
     before: &'t str,
     /// The reference without `ref+`.
     uri: &'t str,
@@ -38,7 +38,7 @@ struct Found<'t> {
     is_nested: bool,
 }
 
-impl<'t> Found<'t> {
+impl<'t> ReferenceMatch<'t> {
     /// The first reference in a text: `ref+PROVIDER://…` up to a blank, the end of the line or `+`.
     fn first(text: &'t str) -> Option<Self> {
         text.match_indices(MARK).find_map(|(at, _)| {
@@ -83,7 +83,11 @@ pub(crate) fn any(value: &Value) -> bool {
 }
 
 /// A value with what its references stand for.
-pub(crate) fn expand<'v>(world: &World, place: &Place, value: &'v Value) -> Result<Cow<'v, Value>> {
+pub(crate) fn expand<'v>(
+    world: &HelmfileEnvironment,
+    place: &WorkingDirectory,
+    value: &'v Value,
+) -> Result<Cow<'v, Value>> {
     match any(value) {
         true => expand_within(world, place, value, &mut |bytes| world.count(bytes)).map(Cow::Owned),
         false => Ok(Cow::Borrowed(value)),
@@ -92,8 +96,8 @@ pub(crate) fn expand<'v>(world: &World, place: &Place, value: &'v Value) -> Resu
 
 /// The same, where bytes are counted by someone else.
 pub(crate) fn expand_within(
-    world: &World,
-    place: &Place,
+    world: &HelmfileEnvironment,
+    place: &WorkingDirectory,
     value: &Value,
     count: &mut dyn FnMut(usize) -> Result<()>,
 ) -> Result<Value> {
@@ -101,14 +105,22 @@ pub(crate) fn expand_within(
 }
 
 /// A text of a value with what its references stand for, as text.
-pub(crate) fn expand_text(world: &World, place: &Place, text: &str) -> Result<String> {
+pub(crate) fn expand_text(
+    world: &HelmfileEnvironment,
+    place: &WorkingDirectory,
+    text: &str,
+) -> Result<String> {
     let value = Value::String(text.to_owned());
     let expanded = expand(world, place, &value)?;
     display(&expanded)
 }
 
 /// The text of a values file. With a reference in it, it is written anew.
-pub(crate) fn expand_file(world: &World, place: &Place, text: Vec<u8>) -> Result<Vec<u8>> {
+pub(crate) fn expand_file(
+    world: &HelmfileEnvironment,
+    place: &WorkingDirectory,
+    text: Vec<u8>,
+) -> Result<Vec<u8>> {
     if !text.windows(MARK.len()).any(|part| part == MARK.as_bytes()) {
         return Ok(text);
     }
@@ -133,8 +145,8 @@ fn display(value: &Value) -> Result<String> {
 }
 
 struct Expanding<'e> {
-    world: &'e World,
-    place: &'e Place,
+    world: &'e HelmfileEnvironment,
+    place: &'e WorkingDirectory,
     count: &'e mut dyn FnMut(usize) -> Result<()>,
 }
 
@@ -164,7 +176,7 @@ impl Expanding<'_> {
 
     /// The map that stands in the place of a key with a map, if the key is a reference to a text that is one.
     fn key(&mut self, key: &str, value: &Value) -> Result<Option<Map>> {
-        if !value.is_object() || Found::first(key).is_none() {
+        if !value.is_object() || ReferenceMatch::first(key).is_none() {
             return Ok(None);
         }
         match self.text(key)? {
@@ -178,7 +190,9 @@ impl Expanding<'_> {
 
     /// What a text stands for: a reference alone may be of any type.
     fn text(&mut self, text: &str) -> Result<Value> {
-        let Some(first) = Found::first(text) else { return Ok(Value::String(text.to_owned())) };
+        let Some(first) = ReferenceMatch::first(text) else {
+            return Ok(Value::String(text.to_owned()));
+        };
         if first.before.is_empty() && first.after.is_empty() {
             return self.referred(&first);
         }
@@ -189,13 +203,13 @@ impl Expanding<'_> {
             out.push_str(found.before);
             out.push_str(&display(&self.referred(&found)?)?);
             rest = found.after;
-            next = Found::first(rest);
+            next = ReferenceMatch::first(rest);
         }
         out.push_str(rest);
         Ok(Value::String(out))
     }
 
-    fn referred(&mut self, found: &Found<'_>) -> Result<Value> {
+    fn referred(&mut self, found: &ReferenceMatch<'_>) -> Result<Value> {
         let uri = found.uri;
         if found.is_nested {
             return Err(failed(uri, "a reference within a reference is not supported"));
@@ -248,13 +262,13 @@ impl Expanding<'_> {
         let of_name = if key_type == "base64" { "" } else { path.as_str() };
         let format = match parameter("format").as_str() {
             // Parity(vals 0.46): a key is looked up in YAML, whatever the name of the file is.
-            "" if !fragment.is_empty() => Format::Yaml,
-            "yaml" => Format::Yaml,
-            "json" => Format::Json,
-            "dotenv" => Format::Dotenv,
-            "ini" => Format::Ini,
-            "binary" => Format::Binary,
-            _ => Format::of_name(of_name),
+            "" if !fragment.is_empty() => SopsFormat::Yaml,
+            "yaml" => SopsFormat::Yaml,
+            "json" => SopsFormat::Json,
+            "dotenv" => SopsFormat::Dotenv,
+            "ini" => SopsFormat::Ini,
+            "binary" => SopsFormat::Binary,
+            _ => SopsFormat::of_name(of_name),
         };
         let plain = self.world.secrets.plain(name, &data, format, self.count)?;
         if !fragment.is_empty() {
@@ -335,7 +349,7 @@ impl Query {
 }
 
 fn failed(uri: &str, why: &str) -> Error {
-    let shown: String = uri.chars().take(SHOWN).collect();
+    let shown: String = uri.chars().take(MAX_REFERENCE_CHARACTERS).collect();
     let dots = if shown.len() < uri.len() { "…" } else { "" };
     format!("expand {shown}{dots}: {why}").into()
 }
@@ -347,7 +361,7 @@ mod tests {
     fn found(text: &str) -> Vec<(&str, &str)> {
         let mut all = Vec::new();
         let mut rest = text;
-        while let Some(found) = Found::first(rest) {
+        while let Some(found) = ReferenceMatch::first(rest) {
             all.push((found.before, found.uri));
             rest = found.after;
         }
@@ -382,7 +396,7 @@ mod tests {
     #[test]
     fn a_chain_of_any_length_is_searched_in_one_pass() {
         let chain = "ref+x://".repeat(1 << 20);
-        let first = Found::first(&chain).unwrap();
+        let first = ReferenceMatch::first(&chain).unwrap();
         assert_eq!((first.uri, first.is_nested), ("x://ref", true));
         let chain = "ref+sops://aaref+y ".repeat(1 << 16);
         assert_eq!(found(&chain).len(), (1 << 16) + 1);
@@ -390,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_reference_in_a_reference_is_noticed() {
-        let is_nested = |text| Found::first(text).is_some_and(|it| it.is_nested);
+        let is_nested = |text| ReferenceMatch::first(text).is_some_and(|it| it.is_nested);
         assert!(is_nested("ref+sops://a#/ref+sops://b#/k"));
         assert!(is_nested("ref+sops://a#/secretref+sops://b#/k"));
         assert!(!is_nested("ref+sops://a#/k+ref+sops://b#/k"));

@@ -10,17 +10,17 @@ use crate::field::{Field, How};
 use crate::load::Helmfile;
 use crate::spec::{Inherit, Inherits, Release, State};
 use crate::template::{Overrides, ReleaseData, Renderer, release_data, release_fields};
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// How often the fields of a release are rendered before references to each other must have settled.
-const PASSES: usize = 6;
+const MAX_RENDER_PASSES: usize = 6;
 
 /// How deep templates may inherit each other.
-const DEPTH: usize = 100;
+const MAX_INHERITANCE_DEPTH: usize = 100;
 
 /// How many templates one release may inherit in all.
-const TEMPLATES: usize = 10_000;
+const MAX_INHERITED_TEMPLATES: usize = 10_000;
 
 impl Helmfile {
     /// What overrides all releases.
@@ -37,7 +37,7 @@ impl Helmfile {
         &self,
         release: &Release,
         values: &crate::maps::Map,
-    ) -> golang::Value {
+    ) -> golang::GoRuntimeValue {
         release_data(self.release_fields(release, values))
     }
 
@@ -46,7 +46,7 @@ impl Helmfile {
         &self,
         release: &Release,
         values: &crate::maps::Map,
-    ) -> Vec<(&'static str, golang::Value)> {
+    ) -> Vec<(&'static str, golang::GoRuntimeValue)> {
         let seen = ReleaseData {
             name: &release.name,
             namespace: &release.namespace,
@@ -59,7 +59,7 @@ impl Helmfile {
     }
 
     /// Replaces each release by what it inherits and what its templates give.
-    pub(crate) fn execute_templates(&mut self, world: &Arc<World>) -> Result<()> {
+    pub(crate) fn execute_templates(&mut self, world: &Arc<HelmfileEnvironment>) -> Result<()> {
         for index in 0..self.spec.releases.len() {
             let Some(release) = self.spec.releases.get(index) else { break };
             let release = self.inherited(release)?;
@@ -82,7 +82,7 @@ impl Helmfile {
     fn inherited(&self, release: &Release) -> Result<Release> {
         let mut release = release.clone();
         release.inherit = with_defaults(&self.spec, &release.inherit);
-        let mut left = TEMPLATES;
+        let mut left = MAX_INHERITED_TEMPLATES;
         let mut release =
             merged(&self.spec, &release, &mut Vec::new(), &mut left).map_err(|error| {
                 error.at(&format!("unable to load release {:?} with template", release.name))
@@ -97,7 +97,7 @@ impl Helmfile {
     }
 
     /// A release whose fields are rendered until they no longer change.
-    fn settled(&self, world: &Arc<World>, release: Release) -> Result<Release> {
+    fn settled(&self, world: &Arc<HelmfileEnvironment>, release: Release) -> Result<Release> {
         let failed = |error: Error| {
             Error::from(format!(
                 "failed executing templates in release \"{}\".\"{}\": {error}",
@@ -105,7 +105,7 @@ impl Helmfile {
             ))
         };
         let mut seen = release.clone();
-        for pass in 0..PASSES {
+        for pass in 0..MAX_RENDER_PASSES {
             let data = self.release_data(&seen, &self.values);
             let renderer = Renderer::new(world, &self.place, &self.base, data);
             let rendered = render(&renderer, &release).map_err(failed)?;
@@ -165,7 +165,7 @@ fn merged(
         };
         *left = left
             .checked_sub(1)
-            .filter(|_| path.len() < DEPTH)
+            .filter(|_| path.len() < MAX_INHERITANCE_DEPTH)
             .ok_or_else(|| Error::from("too many release templates are inherited"))?;
         path.push(name.clone());
         let mut source = merged(spec, template, path, left)?;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use golang::url::Url;
 
-use crate::deps::Wanted;
+use crate::deps::ChartVersionRequest;
 use crate::place::{base, parent};
 
 /// The getter of an address without `::`.
@@ -34,7 +34,7 @@ pub struct Address {
 
 /// What an address asks for.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum RemoteSource {
     /// A folder of a repository.
     Git {
         /// What is cloned: scheme, user and host.
@@ -83,7 +83,7 @@ pub trait Fetch: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be fetched.
-    fn chart(&self, chart: &Wanted) -> Result<String, ChartError>;
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError>;
 }
 
 /// Why a chart of a repository or a registry cannot be had.
@@ -109,7 +109,7 @@ impl fmt::Debug for Address {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for RemoteSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Git { .. } => "Git",
@@ -190,10 +190,10 @@ impl Address {
     ///
     /// # Errors
     /// What is not supported, and what to write instead.
-    pub fn source(&self) -> Result<Source, String> {
+    pub fn source(&self) -> Result<RemoteSource, String> {
         match (self.getter.as_str(), self.scheme.as_str()) {
             (NORMAL, "http" | "https") => {
-                Ok(Source::File { url: self.url(&self.whole_path(), &[]) })
+                Ok(RemoteSource::File { url: self.url(&self.whole_path(), &[]) })
             }
             (NORMAL, _) => self.s3(&self.host, "", &self.whole_path()),
             ("s3", "http" | "https") => self.s3_of_host(),
@@ -201,7 +201,7 @@ impl Address {
             ("http" | "https", "http" | "https") => {
                 self.check_dir()?;
                 let (path, folder) = split_folder(&self.dir);
-                Ok(Source::Archive { url: self.url(path, &[]), folder: folder.to_owned() })
+                Ok(RemoteSource::Archive { url: self.url(path, &[]), folder: folder.to_owned() })
             }
             (getter, scheme) => Err(format!(
                 "`{getter}::{scheme}://` is not supported: use git::https, git::ssh, s3::https, https::https or https"
@@ -209,7 +209,7 @@ impl Address {
         }
     }
 
-    fn git(&self) -> Result<Source, String> {
+    fn git(&self) -> Result<RemoteSource, String> {
         self.check_dir()?;
         if self.parameter("sshkey").is_some() {
             return Err(
@@ -220,7 +220,7 @@ impl Address {
         let (path, folder) = split_folder(&self.dir);
         let at = if self.user.is_empty() { String::new() } else { format!("{}@", self.user) };
         let reference = self.parameter("ref").unwrap_or_default();
-        Ok(Source::Git {
+        Ok(RemoteSource::Git {
             host: format!("{}://{at}{}", self.scheme, self.host),
             path: path.to_owned(),
             folder: folder.to_owned(),
@@ -229,7 +229,7 @@ impl Address {
     }
 
     /// By the forms of addresses that AWS has.
-    fn s3_of_host(&self) -> Result<Source, String> {
+    fn s3_of_host(&self) -> Result<RemoteSource, String> {
         let path = if self.dir.starts_with('/') { self.dir.clone() } else { self.whole_path() };
         let key = path.trim_start_matches('/');
         let place = self.host.strip_suffix(".amazonaws.com");
@@ -261,13 +261,13 @@ impl Address {
         }
     }
 
-    fn s3(&self, bucket: &str, region: &str, key: &str) -> Result<Source, String> {
+    fn s3(&self, bucket: &str, region: &str, key: &str) -> Result<RemoteSource, String> {
         let key = key.trim_start_matches('/');
         if bucket.is_empty() || key.is_empty() || key == "." {
             return Err("an address of S3 names a bucket and an object".to_owned());
         }
         let [region, bucket, key] = [region, bucket, key].map(str::to_owned);
-        Ok(Source::S3 { region, bucket, key })
+        Ok(RemoteSource::S3 { region, bucket, key })
     }
 
     /// The path of an address without `@`.
@@ -436,12 +436,12 @@ mod tests {
     /// What an address asks for, on a line.
     fn source(text: &str) -> String {
         match Address::parse(text).unwrap().source() {
-            Ok(Source::Git { host, path, folder, reference }) => {
+            Ok(RemoteSource::Git { host, path, folder, reference }) => {
                 format!("git {host} {path} [{folder}] {reference}")
             }
-            Ok(Source::File { url }) => format!("file {url}"),
-            Ok(Source::Archive { url, folder }) => format!("archive {url} [{folder}]"),
-            Ok(Source::S3 { region, bucket, key }) => format!("s3 [{region}] {bucket} {key}"),
+            Ok(RemoteSource::File { url }) => format!("file {url}"),
+            Ok(RemoteSource::Archive { url, folder }) => format!("archive {url} [{folder}]"),
+            Ok(RemoteSource::S3 { region, bucket, key }) => format!("s3 [{region}] {bucket} {key}"),
             Err(error) => format!("error {error}"),
         }
     }

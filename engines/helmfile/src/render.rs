@@ -23,7 +23,7 @@ use crate::references;
 use crate::select::{check_duplicates, selected};
 use crate::spec::{Release, SetValue};
 use crate::trail::Trail;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// What releases are rendered for.
@@ -138,7 +138,7 @@ pub struct Rendering {
 
 /// A release that must not be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unwanted {
+pub struct UnwantedRelease {
     /// Its name.
     pub name: String,
     /// Its namespace; empty for that of the context.
@@ -155,7 +155,7 @@ pub struct Renderings {
     /// In the order in which they are printed.
     pub releases: Vec<Rendering>,
     /// Selected releases that are not to be installed, for [`Purpose::Diff`] and [`Purpose::Apply`] only.
-    pub unwanted: Vec<Unwanted>,
+    pub unwanted: Vec<UnwantedRelease>,
     /// What a person has to know of it.
     pub warnings: Vec<String>,
     /// Whether any release was found.
@@ -181,7 +181,7 @@ impl Plan {
         helm: &dyn Helm,
     ) -> UntilError<Renderings> {
         let mut all = Renderings::default();
-        let mut hook_bytes = hooks::BYTES;
+        let mut hook_bytes = hooks::MAX_HOOK_MANIFEST_BYTES;
         for (number, mut helmfile) in self.helmfiles.into_iter().enumerate() {
             let done = helmfile.render_all(&self.world, options, helm, &mut hook_bytes, &mut all);
             all.releases.iter_mut().rev().take_while(|it| it.trail.is_empty()).for_each(|it| {
@@ -202,7 +202,7 @@ impl Plan {
 
 /// The chart of a release, and what the release is called.
 struct PreparedChart {
-    named: Unwanted,
+    named: UnwantedRelease,
     /// Parity(helmfile 1.8): a chart that is not there fails its release only when that is rendered.
     chart: Result<Chart>,
 }
@@ -213,7 +213,7 @@ impl Helmfile {
     /// Parity(helmfile 1.8): charts of all releases are made before the first one is rendered.
     fn render_all(
         &mut self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         options: &Options,
         helm: &dyn Helm,
         hook_bytes: &mut usize,
@@ -255,9 +255,14 @@ impl Helmfile {
         Ok(())
     }
 
-    fn unwanted(&self, release: &Release) -> Unwanted {
+    fn unwanted(&self, release: &Release) -> UnwantedRelease {
         let ReleaseIdentity { name, namespace, kube_context } = self.identity(release);
-        Unwanted { name, namespace, kube_context, shown: normal(&self.base, self.chart(release)) }
+        UnwantedRelease {
+            name,
+            namespace,
+            kube_context,
+            shown: normal(&self.base, self.chart(release)),
+        }
     }
 
     pub(crate) fn identity(&self, release: &Release) -> ReleaseIdentity {
@@ -317,7 +322,7 @@ impl Helmfile {
     /// The chart of a release, made if it has to be.
     fn prepared_chart(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         options: &Options,
         helm: &dyn Helm,
@@ -346,7 +351,7 @@ impl Helmfile {
 
     fn rendering(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         prepared: PreparedChart,
         options: &Options,
@@ -356,7 +361,7 @@ impl Helmfile {
             Purpose::Lint => self.lint_flags(world, release, options)?,
             _ => self.template_flags(world, release, options)?,
         };
-        let Unwanted { name, namespace, kube_context, shown } = prepared.named;
+        let UnwantedRelease { name, namespace, kube_context, shown } = prepared.named;
         Ok(Rendering {
             name,
             namespace,
@@ -426,7 +431,11 @@ impl Helmfile {
     }
 
     /// The strings of the values files that Helm is given for a release: those of `values`, then those of `secrets`.
-    pub(crate) fn all_values(&self, world: &Arc<World>, release: &Release) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn all_values(
+        &self,
+        world: &Arc<HelmfileEnvironment>,
+        release: &Release,
+    ) -> Result<Vec<Vec<u8>>> {
         let mut strings = self.release_values(world, release)?;
         strings.extend(self.release_secrets(world, release)?);
         Ok(strings)
@@ -435,7 +444,7 @@ impl Helmfile {
     /// The strings of the values files that `values` of a release become.
     pub(crate) fn release_values(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
         let own = release.missing_file_handler.as_deref();
@@ -466,7 +475,7 @@ impl Helmfile {
 
     fn template_flags(
         &self,
-        world: &World,
+        world: &HelmfileEnvironment,
         release: &Release,
         options: &Options,
     ) -> Result<Vec<String>> {
@@ -502,7 +511,7 @@ impl Helmfile {
     /// Flags of `helm lint`.
     fn lint_flags(
         &self,
-        world: &World,
+        world: &HelmfileEnvironment,
         release: &Release,
         options: &Options,
     ) -> Result<Vec<String>> {
@@ -566,7 +575,7 @@ impl Helmfile {
     /// `set`, `setString` and `env` of a release as flags.
     pub(crate) fn set_flags(
         &self,
-        world: &World,
+        world: &HelmfileEnvironment,
         release: &Release,
         flags: &mut Vec<String>,
     ) -> Result<()> {
@@ -611,7 +620,7 @@ impl Helmfile {
     }
 
     /// The items of `set[].values`. Only of texts references are followed.
-    fn items(&self, world: &World, set: &SetValue) -> Result<String> {
+    fn items(&self, world: &HelmfileEnvironment, set: &SetValue) -> Result<String> {
         let mut items = Vec::new();
         for value in &set.values {
             items.push(escaped(&match value {

@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
-use sops::Format;
+use sops::SopsFormat;
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 use crate::hcl;
 use crate::load::Helmfile;
 use crate::maps::{Map, overlay};
-use crate::place::{Place, parent};
+use crate::place::{WorkingDirectory, parent};
 use crate::references;
 use crate::spec::Release;
 use crate::storage::Storage;
 use crate::template::Renderer;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// Decrypts what SOPS encrypted, with the keys that the caller has.
@@ -28,7 +28,7 @@ pub trait Decrypt: Send + Sync {
     ///
     /// # Errors
     /// Why it is not decrypted and what to do, without anything that is secret.
-    fn decrypt(&self, data: &[u8], format: Format) -> Result<Zeroizing<Vec<u8>>, String>;
+    fn decrypt(&self, data: &[u8], format: SopsFormat) -> Result<Zeroizing<Vec<u8>>, String>;
 }
 
 /// The plain content of a file.
@@ -78,7 +78,7 @@ impl Secrets {
         &self,
         name: String,
         data: &[u8],
-        format: Format,
+        format: SopsFormat,
         count: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Arc<Plain>> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl Secrets {
 /// The format of a file for helm-secrets, whatever its name is; nothing if it is not encrypted.
 ///
 /// Parity(helm-secrets 4.7): dotenv and INI are taken for JSON, and refused.
-fn format(data: &[u8]) -> Option<Format> {
+fn format(data: &[u8]) -> Option<SopsFormat> {
     let text = String::from_utf8_lossy(data);
     let is_mac =
         |line: &str| line.split_once("mac").is_some_and(|(_, rest)| rest.contains(",type:str]"));
@@ -112,14 +112,14 @@ fn format(data: &[u8]) -> Option<Format> {
     let is_yaml =
         |line: &str| line.strip_prefix("sops:").is_some_and(|rest| rest.trim().is_empty());
     Some(match text.lines().any(is_yaml) {
-        true => Format::Yaml,
-        false if text.contains("\"data\": \"ENC") => Format::Binary,
-        false => Format::Json,
+        true => SopsFormat::Yaml,
+        false if text.contains("\"data\": \"ENC") => SopsFormat::Binary,
+        false => SopsFormat::Json,
     })
 }
 
 /// The plain content of data that have to be encrypted.
-fn decrypted(world: &World, name: String, data: &[u8]) -> Result<Arc<Plain>> {
+fn decrypted(world: &HelmfileEnvironment, name: String, data: &[u8]) -> Result<Arc<Plain>> {
     // Each release that has the file looks through it.
     world.count(data.len())?;
     let format = format(data).ok_or_else(|| {
@@ -128,21 +128,25 @@ fn decrypted(world: &World, name: String, data: &[u8]) -> Result<Arc<Plain>> {
     world.secrets.plain(name, data, format, &mut |bytes| world.count(bytes))
 }
 
-fn decrypted_file(world: &World, place: &Place, path: &str) -> Result<Arc<Plain>> {
+fn decrypted_file(
+    world: &HelmfileEnvironment,
+    place: &WorkingDirectory,
+    path: &str,
+) -> Result<Arc<Plain>> {
     decrypted(world, place.absolute_of(path)?, &place.read(path)?)
 }
 
 /// What the secrets of an environment give: HCL, which is read together with that of its values, and a map above these.
 #[derive(Default)]
 pub(crate) struct OfEnvironment {
-    pub(crate) modules: hcl::Files,
+    pub(crate) modules: hcl::HclFiles,
     pub(crate) map: Map,
 }
 
 /// Decrypts files of an environment, in order. They are no templates, whatever their names are.
 pub(crate) fn of_environment(
-    world: &World,
-    place: &Place,
+    world: &HelmfileEnvironment,
+    place: &WorkingDirectory,
     storage: &Storage<'_>,
     handler: Option<&str>,
     entries: &[String],
@@ -171,7 +175,7 @@ impl Helmfile {
     /// The strings of the values files that `secrets` of a release become; they come after those of `values`.
     pub(crate) fn release_secrets(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
         let mut strings = Vec::new();
@@ -200,7 +204,7 @@ impl Helmfile {
 
     fn release_secret(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         path: &str,
     ) -> Result<Option<Vec<u8>>> {
@@ -241,11 +245,11 @@ mod tests {
     fn the_format_follows_from_the_content_and_a_plain_file_has_none() {
         let mac = "    mac: ENC[AES256_GCM,data:x,iv:y,tag:z,type:str]\n";
         let yaml = format!("a: ENC[x,type:str]\nsops: \n{mac}");
-        assert_eq!(format(yaml.as_bytes()), Some(Format::Yaml));
+        assert_eq!(format(yaml.as_bytes()), Some(SopsFormat::Yaml));
         let json = "{\"a\": 1, \"sops\": {\"mac\": \"ENC[x,type:str]\"}}";
-        assert_eq!(format(json.as_bytes()), Some(Format::Json));
+        assert_eq!(format(json.as_bytes()), Some(SopsFormat::Json));
         let binary = "{\"data\": \"ENC[x]\", \"sops\": {\"mac\": \"ENC[x,type:str]\"}}";
-        assert_eq!(format(binary.as_bytes()), Some(Format::Binary));
+        assert_eq!(format(binary.as_bytes()), Some(SopsFormat::Binary));
         for plain in ["a: b\n", "password: ENC[AES256_GCM,data:x,type:str]\n", "mac: a\n"] {
             assert_eq!(format(plain.as_bytes()), None, "{plain}");
         }

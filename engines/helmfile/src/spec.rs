@@ -8,7 +8,7 @@ mod state;
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 use serde_json::Value;
 
 use crate::error::Result;
@@ -175,7 +175,7 @@ impl Field for Inherits {
     fn decode(node: &Node) -> Result<Self> {
         // Parity(helmfile 1.8): a single object is still taken.
         match node.kind {
-            Kind::Mapping => Ok(Self(vec![Inherit::decode(node)?])),
+            YamlNodeKind::Mapping => Ok(Self(vec![Inherit::decode(node)?])),
             _ => Vec::decode(node).map(Self),
         }
     }
@@ -200,7 +200,7 @@ pub(crate) struct DefaultInherits(pub(crate) Vec<String>);
 impl Field for DefaultInherits {
     fn decode(node: &Node) -> Result<Self> {
         let names: Vec<String> = match node.kind {
-            Kind::Scalar => vec![String::decode(node)?],
+            YamlNodeKind::Scalar => vec![String::decode(node)?],
             _ => Vec::decode(node)?,
         };
         let names = names.iter().map(|name| name.trim().to_owned());
@@ -275,8 +275,8 @@ impl Field for SubHelmfile {
     fn decode(node: &Node) -> Result<Self> {
         let mut spec = Self::default();
         match node.kind {
-            Kind::Scalar if node.tag == "!!str" => spec.path.clone_from(&node.value),
-            Kind::Mapping => {
+            YamlNodeKind::Scalar if node.tag == "!!str" => spec.path.clone_from(&node.value),
+            YamlNodeKind::Mapping => {
                 for (key, value) in entries(node, "SubHelmfileSpec")? {
                     match key.value.as_str() {
                         "path" => spec.path = Field::decode(value)?,

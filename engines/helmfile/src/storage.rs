@@ -1,7 +1,7 @@
 //! Files that a helmfile names: paths and patterns, relative to it, and what happens when they are missing.
 
 use crate::error::Result;
-use crate::place::{Place, join, parent};
+use crate::place::{WorkingDirectory, join, parent};
 use crate::remote::Address;
 
 /// Whether a text is an address of go-getter rather than a path.
@@ -28,19 +28,19 @@ pub(crate) fn remote_refusal(address: &Address) -> crate::Error {
 
 /// The paths of a helmfile.
 pub(crate) struct Storage<'p> {
-    place: &'p Place,
+    place: &'p WorkingDirectory,
     base: String,
     file: String,
 }
 
 impl<'p> Storage<'p> {
     /// Paths relative to a file.
-    pub(crate) fn of_file(place: &'p Place, file: &str) -> Self {
+    pub(crate) fn of_file(place: &'p WorkingDirectory, file: &str) -> Self {
         Self { place, base: parent(file), file: file.to_owned() }
     }
 
     /// Paths relative to a directory.
-    pub(crate) fn of(place: &'p Place, base: &str, file: &str) -> Self {
+    pub(crate) fn of(place: &'p WorkingDirectory, base: &str, file: &str) -> Self {
         Self { place, base: base.to_owned(), file: file.to_owned() }
     }
 

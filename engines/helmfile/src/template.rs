@@ -7,31 +7,31 @@ mod functions;
 
 use std::sync::{Arc, LazyLock};
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::time::{Time, Zone};
-use golang::value::{IntKind, Integer, Kind, Map as GoMap, Object, Type};
+use golang::value::{IntKind, Integer, Map as GoMap, Object, ReflectKind, Type};
 use gotemplate::{MissingKey, Set};
 use serde_json::Value as Json;
 
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::maps::{Lists, Map, merge};
-use crate::place::{Place, join};
-use crate::world::{Fill, World};
+use crate::place::{WorkingDirectory, join};
+use crate::world::{Fill, HelmfileEnvironment};
 
 /// The name under which every text is parsed.
 const NAME: &str = "stringTemplate";
 
 /// What functions of a template know.
 pub(crate) struct Host {
-    world: Arc<World>,
-    place: Place,
+    world: Arc<HelmfileEnvironment>,
+    place: WorkingDirectory,
     base: String,
     /// What is not known yet is empty: a helmfile of before 1.0 is rendered for the first time.
     is_lenient: bool,
 }
 
-impl sprig::World for Host {
+impl sprig::TemplateEnvironment for Host {
     fn now(&self) -> Time {
         self.world.now.clone()
     }
@@ -57,12 +57,17 @@ impl sprig::World for Host {
 /// Renders strings in a directory, whose `_*.tpl` they can include.
 pub(crate) struct Renderer {
     host: Host,
-    data: Value,
+    data: GoRuntimeValue,
 }
 
 impl Renderer {
     /// `base` is the directory to which paths in templates are relative.
-    pub(crate) fn new(world: &Arc<World>, place: &Place, base: &str, data: Value) -> Self {
+    pub(crate) fn new(
+        world: &Arc<HelmfileEnvironment>,
+        place: &WorkingDirectory,
+        base: &str,
+        data: GoRuntimeValue,
+    ) -> Self {
         let world = Arc::clone(world);
         let place = place.clone();
         let base = base.to_owned();
@@ -129,7 +134,7 @@ fn with_helpers(host: &Host) -> Result<Set> {
 #[derive(Debug)]
 struct Struct {
     name: &'static str,
-    fields: Vec<(&'static str, Value)>,
+    fields: Vec<(&'static str, GoRuntimeValue)>,
 }
 
 impl Object for Struct {
@@ -137,59 +142,61 @@ impl Object for Struct {
         self.name
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Struct
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Struct
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         self.fields.clone()
     }
 }
 
 /// A plain value as Go has it after reading YAML.
-pub(crate) fn go(json: &Json) -> Value {
+pub(crate) fn go(json: &Json) -> GoRuntimeValue {
     match json {
-        Json::Null => Value::Nil,
-        Json::Bool(truth) => Value::Bool(*truth),
+        Json::Null => GoRuntimeValue::Nil,
+        Json::Bool(truth) => GoRuntimeValue::Bool(*truth),
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(int), _) => Value::int(int),
-            (None, Some(uint)) => Value::Integer(Integer::new(IntKind::Uint64, uint.cast_signed())),
-            (None, None) => Value::Float(number.as_f64().unwrap_or_default()),
+            (Some(int), _) => GoRuntimeValue::int(int),
+            (None, Some(uint)) => {
+                GoRuntimeValue::Integer(Integer::new(IntKind::Uint64, uint.cast_signed()))
+            }
+            (None, None) => GoRuntimeValue::Float(number.as_f64().unwrap_or_default()),
         },
-        Json::String(text) => Value::from(text.as_str()),
-        Json::Array(items) => Value::list(items.iter().map(go)),
+        Json::String(text) => GoRuntimeValue::from(text.as_str()),
+        Json::Array(items) => GoRuntimeValue::list(items.iter().map(go)),
         Json::Object(map) => go_map(map),
     }
 }
 
-fn go_map(map: &Map) -> Value {
-    Value::map(map.iter().map(|(key, value)| (key.as_str(), go(value))))
+fn go_map(map: &Map) -> GoRuntimeValue {
+    GoRuntimeValue::map(map.iter().map(|(key, value)| (key.as_str(), go(value))))
 }
 
-fn environment(environment: &Environment, values: &Map) -> Value {
+fn environment(environment: &Environment, values: &Map) -> GoRuntimeValue {
     let name = "environment.Environment";
     let fields = vec![
-        ("Name", Value::from(environment.name.as_str())),
-        ("KubeContext", Value::from(environment.kube_context.as_str())),
+        ("Name", GoRuntimeValue::from(environment.name.as_str())),
+        ("KubeContext", GoRuntimeValue::from(environment.kube_context.as_str())),
         ("Values", go_map(values)),
         ("Defaults", go_map(&environment.defaults)),
         ("CLIOverrides", go_map(&environment.overrides)),
     ];
-    Value::object(Struct { name, fields })
+    GoRuntimeValue::object(Struct { name, fields })
 }
 
 /// What helmfiles and values files of environments see.
-pub(crate) fn environment_data(env: &Environment, namespace: &str, values: &Map) -> Value {
+pub(crate) fn environment_data(env: &Environment, namespace: &str, values: &Map) -> GoRuntimeValue {
     let mut own = env.values.clone();
     merge(&mut own, &env.overrides, Lists::Items);
     let values = go_map(values);
     let fields = vec![
         ("Environment", environment(env, &own)),
-        ("Namespace", Value::from(namespace)),
+        ("Namespace", GoRuntimeValue::from(namespace)),
         ("Values", values.clone()),
         ("StateValues", values),
     ];
-    Value::object(Struct { name: "*state.EnvironmentTemplateData", fields })
+    GoRuntimeValue::object(Struct { name: "*state.EnvironmentTemplateData", fields })
 }
 
 /// What a release is to templates.
@@ -217,43 +224,50 @@ pub(crate) fn release_fields(
     values: &Map,
     release: &ReleaseData<'_>,
     overrides: &Overrides<'_>,
-) -> Vec<(&'static str, Value)> {
+) -> Vec<(&'static str, GoRuntimeValue)> {
     let labels = release.labels.into_iter().flatten();
-    let labels = labels.map(|(key, value)| (key.as_str().into(), Value::from(value.as_str())));
+    let labels =
+        labels.map(|(key, value)| (key.as_str().into(), GoRuntimeValue::from(value.as_str())));
     let release = vec![
-        ("Name", Value::from(release.name)),
-        ("Namespace", Value::from(release.namespace)),
-        ("Labels", Value::Map(GoMap::new(Type::String, labels))),
-        ("Chart", Value::from(release.chart)),
-        ("ChartVersion", Value::from(release.version)),
-        ("KubeContext", Value::from(release.kube_context)),
+        ("Name", GoRuntimeValue::from(release.name)),
+        ("Namespace", GoRuntimeValue::from(release.namespace)),
+        ("Labels", GoRuntimeValue::Map(GoMap::new(Type::String, labels))),
+        ("Chart", GoRuntimeValue::from(release.chart)),
+        ("ChartVersion", GoRuntimeValue::from(release.version)),
+        ("KubeContext", GoRuntimeValue::from(release.kube_context)),
     ];
     let values = go_map(values);
     vec![
         ("Environment", environment(env, &env.values)),
         (
             "Release",
-            Value::object(Struct { name: "state.releaseTemplateDataRelease", fields: release }),
+            GoRuntimeValue::object(Struct {
+                name: "state.releaseTemplateDataRelease",
+                fields: release,
+            }),
         ),
         ("Values", values.clone()),
         ("StateValues", values),
-        ("KubeContext", Value::from(overrides.kube_context)),
-        ("Namespace", Value::from(overrides.namespace)),
-        ("Chart", Value::from(overrides.chart)),
+        ("KubeContext", GoRuntimeValue::from(overrides.kube_context)),
+        ("Namespace", GoRuntimeValue::from(overrides.namespace)),
+        ("Chart", GoRuntimeValue::from(overrides.chart)),
     ]
 }
 
 /// What releases and their values files see.
-pub(crate) fn release_data(fields: Vec<(&'static str, Value)>) -> Value {
-    Value::object(Struct { name: "state.releaseTemplateData", fields })
+pub(crate) fn release_data(fields: Vec<(&'static str, GoRuntimeValue)>) -> GoRuntimeValue {
+    GoRuntimeValue::object(Struct { name: "state.releaseTemplateData", fields })
 }
 
 /// What hooks of a release see at an event.
 ///
 /// Differs(helmfile): its map would call a key that is not there `<no value>`.
-pub(crate) fn hook_data(mut fields: Vec<(&'static str, Value)>, event: &str) -> Value {
-    let own = vec![("Name", Value::from(event)), ("Error", Value::Nil)];
-    fields.push(("Event", Value::object(Struct { name: "event.event", fields: own })));
-    fields.push(("HelmfileCommand", Value::from("apply")));
-    Value::object(Struct { name: "hook", fields })
+pub(crate) fn hook_data(
+    mut fields: Vec<(&'static str, GoRuntimeValue)>,
+    event: &str,
+) -> GoRuntimeValue {
+    let own = vec![("Name", GoRuntimeValue::from(event)), ("Error", GoRuntimeValue::Nil)];
+    fields.push(("Event", GoRuntimeValue::object(Struct { name: "event.event", fields: own })));
+    fields.push(("HelmfileCommand", GoRuntimeValue::from("apply")));
+    GoRuntimeValue::object(Struct { name: "hook", fields })
 }

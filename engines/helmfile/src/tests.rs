@@ -9,24 +9,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use golang::time::{Time, Zone};
-use tree::Memory;
+use tree::MemoryTree;
 
 use crate::{
-    Address, Chart, ChartError, Dialect, Fetch, Format, Helm, List, ManifestHook, Options, Plan,
-    Printed, Program, Purpose, Result, Run, Settings, Template, UntilError, Wanted, When, World,
+    Address, Chart, ChartError, ChartVersionRequest, Dialect, Fetch, Helm, HelmfileEnvironment,
+    List, ManifestHook, Options, Plan, PrintEnvFormat, PrintOutput, Program, ProgramRunner,
+    Purpose, Result, Settings, Template, UntilError, When,
 };
 
 fn plan(files: &[(&str, &str)]) -> Result<Plan> {
     plan_in(world(files))
 }
 
-fn plan_in(world: World) -> Result<Plan> {
+fn plan_in(world: HelmfileEnvironment) -> Result<Plan> {
     let settings = Settings { environment: "default".to_owned(), ..Settings::default() };
     Plan::load(&Arc::new(world), "/", &settings)
 }
 
-fn world(files: &[(&str, &str)]) -> World {
-    let files = Memory::from_files(files.iter().copied()).unwrap();
+fn world(files: &[(&str, &str)]) -> HelmfileEnvironment {
+    let files = MemoryTree::from_files(files.iter().copied()).unwrap();
     let utc = Zone::fixed("UTC", 0);
     let now = Time::from_unix(0, 0, utc.clone());
     // All values in turn: functions draw until they get one that they can use.
@@ -34,10 +35,10 @@ fn world(files: &[(&str, &str)]) -> World {
     let random = Arc::new(move |bytes: &mut [u8]| {
         bytes.fill_with(|| next.fetch_add(1, Ordering::Relaxed));
     });
-    World::new(Arc::new(files), BTreeMap::new(), now, utc, random)
+    HelmfileEnvironment::new(Arc::new(files), BTreeMap::new(), now, utc, random)
 }
 
-fn listed(files: &[(&str, &str)]) -> Result<Printed> {
+fn listed(files: &[(&str, &str)]) -> Result<PrintOutput> {
     plan(files)?.list(List::Table)
 }
 
@@ -54,7 +55,7 @@ fn later_parts_see_values_of_earlier_ones() {
     let printed = listed(&files).unwrap();
     assert!(printed.text.contains("\nr1"), "{}", printed.text);
     assert_eq!(
-        plan(&files).unwrap().print_env(Format::Json).unwrap(),
+        plan(&files).unwrap().print_env(PrintEnvFormat::Json).unwrap(),
         "[\n  {\n    \"filePath\": \"/helmfile.yaml.gotmpl\",\n    \"name\": \"default\",\n    \"values\": {\n      \
          \"l\": [\n        \"a\"\n      ],\n      \"n\": 1\n    }\n  }\n]\n"
     );
@@ -171,7 +172,7 @@ fn circles_of_helmfiles_bases_and_templates_end() {
     let endless =
         "{{ define \"a\" }}{{ include \"a\" . }}{{ end }}{{ include \"a\" . }}\nreleases: []\n";
     // Who loads a plan gives it the stack that templates take.
-    let thread = std::thread::Builder::new().stack_size(helm::render::STACK);
+    let thread = std::thread::Builder::new().stack_size(helm::render::REQUIRED_STACK_BYTES);
     let endless = thread.spawn(|| error_of(endless)).unwrap().join().unwrap();
     assert!(endless.contains("include"), "{endless}");
 }
@@ -257,7 +258,7 @@ fn functions_that_draw_on_the_time_or_randomness_are_named() {
 /// Prints what it is asked to run.
 struct Echo;
 
-impl Run for Echo {
+impl ProgramRunner for Echo {
     fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String> {
         match program.command {
             "fail" => Err("`fail` ended with status 1: no".to_owned()),
@@ -274,7 +275,7 @@ fn programs_are_run_only_where_they_are_allowed() {
             [("sub/helmfile.yaml.gotmpl", text.as_str()), ("helmfile.yaml", "helmfiles: [sub]\n")];
         let plan = plan_in(world(&files).with_programs(Arc::new(Echo)))?;
         let drawn = plan.drawn();
-        Ok::<_, crate::Error>((plan.print_env(Format::Json)?, drawn))
+        Ok::<_, crate::Error>((plan.print_env(PrintEnvFormat::Json)?, drawn))
     };
     let (printed, drawn) = run("exec \"cat\" (list \"-a\" \"b\") \"in\"").unwrap();
     assert!(printed.contains("command") && printed.contains("-a"), "{printed}");
@@ -294,9 +295,9 @@ fn programs_are_run_only_where_they_are_allowed() {
 }
 
 /// Everything is in `/fetched` already, by host.
-struct Fetched;
+struct FakeFetcher;
 
-impl Fetch for Fetched {
+impl Fetch for FakeFetcher {
     fn fetch(&self, address: &Address) -> Result<String, String> {
         match address.host.as_str() {
             "down" => Err("timed out".to_owned()),
@@ -304,7 +305,7 @@ impl Fetch for Fetched {
         }
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
         match chart.url.as_str() {
             "https://down" => Err(ChartError::Failed("timed out".to_owned())),
             "https://refused" => Err(ChartError::Refused("not allowed".to_owned())),
@@ -329,7 +330,7 @@ fn a_refused_chart_fails_its_release_only_where_releases_are_kept() {
     let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
     let files = [("helmfile.yaml", text), ("fetched/app/Chart.yaml", chart)];
     let renderings = |purpose| {
-        let plan = plan_in(world(&files).with_fetch(Arc::new(Fetched))).unwrap();
+        let plan = plan_in(world(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
         plan.renderings(&Options { purpose, ..Options::default() }, &NoHelm)
     };
     let why = "cannot fetch the chart `closed/app`: not allowed";
@@ -354,7 +355,7 @@ fn charts_of_repositories_are_where_they_were_fetched_to() {
             ("fetched/app/Chart.yaml", chart),
             ("web/here/Chart.yaml", chart),
         ];
-        let plan = plan_in(world(&files).with_fetch(Arc::new(Fetched)))?;
+        let plan = plan_in(world(&files).with_fetch(Arc::new(FakeFetcher)))?;
         let all = plan.renderings(&Options::default(), &NoHelm)?;
         let Chart::Path(path) = all.releases[0].chart.clone() else { panic!("it was made") };
         Ok((path, all.releases[0].shown.clone()))
@@ -387,7 +388,7 @@ fn helmfiles_bases_and_values_may_be_elsewhere() {
         ("fetched/values/env.yaml", "a: of-values\n"),
         ("fetched/subs/d/one.yaml", "releases:\n- {name: of-sub, chart: ./c}\n"),
     ];
-    let plan = plan_in(world(&files).with_fetch(Arc::new(Fetched))).unwrap();
+    let plan = plan_in(world(&files).with_fetch(Arc::new(FakeFetcher))).unwrap();
     let text = plan.list(List::Table).unwrap().text;
     assert!(
         text.contains("of-base") && text.contains("of-values") && text.contains("of-sub"),
@@ -402,7 +403,7 @@ fn what_cannot_be_fetched_is_named() {
     let error = |address: &str| {
         let text = format!("helmfiles: ['{address}']\n");
         let files = [("helmfile.yaml", text.as_str())];
-        plan_in(world(&files).with_fetch(Arc::new(Fetched))).err().unwrap().to_string()
+        plan_in(world(&files).with_fetch(Arc::new(FakeFetcher))).err().unwrap().to_string()
     };
     let down = error("git::https://user:secret@down/r.git@f.yaml?token=t");
     assert!(down.contains("cannot fetch git::https://down/r.git@f.yaml: timed out"), "{down}");
@@ -544,7 +545,7 @@ fn hooks_that_cannot_be_followed_are_refused_by_name() {
 }
 
 /// Helmfiles below one, of which the second has a release that others lack something for.
-fn below(second: &str) -> World {
+fn below(second: &str) -> HelmfileEnvironment {
     world(&[
         (
             "helmfile.yaml.gotmpl",

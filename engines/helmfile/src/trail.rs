@@ -7,11 +7,11 @@ use std::sync::Arc;
 ///
 /// Helmfiles share what led to all of them.
 #[derive(Debug, Clone, Default)]
-pub struct Trail(Option<Arc<Step>>);
+pub struct Trail(Option<Arc<TrailEntry>>);
 
 /// A file or an entry, and what led to it.
 #[derive(Debug)]
-struct Step {
+struct TrailEntry {
     before: Trail,
     place: String,
 }
@@ -25,7 +25,7 @@ impl Trail {
     /// The same with one more file or entry.
     #[must_use]
     pub(crate) fn with(&self, place: String) -> Self {
-        Self(Some(Arc::new(Step { before: self.clone(), place })))
+        Self(Some(Arc::new(TrailEntry { before: self.clone(), place })))
     }
 }
 

@@ -8,10 +8,10 @@ use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::hcl;
 use crate::maps::{Lists, Map, merge, overlay};
-use crate::place::{Place, parent};
+use crate::place::{WorkingDirectory, parent};
 use crate::storage::Storage;
 use crate::template::{Renderer, environment_data};
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// How the entries of a list are merged.
@@ -23,8 +23,8 @@ enum Strategy {
 
 /// What loads lists of values.
 pub(crate) struct Loader<'l> {
-    pub(crate) world: &'l Arc<World>,
-    pub(crate) place: &'l Place,
+    pub(crate) world: &'l Arc<HelmfileEnvironment>,
+    pub(crate) place: &'l WorkingDirectory,
     pub(crate) storage: Storage<'l>,
 }
 
@@ -38,7 +38,7 @@ impl Loader<'_> {
         entries: &[Value],
         context: &Environment,
         strategy: &str,
-        modules: hcl::Files,
+        modules: hcl::HclFiles,
     ) -> Result<Map> {
         let mut modules = modules;
         // What was decrypted is there already.

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::inherited::Inherited;
-use crate::load::{Given, Helmfile, HelmfileLoader};
+use crate::inherited::InheritedState;
+use crate::load::{Helmfile, HelmfileLoadInputs, HelmfileLoader};
 use crate::maps;
-use crate::place::{Place, base, join, parent};
+use crate::place::{WorkingDirectory, base, join, parent};
 use crate::select::are_compatible;
 use crate::settings::Settings;
 use crate::spec::SubHelmfile;
 use crate::trail::Trail;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 
 /// How deep helmfiles may be below each other.
-const DEPTH: usize = 50;
+const MAX_HELMFILE_DEPTH: usize = 50;
 
 /// How many helmfiles a plan may have.
-const HELMFILES: usize = 5_000;
+const MAX_HELMFILES_PER_PLAN: usize = 5_000;
 
 /// Collects helmfiles in the order in which they are processed.
 pub(crate) struct Visit<'v> {
-    pub(crate) world: &'v Arc<World>,
+    pub(crate) world: &'v Arc<HelmfileEnvironment>,
     pub(crate) settings: &'v Settings,
     pub(crate) found: Vec<Helmfile>,
     pub(crate) left: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Visit<'v> {
 }
 
 /// All helmfiles of a plan, or those before one that cannot be loaded.
-pub(crate) struct Visited {
+pub(crate) struct VisitResult {
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Visited {
 /// What a visit hands to the helmfiles that it finds.
 #[derive(Debug, Clone, Default)]
 struct Options {
-    given: Given,
+    given: HelmfileLoadInputs,
     selectors: Vec<String>,
     /// The files that led there.
     trail: Trail,
@@ -56,26 +56,26 @@ struct Options {
 impl<'v> Visit<'v> {
     /// Visits the helmfiles of the settings from a working directory.
     pub(crate) fn all(
-        world: &'v Arc<World>,
+        world: &'v Arc<HelmfileEnvironment>,
         settings: &'v Settings,
-        place: &Place,
-    ) -> Result<Visited> {
+        place: &WorkingDirectory,
+    ) -> Result<VisitResult> {
         let values = settings.state_values_files.iter().cloned().map(Value::String).collect();
         let overrides =
             maps::of_flags(&settings.state_values_set, &settings.state_values_set_string)?;
-        let given = Given { values, overrides, ..Given::default() };
+        let given = HelmfileLoadInputs { values, overrides, ..HelmfileLoadInputs::default() };
         let selectors = settings.selectors.clone();
         let options = Options { given, selectors, trail: Trail::default() };
         let mut visit = Self {
             world,
             settings,
             found: Vec::new(),
-            left: HELMFILES,
+            left: MAX_HELMFILES_PER_PLAN,
             is_partial: false,
             without_environment: None,
         };
         let error = visit.path(place, &settings.file, &options, 0).err();
-        Ok(Visited {
+        Ok(VisitResult {
             helmfiles: visit.found,
             is_partial: visit.is_partial,
             without_environment: visit.without_environment,
@@ -83,10 +83,16 @@ impl<'v> Visit<'v> {
         })
     }
 
-    fn path(&mut self, place: &Place, path: &str, options: &Options, depth: usize) -> Result<()> {
-        if depth > DEPTH {
+    fn path(
+        &mut self,
+        place: &WorkingDirectory,
+        path: &str,
+        options: &Options,
+        depth: usize,
+    ) -> Result<()> {
+        if depth > MAX_HELMFILE_DEPTH {
             return Err(format!(
-                "helmfiles are nested more than {DEPTH} deep, or contain each other: {path}"
+                "helmfiles are nested more than {MAX_HELMFILE_DEPTH} deep, or contain each other: {path}"
             )
             .into());
         }
@@ -119,17 +125,16 @@ impl<'v> Visit<'v> {
     /// Visits one helmfile, and before it those below it.
     fn one(
         &mut self,
-        place: &Place,
+        place: &WorkingDirectory,
         name: &str,
         directory: Option<&str>,
         absolute: &str,
         options: &Options,
         depth: usize,
     ) -> Result<()> {
-        self.left = self
-            .left
-            .checked_sub(1)
-            .ok_or_else(|| Error::from(format!("there are more than {HELMFILES} helmfiles")))?;
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            Error::from(format!("there are more than {MAX_HELMFILES_PER_PLAN} helmfiles"))
+        })?;
         let loader = HelmfileLoader { world: self.world, settings: self.settings, place };
         let mut helmfile = match loader.load(name, directory, &options.given) {
             Err(Error::UndefinedEnvironment(_)) => {
@@ -181,8 +186,8 @@ impl<'v> Visit<'v> {
             selectors => selectors.clone().unwrap_or_default(),
         };
         let inherited = (!below.inherits.is_empty())
-            .then(|| Inherited::of(&helmfile.spec, &helmfile.environment, &below.inherits));
-        let given = Given {
+            .then(|| InheritedState::of(&helmfile.spec, &helmfile.environment, &below.inherits));
+        let given = HelmfileLoadInputs {
             callee: callee.to_owned(),
             values: below.values.clone(),
             overrides: maps::Map::new(),
@@ -192,7 +197,7 @@ impl<'v> Visit<'v> {
     }
 
     /// The helmfiles that a path means.
-    fn files(&self, place: &Place, path: &str) -> Result<Vec<String>> {
+    fn files(&self, place: &WorkingDirectory, path: &str) -> Result<Vec<String>> {
         const FILE: &str = "helmfile.yaml";
         const TEMPLATE: &str = "helmfile.yaml.gotmpl";
         const DIRECTORY: &str = "helmfile.d";
@@ -240,7 +245,7 @@ impl<'v> Visit<'v> {
 }
 
 /// The helmfiles in a directory, in order.
-fn in_directory(place: &Place, directory: &str) -> Result<Vec<String>> {
+fn in_directory(place: &WorkingDirectory, directory: &str) -> Result<Vec<String>> {
     let mut files = place.glob(&join(directory, "*.y*ml"))?;
     files.extend(place.glob(&join(directory, "*.y*ml.gotmpl"))?);
     files.sort();

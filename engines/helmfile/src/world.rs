@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
-use gotemplate::{Budget, Limits};
-use tree::Files;
+use gotemplate::{TemplateBudget, TemplateLimits};
+use tree::FileTree;
 
 pub use sprig::Fill;
 
@@ -32,7 +32,7 @@ pub struct Program<'p> {
 }
 
 /// Runs programs: only on a command line, and only if a person allows it.
-pub trait Run: Send + Sync {
+pub trait ProgramRunner: Send + Sync {
     /// What a program prints.
     ///
     /// # Errors
@@ -41,8 +41,8 @@ pub trait Run: Send + Sync {
 }
 
 /// The world as templates of helmfiles see it. Each plan has its own.
-pub struct World {
-    pub(crate) files: Arc<dyn Files + Send + Sync>,
+pub struct HelmfileEnvironment {
+    pub(crate) files: Arc<dyn FileTree + Send + Sync>,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) now: Time,
     pub(crate) local: Zone,
@@ -53,25 +53,25 @@ pub struct World {
     /// What is encrypted; nothing is decrypted without keys.
     pub(crate) secrets: Secrets,
     /// What `exec` and `envExec` may run; nothing unless they are allowed.
-    pub(crate) programs: Option<Arc<dyn Run>>,
+    pub(crate) programs: Option<Arc<dyn ProgramRunner>>,
     /// Ends builds of kustomizations.
     pub(crate) stop: Stop,
     /// All templates of a plan draw from one budget.
-    budget: Mutex<Budget>,
+    budget: Mutex<TemplateBudget>,
     /// Functions that used the time, randomness or programs.
     drew: Mutex<BTreeSet<&'static str>>,
 }
 
-impl World {
+impl HelmfileEnvironment {
     /// A world of files whose root is `/`, and of environment variables.
     pub fn new(
-        files: Arc<dyn Files + Send + Sync>,
+        files: Arc<dyn FileTree + Send + Sync>,
         variables: BTreeMap<String, String>,
         now: Time,
         local: Zone,
         random: Arc<Fill>,
     ) -> Self {
-        let budget = Mutex::new(Budget::new(Limits::default()));
+        let budget = Mutex::new(TemplateBudget::new(TemplateLimits::default()));
         let stop = Stop::default();
         let drew = Mutex::default();
         Self {
@@ -111,14 +111,14 @@ impl World {
 
     /// With programs that templates may run.
     #[must_use]
-    pub fn with_programs(self, programs: Arc<dyn Run>) -> Self {
+    pub fn with_programs(self, programs: Arc<dyn ProgramRunner>) -> Self {
         Self { programs: Some(programs), ..self }
     }
 
     /// With templates that end when the caller says so.
     #[must_use]
     pub fn with_stop(self, stop: Stop) -> Self {
-        let budget = Mutex::new(Budget::with_stop(Limits::default(), stop.clone()));
+        let budget = Mutex::new(TemplateBudget::with_stop(TemplateLimits::default(), stop.clone()));
         Self { budget, stop, ..self }
     }
 
@@ -157,12 +157,12 @@ impl World {
     }
 
     /// Does something with the budget. Not from within a template, which has it.
-    pub(crate) fn spend<T>(&self, run: impl FnOnce(&mut Budget) -> T) -> T {
+    pub(crate) fn spend<T>(&self, run: impl FnOnce(&mut TemplateBudget) -> T) -> T {
         run(&mut self.budget.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for HelmfileEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("World").field("now", &self.now).finish_non_exhaustive()
     }

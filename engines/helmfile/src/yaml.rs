@@ -8,26 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goyaml::Limits;
-use goyaml::v3::{self, Kind, Layout, Node, Note};
+use goyaml::YamlLimits;
+use goyaml::v3::{self, Layout, Node, Note, YamlNodeKind};
 use goyaml::{Emittable, View};
 use serde_json::{Map, Number, Value};
 
 use crate::error::{Error, Result};
 
 /// How deep a value may be nested.
-const DEPTH: usize = 200;
+const MAX_VALUE_DEPTH: usize = 200;
 
 /// How many nodes a stream may have, those that aliases repeat included.
-const NODES: usize = 2_000_000;
+const MAX_STREAM_NODES: usize = 2_000_000;
 
 /// How many bytes of text anchors and aliases may repeat.
-const REPEATED: usize = 64 << 20;
+const MAX_REPEATED_BYTES: usize = 64 << 20;
 
 /// The documents of a stream, each its root, without aliases and merge keys.
 pub(crate) fn documents(text: &[u8]) -> Result<Vec<Node>> {
-    let read = v3::parse(text, &Limits::default()).map_err(|error| error.to_string())?;
-    let mut budget = Budget { nodes: NODES, repeated: REPEATED };
+    let read = v3::parse(text, &YamlLimits::default()).map_err(|error| error.to_string())?;
+    let mut budget = StreamBudget { nodes: MAX_STREAM_NODES, repeated: MAX_REPEATED_BYTES };
     let mut roots = Vec::new();
     for document in read {
         let Some(root) = document.content.first() else { continue };
@@ -68,17 +68,16 @@ pub(crate) fn kind(value: &Value) -> &'static str {
 }
 
 /// What a stream may still use up.
-struct Budget {
+struct StreamBudget {
     nodes: usize,
     repeated: usize,
 }
 
-impl Budget {
+impl StreamBudget {
     fn take(&mut self, nodes: usize) -> Result<()> {
-        self.nodes = self
-            .nodes
-            .checked_sub(nodes)
-            .ok_or_else(|| Error::from(format!("the text has more than {NODES} values")))?;
+        self.nodes = self.nodes.checked_sub(nodes).ok_or_else(|| {
+            Error::from(format!("the text has more than {MAX_STREAM_NODES} values"))
+        })?;
         Ok(())
     }
 
@@ -92,7 +91,7 @@ impl Budget {
         });
         self.take(nodes)?;
         self.repeated = self.repeated.checked_sub(bytes).ok_or_else(|| {
-            Error::from(format!("anchors and aliases repeat more than {REPEATED} bytes"))
+            Error::from(format!("anchors and aliases repeat more than {MAX_REPEATED_BYTES} bytes"))
         })?;
         Ok(())
     }
@@ -101,13 +100,15 @@ impl Budget {
 /// Copies nodes with what aliases and merge keys stand for.
 struct Flat<'b> {
     anchors: BTreeMap<String, Node>,
-    budget: &'b mut Budget,
+    budget: &'b mut StreamBudget,
 }
 
 impl Flat<'_> {
     fn node(&mut self, node: &Node, depth: usize) -> Result<Node> {
-        if depth > DEPTH {
-            return Err(format!("line {}: nested more than {DEPTH} deep", node.line).into());
+        if depth > MAX_VALUE_DEPTH {
+            return Err(
+                format!("line {}: nested more than {MAX_VALUE_DEPTH} deep", node.line).into()
+            );
         }
         self.budget.take(1)?;
         let mut copy = Node {
@@ -120,7 +121,7 @@ impl Flat<'_> {
             ..Node::default()
         };
         match node.kind {
-            Kind::Alias => {
+            YamlNodeKind::Alias => {
                 let Some(target) = self.anchors.get(&node.value) else {
                     return Err(format!(
                         "line {}: unknown anchor '{}' referenced",
@@ -131,9 +132,9 @@ impl Flat<'_> {
                 self.budget.repeat(target)?;
                 return Ok(target.clone());
             }
-            Kind::Mapping => copy.content = self.mapping(node, depth)?.into(),
-            Kind::Scalar => {}
-            Kind::Document | Kind::Sequence => {
+            YamlNodeKind::Mapping => copy.content = self.mapping(node, depth)?.into(),
+            YamlNodeKind::Scalar => {}
+            YamlNodeKind::Document | YamlNodeKind::Sequence => {
                 let items: Result<Vec<Node>> =
                     node.content.iter().map(|item| self.node(item, depth + 1)).collect();
                 copy.content = items?.into();
@@ -153,12 +154,12 @@ impl Flat<'_> {
         let mut merged: Vec<Node> = Vec::new();
         for (key, item) in node.entries() {
             let item = self.node(item, depth + 1)?;
-            if key.kind == Kind::Scalar && key.tag == "!!merge" {
+            if key.kind == YamlNodeKind::Scalar && key.tag == "!!merge" {
                 merged.push(item);
                 continue;
             }
             let key = self.node(key, depth + 1)?;
-            if key.kind == Kind::Scalar {
+            if key.kind == YamlNodeKind::Scalar {
                 let named = (key.value.clone(), key.tag.to_string());
                 if let Some(line) = lines.insert(named, key.line) {
                     return Err(format!(
@@ -177,11 +178,11 @@ impl Flat<'_> {
             entries.iter().map(|(key, _)| key.value.clone()).collect();
         for source in merged {
             let sources: Vec<Node> = match source.kind {
-                Kind::Sequence => source.content.iter().cloned().collect(),
+                YamlNodeKind::Sequence => source.content.iter().cloned().collect(),
                 _ => vec![source],
             };
             for source in sources {
-                if source.kind != Kind::Mapping {
+                if source.kind != YamlNodeKind::Mapping {
                     return Err(
                         "yaml: map merge requires map or sequence of maps as the value".into()
                     );
@@ -199,7 +200,7 @@ impl Flat<'_> {
 
 /// Whether a node is null.
 pub(crate) fn is_null(node: &Node) -> bool {
-    node.kind == Kind::Scalar && node.tag == "!!null"
+    node.kind == YamlNodeKind::Scalar && node.tag == "!!null"
 }
 
 /// A node as a plain value.
@@ -208,12 +209,14 @@ pub(crate) fn is_null(node: &Node) -> bool {
 /// Keys that are no text, and numbers that JSON cannot say.
 pub(crate) fn value(node: &Node) -> Result<Value> {
     match node.kind {
-        Kind::Document => node.content.first().map_or(Ok(Value::Null), value),
-        Kind::Sequence => node.content.iter().map(value).collect::<Result<_>>().map(Value::Array),
-        Kind::Mapping => {
+        YamlNodeKind::Document => node.content.first().map_or(Ok(Value::Null), value),
+        YamlNodeKind::Sequence => {
+            node.content.iter().map(value).collect::<Result<_>>().map(Value::Array)
+        }
+        YamlNodeKind::Mapping => {
             let mut map = Map::new();
             for (key, item) in node.entries() {
-                if key.kind != Kind::Scalar
+                if key.kind != YamlNodeKind::Scalar
                     || !matches!(&*key.tag, "!!str" | "!!timestamp") && !key.style.is_quoted()
                 {
                     return Err(format!(
@@ -226,8 +229,8 @@ pub(crate) fn value(node: &Node) -> Result<Value> {
             }
             Ok(Value::Object(map))
         }
-        Kind::Scalar => scalar(node),
-        Kind::Alias => Err("an alias was left over".into()),
+        YamlNodeKind::Scalar => scalar(node),
+        YamlNodeKind::Alias => Err("an alias was left over".into()),
     }
 }
 
@@ -238,13 +241,13 @@ fn scalar(node: &Node) -> Result<Value> {
         "!!bool" => Value::Bool(boolean(text).ok_or_else(|| wrong(node, "bool"))?),
         "!!int" => match text.parse::<i64>() {
             Ok(int) if !text.starts_with(['+', '0']) || text == "0" => int.into(),
-            _ => v3::to_json(node, &Limits::default()).map_err(|error| error.to_string())?,
+            _ => v3::to_json(node, &YamlLimits::default()).map_err(|error| error.to_string())?,
         },
         "!!float" => {
             let float = match text.parse::<f64>() {
                 Ok(float) => Number::from_f64(float),
                 // The forms of YAML, such as `1_000.5`.
-                Err(_) => v3::to_json(node, &Limits::default())
+                Err(_) => v3::to_json(node, &YamlLimits::default())
                     .ok()
                     .and_then(|json| json.as_f64())
                     .and_then(Number::from_f64),
@@ -287,12 +290,12 @@ pub(crate) enum Out {
 }
 
 #[derive(Clone, Copy)]
-enum Seen<'v> {
+enum EmittableOutput<'v> {
     Out(&'v Out),
     Plain(&'v Value),
 }
 
-impl<'v> Emittable for Seen<'v> {
+impl<'v> Emittable for EmittableOutput<'v> {
     type Text = &'v str;
 
     fn view(&self) -> View<Self> {
@@ -310,7 +313,7 @@ impl<'v> Emittable for Seen<'v> {
     }
 }
 
-fn plain(value: &Value) -> View<Seen<'_>> {
+fn plain(value: &Value) -> View<EmittableOutput<'_>> {
     match value {
         Value::Null => View::Null,
         Value::Bool(truth) => View::Bool(*truth),
@@ -320,10 +323,10 @@ fn plain(value: &Value) -> View<Seen<'_>> {
             (None, None) => View::Float(number.as_f64().unwrap_or_default()),
         },
         Value::String(text) => View::Text(text.as_str()),
-        Value::Array(items) => View::List(items.iter().map(Seen::Plain).collect()),
-        Value::Object(map) => {
-            View::Map(map.iter().map(|(key, value)| (key.as_str(), Seen::Plain(value))).collect())
-        }
+        Value::Array(items) => View::List(items.iter().map(EmittableOutput::Plain).collect()),
+        Value::Object(map) => View::Map(
+            map.iter().map(|(key, value)| (key.as_str(), EmittableOutput::Plain(value))).collect(),
+        ),
     }
 }
 
@@ -331,12 +334,12 @@ const LAYOUT: Layout = Layout { indent: 2, compact_sequences: false };
 
 /// The text that helmfile writes for a value.
 pub(crate) fn write(out: &Out) -> Result<String> {
-    v3::encode(&Seen::Out(out), &LAYOUT).map_err(|error| error.to_string().into())
+    v3::encode(&EmittableOutput::Out(out), &LAYOUT).map_err(|error| error.to_string().into())
 }
 
 /// The text that helmfile writes for a plain value.
 pub(crate) fn write_plain(value: &Value) -> Result<String> {
-    v3::encode(&Seen::Plain(value), &LAYOUT).map_err(|error| error.to_string().into())
+    v3::encode(&EmittableOutput::Plain(value), &LAYOUT).map_err(|error| error.to_string().into())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use golang::meter::{Allowance, Exhausted, Meter, Stop};
-use goyaml::Limits;
+use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
+use goyaml::YamlLimits;
 use goyaml::v3::{Node, Note};
 use serde_json::Value;
 
@@ -20,29 +20,29 @@ use crate::error::Result;
 pub const ALLOWED: Allowance = Allowance { steps: 40_000_000_000, bytes: 448 << 20 };
 
 /// Steps that a byte of a text costs which is read as YAML.
-const READ: u64 = 16;
+const STEPS_PER_YAML_BYTE: u64 = 16;
 
 /// Bytes of memory that reading takes for a node, at most and in passing.
 const READ_NODE: u64 = 320;
 
 /// Bytes of memory of a node without its strings.
-const NODE: usize = size_of::<Node>();
+const NODE_OVERHEAD_BYTES: usize = size_of::<Node>();
 
 /// Bytes of memory of a text, besides its length.
-const TEXT: usize = 16;
+const TEXT_OVERHEAD_BYTES: usize = 16;
 
 /// The account of one build. Clones are the same one.
 #[derive(Debug, Clone)]
-pub struct Budget(Rc<RefCell<Meter>>);
+pub struct BuildBudget(Rc<RefCell<Meter>>);
 
-impl Default for Budget {
+impl Default for BuildBudget {
     /// All that is [`ALLOWED`], and nobody who ends the build.
     fn default() -> Self {
         Self::new(Meter::new(ALLOWED, Stop::default()))
     }
 }
 
-impl Budget {
+impl BuildBudget {
     /// The account that a meter keeps.
     pub fn new(meter: Meter) -> Self {
         Self(Rc::new(RefCell::new(meter)))
@@ -54,39 +54,39 @@ impl Budget {
     }
 
     /// To be called before so many steps are done, and at least once for what takes as long as an object is large.
-    pub(crate) fn steps(&self, steps: usize) -> Result<(), Exhausted> {
+    pub(crate) fn steps(&self, steps: usize) -> Result<(), WorkLimitExceeded> {
         self.0.borrow_mut().steps(steps as u64)
     }
 
     /// To be called before so many bytes are made that are kept.
-    pub(crate) fn bytes(&self, bytes: usize) -> Result<(), Exhausted> {
+    pub(crate) fn bytes(&self, bytes: usize) -> Result<(), WorkLimitExceeded> {
         let mut meter = self.0.borrow_mut();
         meter.steps(bytes as u64 / 8)?;
         meter.bytes(bytes as u64)
     }
 
     /// Takes bytes that are kept as long as the result is.
-    pub(crate) fn hold(&self, bytes: usize) -> Result<Held, Exhausted> {
+    pub(crate) fn hold(&self, bytes: usize) -> Result<BudgetReservation, WorkLimitExceeded> {
         self.bytes(bytes)?;
-        Ok(Held { budget: self.clone(), bytes: bytes as u64 })
+        Ok(BudgetReservation { budget: self.clone(), bytes: bytes as u64 })
     }
 
     /// To be called before a text of this length is read; says how much of it may be.
-    pub(crate) fn reading(&self, length: usize) -> Result<Limits, Exhausted> {
+    pub(crate) fn reading(&self, length: usize) -> Result<YamlLimits, WorkLimitExceeded> {
         let mut meter = self.0.borrow_mut();
-        meter.steps((length as u64).saturating_mul(READ))?;
-        let limits = Limits::default();
+        meter.steps((length as u64).saturating_mul(STEPS_PER_YAML_BYTE))?;
+        let limits = YamlLimits::default();
         let nodes = usize::try_from(meter.left().bytes / READ_NODE).unwrap_or(usize::MAX);
-        Ok(Limits { nodes: nodes.min(limits.nodes), ..limits })
+        Ok(YamlLimits { nodes: nodes.min(limits.nodes), ..limits })
     }
 
     /// Takes what a node weighs.
-    pub(crate) fn keep(&self, node: &Node) -> Result<(), Exhausted> {
+    pub(crate) fn keep(&self, node: &Node) -> Result<(), WorkLimitExceeded> {
         self.bytes(weight(node))
     }
 
     /// Takes what something weighs more than before.
-    pub(crate) fn grown(&self, before: usize, after: usize) -> Result<(), Exhausted> {
+    pub(crate) fn grown(&self, before: usize, after: usize) -> Result<(), WorkLimitExceeded> {
         self.bytes(after.saturating_sub(before))
     }
 
@@ -110,12 +110,12 @@ impl Budget {
 
 /// Bytes of a budget, which are given back at the end of this.
 #[derive(Debug)]
-pub(crate) struct Held {
-    budget: Budget,
+pub(crate) struct BudgetReservation {
+    budget: BuildBudget,
     bytes: u64,
 }
 
-impl Drop for Held {
+impl Drop for BudgetReservation {
     fn drop(&mut self) {
         self.budget.0.borrow_mut().free(self.bytes);
     }
@@ -131,18 +131,20 @@ pub(crate) fn weight_alone(node: &Node) -> usize {
     let notes = [Note::Anchor, Note::Head, Note::Line, Note::Foot];
     let notes = match node.notes.is_empty() {
         true => 0,
-        false => notes.iter().map(|note| node.notes.get(*note).len() + 2 * TEXT).sum(),
+        false => {
+            notes.iter().map(|note| node.notes.get(*note).len() + 2 * TEXT_OVERHEAD_BYTES).sum()
+        }
     };
-    NODE + weight_of_text(&node.value) + notes
+    NODE_OVERHEAD_BYTES + weight_of_text(&node.value) + notes
 }
 
 /// How many bytes a scalar takes with this text, and an entry of a map twice that.
 pub(crate) fn weight_of_scalar(text: &str) -> usize {
-    NODE + weight_of_text(text)
+    NODE_OVERHEAD_BYTES + weight_of_text(text)
 }
 
 fn weight_of_text(text: &str) -> usize {
-    if text.is_empty() { 0 } else { TEXT + text.len() }
+    if text.is_empty() { 0 } else { TEXT_OVERHEAD_BYTES + text.len() }
 }
 
 /// How many bytes of memory a value takes.
@@ -156,7 +158,7 @@ pub fn weight_of_value(value: &Value) -> usize {
             Value::Array(items) => left.extend(items),
             Value::Object(fields) => {
                 for (key, value) in fields {
-                    sum += 2 * size_of::<String>() + TEXT + key.len();
+                    sum += 2 * size_of::<String>() + TEXT_OVERHEAD_BYTES + key.len();
                     left.push(value);
                 }
             }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
-use crate::files::Files;
+use crate::files::BuildFiles;
 use crate::inflate::HelmOptions;
 use crate::kustomization::SortOptions;
 use crate::loader::{Loader, Restriction};
@@ -20,13 +20,13 @@ use crate::resource::{self, Resource};
 use crate::resources::Resources;
 use crate::schema::{ReadError, Schema};
 use crate::sort;
-use crate::target::{Accumulation, Target};
+use crate::target::{Accumulation, KustomizationTarget};
 use crate::transform::Transformer;
 use crate::transform::label::Strings;
 use crate::variable;
 
 /// Steps that a kustomization costs, whatever it says.
-const KUSTOMIZATION: usize = 2_000_000;
+const STEPS_PER_KUSTOMIZATION: usize = 2_000_000;
 
 /// The order of objects where the kustomization has no `sortOptions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -82,13 +82,13 @@ pub struct Object {
 
 /// What a build gives.
 #[derive(Debug)]
-pub struct Built {
+pub struct KustomizeBuildOutput {
     resources: Vec<Resource>,
     schema: Schema,
-    budget: Budget,
+    budget: BuildBudget,
 }
 
-impl Built {
+impl KustomizeBuildOutput {
     /// The text that `kustomize build` prints; empty without objects.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ pub(crate) struct Build<'b> {
     /// Whether a document adds to what is known by now.
     is_schema_kept: Cell<bool>,
     warnings: RefCell<Vec<Warning>>,
-    pub(crate) budget: Budget,
+    pub(crate) budget: BuildBudget,
 }
 
 /// Builds the kustomization at a path.
@@ -134,12 +134,12 @@ pub(crate) struct Build<'b> {
 /// # Errors
 /// As kustomize says it; or that the budget is used up, where, and by what.
 pub fn build(
-    files: &dyn Files,
+    files: &dyn BuildFiles,
     path: &str,
     options: &Options,
-    budget: &Budget,
+    budget: &BuildBudget,
     warnings: &mut Vec<Warning>,
-) -> Result<Built> {
+) -> Result<KustomizeBuildOutput> {
     let build = Build {
         options,
         schema: RefCell::new(Schema::builtin()),
@@ -150,7 +150,7 @@ pub fn build(
     };
     let built = build.run(files, path);
     warnings.append(&mut build.warnings.borrow_mut());
-    Ok(Built { resources: built?, schema: build.schema(), budget: budget.clone() })
+    Ok(KustomizeBuildOutput { resources: built?, schema: build.schema(), budget: budget.clone() })
 }
 
 impl Build<'_> {
@@ -198,7 +198,7 @@ impl Build<'_> {
     /// # Errors
     /// There are too many.
     pub(crate) fn count_kustomization(&self) -> Result<()> {
-        Ok(self.budget.steps(KUSTOMIZATION)?)
+        Ok(self.budget.steps(STEPS_PER_KUSTOMIZATION)?)
     }
 
     /// Uses an OpenAPI document: that of the kustomization that is built, or else the first.
@@ -250,10 +250,10 @@ impl Build<'_> {
         }
     }
 
-    fn run(&self, files: &dyn Files, path: &str) -> Result<Vec<Resource>> {
+    fn run(&self, files: &dyn BuildFiles, path: &str) -> Result<Vec<Resource>> {
         let loader = Loader::new(files, self.options.restriction, path, &self.budget)?;
         // The target borrows this build for as long as it lives, which is until its parts have come together.
-        let target = Target::load(self, loader)?;
+        let target = KustomizationTarget::load(self, loader)?;
         target.use_openapi(true)?;
         let sort_options = target.kustomization.sort_options.clone();
         let wants = |metadata| target.kustomization.wants(metadata);

@@ -8,7 +8,7 @@ mod defaults;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::decode::{self, Mode, decode_struct};
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
@@ -17,7 +17,7 @@ use crate::loader::Loader;
 use crate::sort;
 
 /// Steps that comparing two field specifications costs.
-const COMPARED: usize = 4;
+const STEPS_PER_COMPARISON: usize = 4;
 
 /// The fields that refer to objects of a kind by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,8 +69,8 @@ decode_struct!(Config, "builtinconfig", "TransformerConfig", {
 /// What holds without being said; every kustomization adds it to what it got from others.
 static BUILTIN: LazyLock<Config> = LazyLock::new(Config::of_table);
 
-fn specs(entries: &[defaults::Entry]) -> Vec<FieldSpec> {
-    let spec = |(kind, path, create): &defaults::Entry| {
+fn specs(entries: &[defaults::DefaultFieldSpec]) -> Vec<FieldSpec> {
+    let spec = |(kind, path, create): &defaults::DefaultFieldSpec| {
         let [group, version, kind] = parts(kind).map(Into::into);
         FieldSpec { group, version, kind, path: (*path).into(), create: *create }
     };
@@ -154,7 +154,7 @@ impl Config {
     pub(crate) fn joined(
         known: Cow<'static, Self>,
         added: Cow<'static, Self>,
-        budget: &Budget,
+        budget: &BuildBudget,
     ) -> Result<Cow<'static, Self>> {
         // Most kustomizations add nothing to the defaults.
         if known.is_builtin && added.is_builtin || known == added || *added == Self::default() {
@@ -172,7 +172,7 @@ impl Config {
     ///
     /// # Errors
     /// The same place is made in one and not in the other.
-    fn merge(&mut self, other: Self, budget: &Budget) -> Result<()> {
+    fn merge(&mut self, other: Self, budget: &BuildBudget) -> Result<()> {
         if *self == other || other == Self::default() {
             return Ok(());
         }
@@ -200,8 +200,8 @@ impl Config {
         Ok(())
     }
 
-    fn add_reference(&mut self, reference: NameReference, budget: &Budget) -> Result<()> {
-        budget.steps(COMPARED * self.name_reference.len())?;
+    fn add_reference(&mut self, reference: NameReference, budget: &BuildBudget) -> Result<()> {
+        budget.steps(STEPS_PER_COMPARISON * self.name_reference.len())?;
         let mut known = self.name_reference.iter_mut().filter(|own| own.target == reference.target);
         match known.next() {
             Some(own) => add_all(&mut own.referrers, reference.referrers, budget),
@@ -246,7 +246,7 @@ pub(crate) fn selection(spec: &FieldSpec) -> Gvk {
 pub(crate) fn add_all(
     own: &mut Vec<FieldSpec>,
     others: impl IntoIterator<Item = FieldSpec>,
-    budget: &Budget,
+    budget: &BuildBudget,
 ) -> Result<()> {
     others.into_iter().try_for_each(|spec| add(own, spec, budget))
 }
@@ -255,8 +255,8 @@ pub(crate) fn add_all(
 ///
 /// # Errors
 /// As [`add_all`].
-pub(crate) fn add(own: &mut Vec<FieldSpec>, spec: FieldSpec, budget: &Budget) -> Result<()> {
-    budget.steps(COMPARED * (1 + own.len()))?;
+pub(crate) fn add(own: &mut Vec<FieldSpec>, spec: FieldSpec, budget: &BuildBudget) -> Result<()> {
+    budget.steps(STEPS_PER_COMPARISON * (1 + own.len()))?;
     let any = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
     let known = own.iter().find(|known| {
         known.path == spec.path

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
 
 /// What is refused and what is bent.
@@ -123,7 +123,7 @@ pub(crate) fn decode<T: Decode>(value: &Value, mode: Mode) -> Result<T> {
 ///
 /// # Errors
 /// The text is no YAML, or does not fit.
-pub(crate) fn from_yaml<T: Decode>(text: &[u8], mode: Mode, budget: &Budget) -> Result<T> {
+pub(crate) fn from_yaml<T: Decode>(text: &[u8], mode: Mode, budget: &BuildBudget) -> Result<T> {
     let limits = budget.reading(text.len())?;
     let value = match mode == Mode::StrictYaml {
         true => goyaml::to_json_strict_within(text, &limits),

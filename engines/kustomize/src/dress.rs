@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::error::Result;
 use crate::fieldspec::FieldSpec;
 use crate::manifest;
@@ -34,7 +34,7 @@ pub enum Garment {
 pub fn dress<'t>(
     stream: &[u8],
     strings: impl IntoIterator<Item = (Garment, &'t BTreeMap<String, String>)>,
-    budget: &Budget,
+    budget: &BuildBudget,
 ) -> Result<String> {
     let schema = Schema::builtin();
     let mut resources = Resources::of(manifest::parse(stream, budget)?, &schema, budget)?;

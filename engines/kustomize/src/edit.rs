@@ -5,17 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Layout, Node, Style};
+use goyaml::v3::{Layout, Node, Style, YamlNodeKind};
 
-use crate::budget::{self, Budget, weight_of_scalar};
+use crate::budget::{self, BuildBudget, weight_of_scalar};
 use crate::error::{Cause, Error, Result, Within as _};
 use crate::field;
-use crate::fieldspec::{self, Created, FieldSpec};
+use crate::fieldspec::{self, CreatedNodeType, FieldSpec};
 
 pub(crate) use crate::field::{is_nil_or_empty as is_empty, is_null};
 
 /// Steps that following a path of a field specification costs.
-const WALK: usize = 64;
+const STEPS_PER_PATH_WALK: usize = 64;
 
 pub(crate) const STR: &str = "!!str";
 pub(crate) const INT: &str = "!!int";
@@ -33,7 +33,7 @@ pub(crate) fn null() -> Node {
 
 /// Whether a scalar counts as text.
 pub(crate) fn is_string(node: &Node) -> bool {
-    node.kind == Kind::Scalar && matches!(node.tag.as_ref(), STR | "")
+    node.kind == YamlNodeKind::Scalar && matches!(node.tag.as_ref(), STR | "")
 }
 
 /// The text of a scalar; empty for null.
@@ -57,7 +57,7 @@ impl From<crate::path::Error> for Error {
 }
 
 /// Refuses a node of another kind; null passes for any.
-pub(crate) fn check_kind(node: &Node, kind: Kind) -> Result<()> {
+pub(crate) fn check_kind(node: &Node, kind: YamlNodeKind) -> Result<()> {
     Ok(field::expect(node, kind)?)
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn get_mut<'n>(node: &'n mut Node, name: &str) -> Result<Option<&'n m
 /// The node below a chain of field names, if all are there and maps.
 pub(crate) fn at<'n>(node: &'n Node, names: &[&str]) -> Option<&'n Node> {
     names.iter().try_fold(node, |node, name| {
-        let keys = if node.kind == Kind::Mapping { &node.content[..] } else { &[] };
+        let keys = if node.kind == YamlNodeKind::Mapping { &node.content[..] } else { &[] };
         keys.chunks_exact(2).find(|entry| entry[0].value == *name).map(|entry| &entry[1])
     })
 }
@@ -86,7 +86,7 @@ pub(crate) fn at<'n>(node: &'n Node, names: &[&str]) -> Option<&'n Node> {
 pub(crate) fn get_or_create<'n>(
     node: &'n mut Node,
     name: &str,
-    kind: Kind,
+    kind: YamlNodeKind,
 ) -> Result<Option<&'n mut Node>> {
     if is_null(node) {
         return Ok(None);
@@ -127,7 +127,7 @@ pub(crate) fn set_scalar(
     value: impl Into<String>,
     tag: &'static str,
 ) -> Result<()> {
-    check_kind(node, Kind::Scalar)?;
+    check_kind(node, YamlNodeKind::Scalar)?;
     let style = node.style;
     *node = Node { style, tag: tag.into(), value: value.into(), ..Node::default() };
     Ok(())
@@ -142,7 +142,7 @@ pub(crate) fn set_field(node: &mut Node, name: &str, value: Node) -> Result<()> 
 pub(crate) fn set_at(node: &mut Node, path: &[&str], name: &str, value: Node) -> Result<()> {
     let mut node = node;
     for part in path {
-        let Some(next) = get_or_create(node, part, Kind::Mapping)? else { return Ok(()) };
+        let Some(next) = get_or_create(node, part, YamlNodeKind::Mapping)? else { return Ok(()) };
         node = next;
     }
     set_field(node, name, value)
@@ -159,8 +159,8 @@ pub(crate) fn set_all<'k>(
     if fields.peek().is_none() {
         return Ok(());
     }
-    let Some(map) = get_or_create(node, name, Kind::Mapping)? else { return Ok(()) };
-    if map.kind != Kind::Mapping || is_null(map) {
+    let Some(map) = get_or_create(node, name, YamlNodeKind::Mapping)? else { return Ok(()) };
+    if map.kind != YamlNodeKind::Mapping || is_null(map) {
         return fields.try_for_each(|(key, value)| set_field(map, key, value));
     }
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
@@ -185,7 +185,7 @@ pub(crate) fn grow_scalar(
     node: &mut Node,
     value: impl Into<String>,
     tag: &'static str,
-    budget: &Budget,
+    budget: &BuildBudget,
 ) -> Result<()> {
     let value = value.into();
     budget.grown(node.value.len(), value.len())?;
@@ -193,7 +193,12 @@ pub(crate) fn grow_scalar(
 }
 
 /// Sets a map's field as [`set_field`] does, and takes what it weighs more.
-pub(crate) fn grow_field(node: &mut Node, name: &str, value: Node, budget: &Budget) -> Result<()> {
+pub(crate) fn grow_field(
+    node: &mut Node,
+    name: &str,
+    value: Node,
+    budget: &BuildBudget,
+) -> Result<()> {
     budget.steps(node.content.len() / 2)?;
     let before = field::position(node, name)?.and_then(|at| node.content.get(at));
     let before = before.map_or(0, |known| weight_of_scalar(name) + budget::weight(known));
@@ -208,12 +213,12 @@ pub(crate) fn grow_field(node: &mut Node, name: &str, value: Node, budget: &Budg
 pub(crate) fn walk(
     object: &mut Node,
     spec: &FieldSpec,
-    created: Option<Created>,
-    budget: &Budget,
+    created: Option<CreatedNodeType>,
+    budget: &BuildBudget,
     mut change: impl FnMut(&mut Node) -> Result<()>,
 ) -> Result<()> {
     let mut cause = Cause::Other;
-    let walked = budget.steps(WALK).map_err(Error::from).and_then(|()| {
+    let walked = budget.steps(STEPS_PER_PATH_WALK).map_err(Error::from).and_then(|()| {
         let change = |node: &mut Node| change(node).inspect_err(|error| cause = error.cause());
         let walked = fieldspec::walk(object, spec, created, change);
         walked.map(|_| ()).map_err(|error| Error::caused(error.to_string(), cause))

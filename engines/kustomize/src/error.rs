@@ -1,6 +1,6 @@
 //! Why a build ended: kustomize's words, and the few distinctions that its own code makes.
 
-use golang::meter::Exhausted;
+use golang::meter::WorkLimitExceeded;
 
 /// Why a build, or a part of one, ended.
 ///
@@ -52,7 +52,7 @@ impl Error {
 
     /// Whether the caller's time was over.
     pub fn is_time_over(&self) -> bool {
-        self.cause == Cause::Exhausted && self.text.ends_with(&Exhausted::Time.to_string())
+        self.cause == Cause::Exhausted && self.text.ends_with(&WorkLimitExceeded::Time.to_string())
     }
 
     pub(crate) fn caused(text: impl Into<String>, cause: Cause) -> Self {
@@ -70,8 +70,8 @@ impl Error {
     }
 }
 
-impl From<Exhausted> for Error {
-    fn from(exhausted: Exhausted) -> Self {
+impl From<WorkLimitExceeded> for Error {
+    fn from(exhausted: WorkLimitExceeded) -> Self {
         Self::caused(exhausted.to_string(), Cause::Exhausted)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Here: one field of one map. Elsewhere: ways through several (`path.rs`), maps within maps (`merge.rs`).
 
-use goyaml::v3::{self, Kind, Layout, Node, Style};
+use goyaml::v3::{self, Layout, Node, Style, YamlNodeKind};
 
 /// How kyaml prints nodes.
 const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
@@ -16,21 +16,21 @@ const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
 )]
 pub struct WrongKind {
     /// What it has to be.
-    pub expected: Kind,
+    pub expected: YamlNodeKind,
     /// What it is.
-    pub found: Kind,
+    pub found: YamlNodeKind,
     /// Its text.
     pub contents: String,
 }
 
 /// The name that go-yaml gives a kind.
-fn kind_name(kind: Kind) -> &'static str {
+fn kind_name(kind: YamlNodeKind) -> &'static str {
     match kind {
-        Kind::Document => "DocumentNode",
-        Kind::Sequence => "SequenceNode",
-        Kind::Mapping => "MappingNode",
-        Kind::Scalar => "ScalarNode",
-        Kind::Alias => "AliasNode",
+        YamlNodeKind::Document => "DocumentNode",
+        YamlNodeKind::Sequence => "SequenceNode",
+        YamlNodeKind::Mapping => "MappingNode",
+        YamlNodeKind::Scalar => "ScalarNode",
+        YamlNodeKind::Alias => "AliasNode",
     }
 }
 
@@ -46,14 +46,16 @@ pub fn is_null(node: &Node) -> bool {
 
 /// Whether a node is null, an empty list or an empty map.
 pub fn is_nil_or_empty(node: &Node) -> bool {
-    is_null(node) || matches!(node.kind, Kind::Mapping | Kind::Sequence) && node.content.is_empty()
+    is_null(node)
+        || matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence)
+            && node.content.is_empty()
 }
 
 /// Refuses a node of another kind; null passes as any.
 ///
 /// # Errors
 /// It is neither null nor of this kind.
-pub fn expect(node: &Node, expected: Kind) -> Result<(), WrongKind> {
+pub fn expect(node: &Node, expected: YamlNodeKind) -> Result<(), WrongKind> {
     if is_null(node) || node.kind == expected {
         return Ok(());
     }
@@ -68,7 +70,7 @@ pub fn position(map: &Node, name: &str) -> Result<Option<usize>, WrongKind> {
     if is_null(map) {
         return Ok(None);
     }
-    expect(map, Kind::Mapping)?;
+    expect(map, YamlNodeKind::Mapping)?;
     let keys = map.content.iter().step_by(2);
     Ok(keys.into_iter().position(|key| key.value == name).map(|at| 2 * at + 1))
 }
@@ -112,7 +114,7 @@ pub fn clear(map: &mut Node, name: &str) -> Result<Option<Node>, WrongKind> {
 
 /// Gives quotes to a plain text that YAML 1.1 would not read as a text.
 pub(crate) fn quote_if_ambiguous(node: &mut Node) {
-    if node.kind == Kind::Scalar
+    if node.kind == YamlNodeKind::Scalar
         && matches!(node.tag.as_ref(), "!!str" | "")
         && node.style == Style::default()
         && is_no_text_in_yaml_1_1(&node.value)
@@ -147,7 +149,7 @@ fn is_surely_text(value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use goyaml::Limits;
+    use goyaml::YamlLimits;
     use goyaml::v3::{self, Node};
     use proptest::prelude::*;
 
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_value_keeps_the_quotes_that_were_there() {
-        let read = v3::parse(b"a: 'x' # why\nb: 1\n", &Limits::default());
+        let read = v3::parse(b"a: 'x' # why\nb: 1\n", &YamlLimits::default());
         let mut map = read.expect("valid YAML")[0].content.remove(0);
         set(&mut map, "a", Node::string("y")).expect("a map");
         set(&mut map, "c", Node::string("yes")).expect("a map");

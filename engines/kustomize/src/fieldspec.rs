@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
 use crate::{field, path};
 
@@ -29,9 +29,9 @@ pub struct FieldSpec {
 
 /// What a transformer creates where a spec's path ends and nothing is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Created {
+pub struct CreatedNodeType {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: YamlNodeKind,
     /// Its tag, such as `!!str`; only used for what was null.
     pub tag: &'static str,
 }
@@ -93,7 +93,7 @@ impl FieldSpec {
 pub fn walk<E>(
     object: &mut Node,
     spec: &FieldSpec,
-    created: Option<Created>,
+    created: Option<CreatedNodeType>,
     mut change: impl FnMut(&mut Node) -> Result<(), E>,
 ) -> Result<bool, Error>
 where
@@ -117,20 +117,20 @@ where
             continue;
         }
         match node.kind {
-            Kind::Sequence => {
+            YamlNodeKind::Sequence => {
                 lists.push((list, at));
                 let list = Some(lists.len() - 1);
                 left.extend(node.content.iter_mut().rev().map(|item| (item, at, list)));
             }
-            Kind::Mapping => {
+            YamlNodeKind::Mapping => {
                 let is_last = at + 1 == parts.len();
                 let next = enter(node, part, created, is_last);
                 if let Some(next) = next.map_err(|error| within(&lists, list, &parts, error))? {
                     left.push((next, at + 1, list));
                 }
             }
-            Kind::Alias => return Err(Error::Alias(node.value.clone())),
-            Kind::Document | Kind::Scalar => {
+            YamlNodeKind::Alias => return Err(Error::Alias(node.value.clone())),
+            YamlNodeKind::Document | YamlNodeKind::Scalar => {
                 return Err(within(&lists, list, &parts, Error::NoFields));
             }
         }
@@ -142,7 +142,7 @@ where
 fn enter<'n>(
     map: &'n mut Node,
     part: &str,
-    created: Option<Created>,
+    created: Option<CreatedNodeType>,
     is_last: bool,
 ) -> Result<Option<&'n mut Node>, Error> {
     let (name, is_list) = part.strip_suffix("[]").map_or((part, false), |name| (name, true));
@@ -155,7 +155,7 @@ fn enter<'n>(
         _ if is_list => created_list(),
         None => None,
         Some(created) if is_last => Some(created),
-        Some(_) => Some(Created { kind: Kind::Mapping, tag: "!!map" }),
+        Some(_) => Some(CreatedNodeType { kind: YamlNodeKind::Mapping, tag: "!!map" }),
     };
     let found = if let (Some(becomes), false) = (becomes, is_list) {
         path::lookup_create(map, &[name], becomes.kind)
@@ -173,8 +173,8 @@ fn enter<'n>(
 }
 
 /// What a null becomes for which the path expects a list.
-fn created_list() -> Option<Created> {
-    Some(Created { kind: Kind::Sequence, tag: "" })
+fn created_list() -> Option<CreatedNodeType> {
+    Some(CreatedNodeType { kind: YamlNodeKind::Sequence, tag: "" })
 }
 
 /// An error with the lists it happened in, the innermost first.
@@ -196,13 +196,13 @@ fn within(
 
 fn root(object: &Node) -> &Node {
     match (object.kind, object.content.first()) {
-        (Kind::Document, Some(root)) => root,
+        (YamlNodeKind::Document, Some(root)) => root,
         _ => object,
     }
 }
 
 fn root_mut(object: &mut Node) -> &mut Node {
-    if object.kind == Kind::Document && !object.content.is_empty() {
+    if object.kind == YamlNodeKind::Document && !object.content.is_empty() {
         return &mut object.content[0];
     }
     object

@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use tree::{Files as Tree, RelPath, TreeError};
+use tree::{FileTree as Tree, RelPath, TreeError};
 
 use crate::error::Error;
 use crate::kustomization::HelmChart;
-use crate::repository::Repository;
+use crate::repository::RepositoryAddress;
 
 /// A path without symbolic links.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ResolvedPath {
     /// A folder, absolute.
     Dir(String),
     /// Anything else.
@@ -26,12 +26,12 @@ pub enum Place {
 
 /// What a build asks of the world. Paths are absolute and have no `.` or `..`, but for the one that
 /// [`crate::build`] was given.
-pub trait Files {
+pub trait BuildFiles {
     /// Where a path leads when all symbolic links are followed.
     ///
     /// # Errors
     /// What stands behind `evalsymlink failure on '…' : `, such as `lstat /a: no such file or directory`.
-    fn resolve(&self, path: &str) -> Result<Place, Error>;
+    fn resolve(&self, path: &str) -> Result<ResolvedPath, Error>;
 
     /// Whether it is plain that [`Self::resolve`] would fail, so that nobody has to say why.
     ///
@@ -60,7 +60,7 @@ pub trait Files {
     ///
     /// # Errors
     /// Why there is none.
-    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+    fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
         let url = repository.url();
         Err(Error::new(format!("`{url}` is remote, and repositories are not fetched here")))
     }
@@ -108,16 +108,18 @@ impl<T: Tree> InTree<T> {
     }
 }
 
-impl<T: Tree> Files for InTree<T> {
-    fn resolve(&self, path: &str) -> Result<Place, Error> {
+impl<T: Tree> BuildFiles for InTree<T> {
+    fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         let found = Self::path(path)?;
         let missing = || Error::new(format!("lstat {path}: no such file or directory"));
         Ok(match self.0.entry(&found).ok_or_else(missing)?.kind() {
-            tree::Kind::Dir => Place::Dir(crate::path_text::join("/", &found.to_string())),
-            tree::Kind::File => {
+            tree::FileKind::Dir => {
+                ResolvedPath::Dir(crate::path_text::join("/", &found.to_string()))
+            }
+            tree::FileKind::File => {
                 let path = crate::path_text::join("/", &found.to_string());
                 let (dir, name) = crate::path_text::split(&path);
-                Place::File { dir: dir.to_owned(), name: name.to_owned() }
+                ResolvedPath::File { dir: dir.to_owned(), name: name.to_owned() }
             }
         })
     }

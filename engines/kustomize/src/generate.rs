@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goyaml::v3::{Kind, Node, Style};
+use goyaml::v3::{Node, Style, YamlNodeKind};
 
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
@@ -15,13 +15,13 @@ use crate::loader::Loader;
 use crate::resource::{self, Behavior, Resource};
 
 /// Bytes of memory that an entry takes besides its strings.
-const ENTRY: usize = 512;
+const ENTRY_OVERHEAD_BYTES: usize = 512;
 
 /// How often its value is in memory: the bytes themselves, and in base64.
-const KEPT: usize = 3;
+const COPIES_PER_VALUE: usize = 3;
 
 /// Columns of a line of base64.
-const LINE: usize = 70;
+const BASE64_LINE_CHARACTERS: usize = 70;
 
 /// A ConfigMap.
 ///
@@ -41,7 +41,7 @@ pub(crate) fn secret(loader: &Loader<'_>, args: &SecretArgs) -> Result<Resource>
     let mut node = base("Secret", &args.generator)?;
     let type_ = if args.type_.is_empty() { "Opaque" } else { &args.type_ };
     edit::set_field(&mut node, "type", edit::string(type_))?;
-    if edit::get_or_create(&mut node, "data", Kind::Mapping)?.is_none() {
+    if edit::get_or_create(&mut node, "data", YamlNodeKind::Mapping)?.is_none() {
         return Ok(Resource::new(node));
     }
     let data = data(loader, &args.generator)?;
@@ -88,10 +88,10 @@ fn finish(mut node: Node, args: &GeneratorArgs) -> Result<Resource> {
     Ok(resource)
 }
 
-type Data = BTreeMap<String, Vec<u8>>;
+type GeneratedData = BTreeMap<String, Vec<u8>>;
 
-fn data(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Data> {
-    let mut data = Data::new();
+fn data(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<GeneratedData> {
+    let mut data = GeneratedData::new();
     let name = if args.name.is_empty() { &args.metadata.name } else { &args.name };
     for (key, value) in pairs(loader, args).within(|| "loading KV pairs")? {
         if data.contains_key(&key) {
@@ -112,13 +112,13 @@ fn pairs(loader: &Loader<'_>, args: &GeneratorArgs) -> Result<Vec<(String, Vec<u
     for path in &args.envs {
         let read = loader.load(path).and_then(|content| {
             let lines = memchr::memchr_iter(b'\n', &content).count() + 1;
-            keep(KEPT * content.len() + ENTRY * lines, path)?;
+            keep(COPIES_PER_VALUE * content.len() + ENTRY_OVERHEAD_BYTES * lines, path)?;
             environment(&content)
         });
         pairs.extend(read.within(|| format!("env source files: [{}]", args.envs.join(" ")))?);
     }
     for source in &args.literals {
-        keep(KEPT * source.len() + ENTRY, source)?;
+        keep(COPIES_PER_VALUE * source.len() + ENTRY_OVERHEAD_BYTES, source)?;
         let read = literal(source);
         pairs.push(read.within(|| format!("literal sources [{}]", args.literals.join(" ")))?);
     }
@@ -156,7 +156,7 @@ fn file(loader: &Loader<'_>, source: &str) -> Result<(String, Vec<u8>)> {
         }
     };
     let content = loader.load(path)?;
-    let kept = loader.budget().bytes(KEPT * content.len() + ENTRY);
+    let kept = loader.budget().bytes(COPIES_PER_VALUE * content.len() + ENTRY_OVERHEAD_BYTES);
     kept.map_err(Error::from).within(|| format!("the entry `{source}`"))?;
     Ok((key.to_owned(), content.to_vec()))
 }
@@ -199,7 +199,7 @@ fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// Adds values to a ConfigMap: strings to `data`, bytes to `binaryData`.
-fn load_data(node: &mut Node, data: &Data) -> Result<()> {
+fn load_data(node: &mut Node, data: &GeneratedData) -> Result<()> {
     // Which of both maps comes first in the object is up to the first value.
     let strings = data.iter().map(|(key, value)| (key.as_str(), std::str::from_utf8(value), value));
     let is_text_first = strings.clone().next().is_none_or(|(_, text, _)| text.is_ok());
@@ -221,12 +221,12 @@ fn block(text: String) -> Node {
 /// Base64; what is longer than a line ends in a line break, too.
 fn encoded(bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
-    if text.len() < LINE {
+    if text.len() < BASE64_LINE_CHARACTERS {
         return text;
     }
-    let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
+    let mut lines = String::with_capacity(text.len() + text.len() / BASE64_LINE_CHARACTERS + 1);
     for (at, character) in text.char_indices() {
-        if at > 0 && at % LINE == 0 {
+        if at > 0 && at % BASE64_LINE_CHARACTERS == 0 {
             lines.push('\n');
         }
         lines.push(character);

@@ -54,7 +54,7 @@ fn replaced(digit: char) -> char {
 
 fn field(resource: &Resource, name: &str) -> Result<Value> {
     let Some(node) = edit::at(&resource.node, &[name]) else { return Ok("".into()) };
-    if node.kind == goyaml::v3::Kind::Scalar {
+    if node.kind == goyaml::v3::YamlNodeKind::Scalar {
         return Ok(node.value.as_str().into());
     }
     let value = output::value(node)?;

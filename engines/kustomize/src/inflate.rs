@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 use serde_json::Value;
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::edit;
 use crate::error::{Cause, Error, Result, Within as _};
 use crate::files::Inflation;
@@ -97,7 +97,7 @@ impl Chart {
         loader.files().prepare(&inflation)?;
         inflation.values = self.values(loader, schema)?;
         let budget = loader.budget();
-        budget.steps(CHART)?;
+        budget.steps(STEPS_PER_CHART)?;
         let manifests = loader.files().inflate(&inflation)?;
         let read = manifest::parse(&manifests, budget)
             .and_then(|list| Resources::of(list, schema, budget));
@@ -149,10 +149,10 @@ impl Chart {
 }
 
 /// Steps that rendering a chart costs here, besides its own account.
-const CHART: usize = 10_000_000;
+const STEPS_PER_CHART: usize = 10_000_000;
 
 /// A file of values.
-fn parse(text: &[u8], budget: &Budget) -> Result<Node> {
+fn parse(text: &[u8], budget: &BuildBudget) -> Result<Node> {
     let malformed = |error: goyaml::Error| Error::new(error.to_string());
     let root = manifest::as_written(text, budget, malformed)?.ok_or_else(|| Error::new("EOF"))?;
     Ok(root)
@@ -166,7 +166,7 @@ fn drop_aliases(of_file: &mut Node, inline: &mut Node, is_override: bool) -> Res
         let aliases: Vec<(String, Node)> = of_file
             .content
             .chunks_exact(2)
-            .filter(|entry| entry[1].kind == Kind::Alias)
+            .filter(|entry| entry[1].kind == YamlNodeKind::Alias)
             .map(|entry| (entry[0].value.clone(), entry[1].clone()))
             .collect();
         for (key, alias) in aliases {
@@ -186,11 +186,11 @@ fn drop_aliases(of_file: &mut Node, inline: &mut Node, is_override: bool) -> Res
                 [key, value] => Some((key.value.clone(), value)),
                 _ => None,
             })
-            .filter(|(_, value)| value.kind == Kind::Mapping)
+            .filter(|(_, value)| value.kind == YamlNodeKind::Mapping)
             .collect();
         for entry in of_file.content.chunks_exact_mut(2) {
             let [key, value] = entry else { continue };
-            if value.kind == Kind::Mapping {
+            if value.kind == YamlNodeKind::Mapping {
                 work.push((value, given.remove(&key.value)));
             }
         }

@@ -9,11 +9,11 @@ mod json;
 mod nodes;
 mod operation;
 
-use golang::meter::Exhausted;
-use goyaml::Limits;
-use goyaml::v3::{self, Kind, Node};
+use golang::meter::WorkLimitExceeded;
+use goyaml::YamlLimits;
+use goyaml::v3::{self, Node, YamlNodeKind};
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::field;
 use json::Json;
 use operation::Operation;
@@ -22,7 +22,7 @@ use operation::Operation;
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Bytes of memory of a value, besides its text.
-const VALUE: usize = 64;
+const VALUE_OVERHEAD_BYTES: usize = 64;
 
 /// Why a patch is none, or does not apply. In the words of json-patch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum Error {
     TooDeep,
     /// Patch and object take too much time or memory.
     #[error(transparent)]
-    Exhausted(#[from] Exhausted),
+    Exhausted(#[from] WorkLimitExceeded),
 }
 
 /// Operations, to be applied one after the other.
@@ -87,7 +87,7 @@ impl Patch {
 ///
 /// # Errors
 /// It is neither, or no list of objects.
-pub fn parse(text: &str, limits: &Limits) -> Result<Patch, Error> {
+pub fn parse(text: &str, limits: &YamlLimits) -> Result<Patch, Error> {
     let json = if text.starts_with('[') {
         json::parse(text)?
     } else {
@@ -110,16 +110,16 @@ pub fn parse(text: &str, limits: &Limits) -> Result<Patch, Error> {
 ///
 /// # Errors
 /// The object has no JSON, or an operation does not apply; then the object is as it was.
-pub fn apply(patch: &Patch, object: &mut Node, budget: &Budget) -> Result<(), Error> {
+pub fn apply(patch: &Patch, object: &mut Node, budget: &BuildBudget) -> Result<(), Error> {
     let before = budget::weight(object);
     budget.steps(4 * before)?;
     // Text, nodes, JSON, and JSON in which scalars keep their strings.
     let _here = budget.hold(2 * before)?;
     // Parity(kustomize): the text counts, which may mean something else than the nodes.
     let text = field::text(object);
-    let documents = v3::parse(text.as_bytes(), &Limits::default())?;
+    let documents = v3::parse(text.as_bytes(), &YamlLimits::default())?;
     let value = match documents.first() {
-        Some(document) => v3::to_json(document, &Limits::default())?,
+        Some(document) => v3::to_json(document, &YamlLimits::default())?,
         None => serde_json::Value::Null,
     };
     let mut json = json::from_value(&value);
@@ -136,7 +136,7 @@ pub fn apply(patch: &Patch, object: &mut Node, budget: &Budget) -> Result<(), Er
     }
     let _added = budget.hold(added)?;
     let mut document = nodes::document(json)?;
-    if object.kind != Kind::Document
+    if object.kind != YamlNodeKind::Document
         && let Some(root) = document.content.pop()
     {
         document = root;

@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::budget::{self, Budget, Held};
+use crate::budget::{self, BudgetReservation, BuildBudget};
 use crate::decode::{self, Mode, decode_struct};
 use crate::error::{Error, Result};
 
 pub(crate) use entry::{
     FieldOptions, GeneratorArgs, GeneratorOptions, Image, Label, LegacySort, Metadata, Patch,
-    Replacement, ReplacementField, Replica, SortOptions, Source, TargetSelector, Variable,
+    Replacement, ReplacementField, ReplacementSource, Replica, SortOptions, TargetSelector,
+    Variable,
 };
 pub(crate) use helm::HelmChartArgs;
 pub use helm::{HelmChart, HelmGlobals};
@@ -124,9 +125,9 @@ impl Kustomization {
     pub(crate) fn parse(
         text: &[u8],
         dir: &str,
-        budget: &Budget,
+        budget: &BuildBudget,
         warnings: &mut Vec<String>,
-    ) -> Result<(Self, Held)> {
+    ) -> Result<(Self, BudgetReservation)> {
         let invalid = |error: Error| error.within("invalid Kustomization");
         let limits = budget.reading(text.len())?;
         let value = goyaml::to_json_within(text, &limits)

@@ -24,7 +24,7 @@
 //! 7. `dress.rs` uses some of these parts without a build.
 //! 8. `budget.rs` counts what all of them use up.
 //!
-//! Reading from disks, the network and Helm are questions to [`Files`].
+//! Reading from disks, the network and Helm are questions to [`BuildFiles`].
 
 mod budget;
 mod build;
@@ -62,12 +62,12 @@ mod target;
 mod transform;
 mod variable;
 
-pub use budget::{ALLOWED, Budget, weight_of_value};
-pub use build::{Built, Object, Options, Order, Warning, build};
+pub use budget::{ALLOWED, BuildBudget, weight_of_value};
+pub use build::{KustomizeBuildOutput, Object, Options, Order, Warning, build};
 pub use dress::{Garment, dress};
 pub use error::Error;
-pub use files::{Files, InTree, Inflation, Place};
+pub use files::{BuildFiles, InTree, Inflation, ResolvedPath};
 pub use inflate::HelmOptions;
 pub use kustomization::{FILE_NAMES, HelmChart, HelmGlobals};
 pub use loader::Restriction;
-pub use repository::Repository;
+pub use repository::RepositoryAddress;

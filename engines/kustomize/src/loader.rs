@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::error::{Cause, Error, Result, Within as _};
-use crate::files::{Files, Place};
+use crate::files::{BuildFiles, ResolvedPath};
 use crate::path_text;
-use crate::repository::Repository;
+use crate::repository::RepositoryAddress;
 
 /// Which files a kustomization may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,14 +29,14 @@ const LOOKED_UP: usize = 4 << 10;
 /// Reads files for one kustomization.
 #[derive(Clone)]
 pub(crate) struct Loader<'f> {
-    files: &'f dyn Files,
+    files: &'f dyn BuildFiles,
     restriction: Restriction,
     root: String,
     /// The folders of the kustomizations that led here, the outermost first.
     referrers: Vec<String>,
     /// The repositories among them, each with its folder.
     repositories: Vec<(String, String)>,
-    budget: Budget,
+    budget: BuildBudget,
 }
 
 impl<'f> Loader<'f> {
@@ -45,10 +45,10 @@ impl<'f> Loader<'f> {
     /// # Errors
     /// The path is that of no folder.
     pub(crate) fn new(
-        files: &'f dyn Files,
+        files: &'f dyn BuildFiles,
         restriction: Restriction,
         path: &str,
-        budget: &Budget,
+        budget: &BuildBudget,
     ) -> Result<Self> {
         let outside = Self {
             files,
@@ -58,7 +58,7 @@ impl<'f> Loader<'f> {
             repositories: Vec::new(),
             budget: budget.clone(),
         };
-        if let Some(repository) = Repository::parse(path) {
+        if let Some(repository) = RepositoryAddress::parse(path) {
             return outside.at_repository(&repository);
         }
         let root = outside.dir(path)?;
@@ -71,11 +71,11 @@ impl<'f> Loader<'f> {
     }
 
     /// What everything that is read here is counted by.
-    pub(crate) fn budget(&self) -> &Budget {
+    pub(crate) fn budget(&self) -> &BuildBudget {
         &self.budget
     }
 
-    pub(crate) fn files(&self) -> &'f dyn Files {
+    pub(crate) fn files(&self) -> &'f dyn BuildFiles {
         self.files
     }
 
@@ -91,7 +91,7 @@ impl<'f> Loader<'f> {
             let text = format!("'{path}' is more than {MAX_CHAIN} kustomizations deep");
             return Err(Error::new(text));
         }
-        if let Some(repository) = Repository::parse(path) {
+        if let Some(repository) = RepositoryAddress::parse(path) {
             let repeats = |(known, _): &&(String, String)| known.starts_with(&repository.address);
             if let Some((known, _)) = self.repositories.iter().rev().find(repeats) {
                 let address = &repository.address;
@@ -134,12 +134,12 @@ impl<'f> Loader<'f> {
         Self { root, referrers, repositories, budget, ..*self }
     }
 
-    fn at_repository(&self, repository: &Repository) -> Result<Self> {
+    fn at_repository(&self, repository: &RepositoryAddress) -> Result<Self> {
         let clone = self.files.checkout(repository)?;
         let path = path_text::join(&clone, &repository.dir);
         let root = match self.resolve(&path)? {
-            Place::Dir(dir) => dir,
-            Place::File { name, .. } => {
+            ResolvedPath::Dir(dir) => dir,
+            ResolvedPath::File { name, .. } => {
                 let text = format!("'{path}' refers to file '{name}'; expecting directory");
                 return Err(Error::new(text));
             }
@@ -154,7 +154,7 @@ impl<'f> Loader<'f> {
         Ok(loader)
     }
 
-    fn resolve(&self, path: &str) -> Result<Place> {
+    fn resolve(&self, path: &str) -> Result<ResolvedPath> {
         self.files
             .resolve(path)
             .map_err(|error| Error::new(format!("evalsymlink failure on '{path}' : {error}")))
@@ -167,8 +167,8 @@ impl<'f> Loader<'f> {
             return Err(Error::new("directory path cannot be empty")).within(not_dir);
         }
         match self.resolve(path).within(|| "not a valid directory").within(not_dir)? {
-            Place::Dir(dir) => Ok(dir),
-            Place::File { .. } => {
+            ResolvedPath::Dir(dir) => Ok(dir),
+            ResolvedPath::File { .. } => {
                 Err(Error::new(format!("'{path}': file is not directory"))).within(not_dir)
             }
         }
@@ -210,12 +210,12 @@ impl<'f> Loader<'f> {
             return self.files.read(&path);
         }
         match self.resolve(&path)? {
-            Place::Dir(_) => Err(Error::new(format!("'{path}' must resolve to a file"))),
-            Place::File { dir, .. } if !path_text::is_within(&dir, &self.root) => {
+            ResolvedPath::Dir(_) => Err(Error::new(format!("'{path}' must resolve to a file"))),
+            ResolvedPath::File { dir, .. } if !path_text::is_within(&dir, &self.root) => {
                 let root = &self.root;
                 Err(Error::new(format!("security; file '{path}' is not in or below '{root}'")))
             }
-            Place::File { dir, name } => self.files.read(&path_text::join(&dir, &name)),
+            ResolvedPath::File { dir, name } => self.files.read(&path_text::join(&dir, &name)),
         }
     }
 }

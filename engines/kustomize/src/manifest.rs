@@ -4,12 +4,12 @@
 
 mod anchor;
 
-use goyaml::Limits;
-use goyaml::v3::{Kind, Node, Note};
+use goyaml::YamlLimits;
+use goyaml::v3::{Node, Note, YamlNodeKind};
 use memchr::memmem;
 use serde_json::Value;
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::edit;
 use crate::error::{Cause, Error, Result, Within as _};
 use crate::output;
@@ -19,17 +19,17 @@ use crate::resource::{self, Resource};
 pub(crate) const MAX_DEPTH: usize = 1_000;
 
 /// Steps that a document costs, whatever is in it.
-const DOCUMENT: usize = 1_000;
+const STEPS_PER_DOCUMENT: usize = 1_000;
 
 /// Bytes of memory that an object takes besides its node, here and where it is looked up.
-const OBJECT: usize = 1 << 10;
+const OBJECT_OVERHEAD_BYTES: usize = 1 << 10;
 
 /// The objects of a file, in order; what holds nothing is left out, and lists are taken apart. They are taken from the
 /// budget.
-pub(crate) fn parse(bytes: &[u8], budget: &Budget) -> Result<Vec<Resource>> {
+pub(crate) fn parse(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Resource>> {
     let nodes = check(read(bytes, budget)?)?;
     let nodes = take_lists_apart(nodes, budget)?;
-    budget.bytes(nodes.iter().map(|node| OBJECT + budget::weight(node)).sum())?;
+    budget.bytes(nodes.iter().map(|node| OBJECT_OVERHEAD_BYTES + budget::weight(node)).sum())?;
     Ok(nodes.into_iter().map(Resource::new).collect())
 }
 
@@ -56,7 +56,7 @@ fn check(nodes: Vec<Node>) -> Result<Vec<Node>> {
 }
 
 /// The documents of a stream without anchors; a single list is its items.
-fn read(bytes: &[u8], budget: &Budget) -> Result<Vec<Node>> {
+fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<Node>> {
     let text = String::from_utf8_lossy(bytes);
     let text = if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text };
     // Bytes that are no text are left to the parser, which says so.
@@ -83,7 +83,7 @@ fn read(bytes: &[u8], budget: &Budget) -> Result<Vec<Node>> {
 }
 
 /// The first document of a part, without its anchors; none where it is null.
-pub(crate) fn first_document(text: &[u8], budget: &Budget) -> Result<Option<Node>> {
+pub(crate) fn first_document(text: &[u8], budget: &BuildBudget) -> Result<Option<Node>> {
     let malformed = |error: goyaml::Error| {
         Error::caused(format!("MalformedYAMLError: {error}"), Cause::MalformedYaml)
     };
@@ -93,14 +93,14 @@ pub(crate) fn first_document(text: &[u8], budget: &Budget) -> Result<Option<Node
 }
 
 /// A node in which no alias and no merge key is left.
-pub(crate) fn without_anchors(root: Node, budget: &Budget) -> Result<Node> {
-    anchor::expand(root, Limits::default().nodes, budget)
+pub(crate) fn without_anchors(root: Node, budget: &BuildBudget) -> Result<Node> {
+    anchor::expand(root, YamlLimits::default().nodes, budget)
 }
 
 /// The first document of a text, with its anchors and aliases; none where there is no document.
 pub(crate) fn as_written(
     text: &[u8],
-    budget: &Budget,
+    budget: &BuildBudget,
     malformed: impl Fn(goyaml::Error) -> Error,
 ) -> Result<Option<Node>> {
     let limits = budget.reading(text.len())?;
@@ -121,7 +121,7 @@ pub(crate) fn as_written(
 }
 
 /// Splits a stream at lines that begin with `---`.
-fn split<'t>(text: &'t [u8], budget: &Budget) -> Result<Vec<&'t [u8]>> {
+fn split<'t>(text: &'t [u8], budget: &BuildBudget) -> Result<Vec<&'t [u8]>> {
     let mut parts = Vec::new();
     if text.is_empty() {
         return Ok(parts);
@@ -140,7 +140,7 @@ fn split<'t>(text: &'t [u8], budget: &Budget) -> Result<Vec<&'t [u8]>> {
             let separator = String::from_utf8_lossy(text[start..end].trim_ascii()).into_owned();
             return Err(Error::new(format!("invalid document separator: {separator}")));
         }
-        budget.steps(DOCUMENT)?;
+        budget.steps(STEPS_PER_DOCUMENT)?;
         parts.push(&text[part_start..=start]);
         (part_start, search) = (end, end);
     }
@@ -149,7 +149,7 @@ fn split<'t>(text: &'t [u8], budget: &Budget) -> Result<Vec<&'t [u8]>> {
 }
 
 /// Objects in the place of lists of them, which come after all others as in kustomize.
-fn take_lists_apart(nodes: Vec<Node>, budget: &Budget) -> Result<Vec<Node>> {
+fn take_lists_apart(nodes: Vec<Node>, budget: &BuildBudget) -> Result<Vec<Node>> {
     let mut left: std::collections::VecDeque<Node> = nodes.into();
     let mut result = Vec::new();
     while let Some(node) = left.pop_front() {
@@ -188,10 +188,10 @@ fn take_lists_apart(nodes: Vec<Node>, budget: &Budget) -> Result<Vec<Node>> {
 }
 
 /// The node of a JSON value, as kustomize makes one of Go's maps.
-pub(crate) fn from_value(value: &Value, budget: &Budget) -> Result<Node> {
+pub(crate) fn from_value(value: &Value, budget: &BuildBudget) -> Result<Node> {
     let text = goyaml::emit::emit(value).map_err(|error| Error::new(error.to_string()))?;
     Ok(first_document(text.as_bytes(), budget)?.unwrap_or_else(|| Node {
-        kind: Kind::Mapping,
+        kind: YamlNodeKind::Mapping,
         tag: edit::MAP.into(),
         ..Node::default()
     }))

@@ -12,10 +12,10 @@ mod tuples;
 
 use std::collections::BTreeSet;
 
-use golang::meter::Exhausted;
-use goyaml::v3::{Kind, Node, Note, Style};
+use golang::meter::WorkLimitExceeded;
+use goyaml::v3::{Node, Note, Style, YamlNodeKind};
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::field::WrongKind;
 use crate::schema::{Resource, Schema};
 use arena::{Arena, Id};
@@ -40,12 +40,12 @@ pub enum MergeError {
     TooDeep,
     /// Patch and object take too much time or memory; long lists take time that grows with the square of their length.
     #[error(transparent)]
-    Exhausted(#[from] Exhausted),
+    Exhausted(#[from] WorkLimitExceeded),
 }
 
 /// What has become of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum MergeOutcome {
     /// It is patched.
     Merged,
     /// The patch deletes it as a whole.
@@ -68,8 +68,8 @@ pub fn strategic(
     patch: &Node,
     target: &mut Node,
     schema: &Schema,
-    budget: &Budget,
-) -> Result<Outcome, MergeError> {
+    budget: &BuildBudget,
+) -> Result<MergeOutcome, MergeError> {
     let before = budget::weight(target);
     // Both are here once more meanwhile.
     let weight = before + budget::weight(patch);
@@ -83,18 +83,18 @@ pub fn strategic(
     let (node, after) = arena.export(dest)?;
     budget.grown(before, after)?;
     *slot = node;
-    Ok(if merged?.is_some() { Outcome::Merged } else { Outcome::Deleted })
+    Ok(if merged?.is_some() { MergeOutcome::Merged } else { MergeOutcome::Deleted })
 }
 
 fn content(node: &Node) -> &Node {
     match (node.kind, node.content.first()) {
-        (Kind::Document, Some(root)) => root,
+        (YamlNodeKind::Document, Some(root)) => root,
         _ => node,
     }
 }
 
 fn content_mut(node: &mut Node) -> &mut Node {
-    if node.kind == Kind::Document && !node.content.is_empty() {
+    if node.kind == YamlNodeKind::Document && !node.content.is_empty() {
         return &mut node.content[0];
     }
     node
@@ -115,7 +115,7 @@ impl Sources {
 
 /// What a place has become.
 #[derive(Debug, Clone, Copy)]
-struct Value {
+struct MergedValue {
     id: Id,
     /// Whether it is set even if it is null.
     is_kept: bool,
@@ -123,7 +123,7 @@ struct Value {
     is_patch: bool,
 }
 
-impl Value {
+impl MergedValue {
     fn new(id: Id) -> Self {
         Self { id, is_kept: false, is_patch: false }
     }
@@ -140,7 +140,7 @@ enum Frame<'s> {
 }
 
 struct MapFrame<'s> {
-    value: Value,
+    value: MergedValue,
     sources: Sources,
     schema: Option<Resource<'s>>,
     left: std::vec::IntoIter<String>,
@@ -150,8 +150,8 @@ struct MapFrame<'s> {
 }
 
 /// What walking a place gives: its value, or a frame that waits for others.
-enum Step<'s> {
-    Done(Option<Value>),
+enum WalkStep<'s> {
+    Done(Option<MergedValue>),
     Wait(Frame<'s>),
 }
 
@@ -162,18 +162,18 @@ struct Walk<'a, 'b, 's> {
 }
 
 impl<'s> Walk<'_, '_, 's> {
-    fn run(mut self, target: Id, patch: Id) -> Result<Option<Value>, MergeError> {
+    fn run(mut self, target: Id, patch: Id) -> Result<Option<MergedValue>, MergeError> {
         let sources = Sources { target: Some(target), patch: Some(patch) };
         let mut step = self.begin(sources, None)?;
         loop {
             match step {
-                Step::Wait(frame) => {
+                WalkStep::Wait(frame) => {
                     self.open.push(frame);
                     if self.open.len() > MAX_DEPTH {
                         return Err(MergeError::TooDeep);
                     }
                 }
-                Step::Done(value) => match self.open.last_mut() {
+                WalkStep::Done(value) => match self.open.last_mut() {
                     None => return Ok(value),
                     Some(Frame::Map(map)) => {
                         // Parity(kustomize): a key keeps its quotes only if its value is the patch's own.
@@ -190,9 +190,9 @@ impl<'s> Walk<'_, '_, 's> {
     }
 
     /// Goes on with the innermost frame; gives its value if that completes it.
-    fn next(&mut self) -> Result<Step<'s>, MergeError> {
+    fn next(&mut self) -> Result<WalkStep<'s>, MergeError> {
         let (sources, schema) = match self.open.last_mut() {
-            None => return Ok(Step::Done(None)),
+            None => return Ok(WalkStep::Done(None)),
             Some(Frame::Map(map)) => match map.left.next() {
                 Some(key) => {
                     map.key = key;
@@ -201,7 +201,7 @@ impl<'s> Walk<'_, '_, 's> {
                 None => {
                     let value = map.value;
                     self.open.pop();
-                    return Ok(Step::Done(Some(value)));
+                    return Ok(WalkStep::Done(Some(value)));
                 }
             },
             Some(Frame::List(list)) => match list.next(self.arena)? {
@@ -209,7 +209,7 @@ impl<'s> Walk<'_, '_, 's> {
                 None => {
                     let value = list.finish(self.arena)?;
                     self.open.pop();
-                    return Ok(Step::Done(value));
+                    return Ok(WalkStep::Done(value));
                 }
             },
         };
@@ -248,25 +248,25 @@ impl<'s> Walk<'_, '_, 's> {
         &mut self,
         sources: Sources,
         schema: Option<Resource<'s>>,
-    ) -> Result<Step<'s>, MergeError> {
+    ) -> Result<WalkStep<'s>, MergeError> {
         let schema = self.schema_of(sources, schema)?;
         let present = sources.each().into_iter().flatten().find(|id| !self.arena.is_null(*id));
         let Some(kind) = present.map(|id| self.arena[id].kind) else {
             return self.begin_map(sources, schema);
         };
-        if matches!(kind, Kind::Document | Kind::Alias) {
-            return Ok(Step::Done(None));
+        if matches!(kind, YamlNodeKind::Document | YamlNodeKind::Alias) {
+            return Ok(WalkStep::Done(None));
         }
         for id in sources.each().into_iter().flatten() {
             self.arena.expect(id, kind)?;
         }
         match kind {
-            Kind::Mapping => self.begin_map(sources, schema),
-            Kind::Sequence => self.begin_list(sources, schema),
+            YamlNodeKind::Mapping => self.begin_map(sources, schema),
+            YamlNodeKind::Sequence => self.begin_list(sources, schema),
             _ => {
                 self.copy_comments(sources);
-                let target = sources.target.map(Value::new);
-                Ok(Step::Done(Value::of_patch(sources.patch).or(target)))
+                let target = sources.target.map(MergedValue::new);
+                Ok(WalkStep::Done(MergedValue::of_patch(sources.patch).or(target)))
             }
         }
     }
@@ -306,8 +306,8 @@ impl<'s> Walk<'_, '_, 's> {
         &mut self,
         sources: Sources,
         schema: Option<Resource<'s>>,
-    ) -> Result<Step<'s>, MergeError> {
-        let Some(value) = self.visit_map(sources)? else { return Ok(Step::Done(None)) };
+    ) -> Result<WalkStep<'s>, MergeError> {
+        let Some(value) = self.visit_map(sources)? else { return Ok(WalkStep::Done(None)) };
         let sources = Sources { target: Some(value.id), ..sources };
         let mut names = BTreeSet::new();
         for id in sources.each().into_iter().flatten() {
@@ -316,11 +316,11 @@ impl<'s> Walk<'_, '_, 's> {
         let left = names.into_iter().collect::<Vec<_>>().into_iter();
         let key = String::new();
         let key_style = Style::default();
-        Ok(Step::Wait(Frame::Map(MapFrame { value, sources, schema, left, key, key_style })))
+        Ok(WalkStep::Wait(Frame::Map(MapFrame { value, sources, schema, left, key, key_style })))
     }
 
     /// The map that is to be filled.
-    fn visit_map(&mut self, sources: Sources) -> Result<Option<Value>, MergeError> {
+    fn visit_map(&mut self, sources: Sources) -> Result<Option<MergedValue>, MergeError> {
         self.copy_comments(sources);
         self.copy_style(sources);
         let target = sources.target.filter(|id| !self.arena.is_null(*id));
@@ -334,17 +334,17 @@ impl<'s> Walk<'_, '_, 's> {
             if sources.patch.is_none() && !text.is_empty() {
                 // A null that is written out stays; an empty one goes.
                 let null = self.arena.push(Node::scalar("!!null", text));
-                return Ok(Some(Value { is_kept: true, ..Value::new(null) }));
+                return Ok(Some(MergedValue { is_kept: true, ..MergedValue::new(null) }));
             }
-            return Ok(Value::of_patch(sources.patch));
+            return Ok(MergedValue::of_patch(sources.patch));
         };
         if sources.patch.is_some_and(|patch| self.arena.is_null(patch)) {
             return Ok(None);
         }
         Ok(match directive::take(self.arena, sources.patch)? {
             Directive::Delete => None,
-            Directive::Replace => Value::of_patch(sources.patch),
-            Directive::Merge => Some(Value::new(target)),
+            Directive::Replace => MergedValue::of_patch(sources.patch),
+            Directive::Merge => Some(MergedValue::new(target)),
         })
     }
 
@@ -352,13 +352,13 @@ impl<'s> Walk<'_, '_, 's> {
         &mut self,
         sources: Sources,
         schema: Option<Resource<'s>>,
-    ) -> Result<Step<'s>, MergeError> {
+    ) -> Result<WalkStep<'s>, MergeError> {
         self.copy_comments(sources);
         self.copy_style(sources);
-        let of_patch = Value::of_patch(sources.patch);
+        let of_patch = MergedValue::of_patch(sources.patch);
         let is_merged = schema.as_ref().is_some_and(Resource::is_merged);
         if !is_merged {
-            return Ok(Step::Done(of_patch.or(sources.target.map(Value::new))));
+            return Ok(WalkStep::Done(of_patch.or(sources.target.map(MergedValue::new))));
         }
         let target = sources.target.filter(|id| !self.arena.is_null(*id));
         let value = match target {
@@ -367,13 +367,13 @@ impl<'s> Walk<'_, '_, 's> {
             Some(target) => match directive::take(self.arena, sources.patch)? {
                 Directive::Delete => None,
                 Directive::Replace => of_patch,
-                Directive::Merge => Some(Value::new(target)),
+                Directive::Merge => Some(MergedValue::new(target)),
             },
         };
-        let Some(value) = value else { return Ok(Step::Done(None)) };
+        let Some(value) = value else { return Ok(WalkStep::Done(None)) };
         let sources = Sources { target: Some(value.id), ..sources };
         ListFrame::new(self.arena, sources, value, schema.as_ref())
-            .map(|list| Step::Wait(Frame::List(list)))
+            .map(|list| WalkStep::Wait(Frame::List(list)))
     }
 
     /// The patch's comments win over the target's.
@@ -391,7 +391,8 @@ impl<'s> Walk<'_, '_, 's> {
     /// What was empty is written in the patch's style, for `{}` may hold much now.
     fn copy_style(&mut self, sources: Sources) {
         let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
-        if self.arena[target].kind != Kind::Scalar && self.arena.children(target).is_empty() {
+        if self.arena[target].kind != YamlNodeKind::Scalar && self.arena.children(target).is_empty()
+        {
             self.arena[target].style = self.arena[patch].style;
         }
     }

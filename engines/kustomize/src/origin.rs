@@ -3,12 +3,12 @@
 use goyaml::v3::{Node, Style};
 use serde_json::Value;
 
-use crate::budget::{Budget, weight_of_scalar};
+use crate::budget::{BuildBudget, weight_of_scalar};
 use crate::edit;
 use crate::error::Result;
 use crate::id::Id;
 use crate::path_text;
-use crate::repository::Repository;
+use crate::repository::RepositoryAddress;
 use crate::resource::{self, Resource};
 
 /// Where an object comes from.
@@ -32,7 +32,7 @@ impl Origin {
     /// The origin of what a path leads to, seen from here.
     pub(crate) fn at(&self, path: &str) -> Self {
         let mut origin = self.clone();
-        match Repository::parse(path) {
+        match RepositoryAddress::parse(path) {
             Some(repository) => {
                 origin.repo = repository.url();
                 origin.reference = repository.reference;
@@ -102,7 +102,7 @@ impl Origin {
     ///
     /// # Errors
     /// Its metadata is no map.
-    pub(crate) fn put_on(&self, resource: &mut Resource, budget: &Budget) -> Result<()> {
+    pub(crate) fn put_on(&self, resource: &mut Resource, budget: &BuildBudget) -> Result<()> {
         let text = self.text();
         budget.bytes(weight_of_scalar(ORIGIN) + weight_of_scalar(&text))?;
         set_annotation(resource, ORIGIN, &text, budget)
@@ -112,7 +112,7 @@ impl Origin {
     ///
     /// # Errors
     /// Its metadata is no map.
-    pub(crate) fn note_on(&self, resource: &mut Resource, budget: &Budget) -> Result<()> {
+    pub(crate) fn note_on(&self, resource: &mut Resource, budget: &BuildBudget) -> Result<()> {
         let annotation = |name| edit::at(&resource.node, &["metadata", "annotations", name]);
         if annotation(ORIGIN).is_none() {
             return self.put_on(resource, budget);
@@ -127,7 +127,12 @@ impl Origin {
 }
 
 /// Sets an annotation, for which all are set anew.
-fn set_annotation(resource: &mut Resource, key: &str, text: &str, budget: &Budget) -> Result<()> {
+fn set_annotation(
+    resource: &mut Resource,
+    key: &str,
+    text: &str,
+    budget: &BuildBudget,
+) -> Result<()> {
     let annotations = edit::at(&resource.node, &["metadata", "annotations"]);
     let entries = annotations.map_or(0, |annotations| annotations.content.len());
     budget.steps(256 * (1 + entries) + text.len())?;

@@ -1,10 +1,10 @@
 //! Nodes to what is printed: through JSON, so that comments, styles and the order of keys are gone.
 
-use goyaml::Limits;
+use goyaml::YamlLimits;
 use goyaml::v3::Node;
 use serde_json::Value;
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::resource::{self, Resource};
@@ -17,16 +17,16 @@ use crate::transform::named;
 pub(crate) fn value(node: &Node) -> Result<Value> {
     // Most nodes stay what they are; errors name lines of the text, so that a node with one is written all the same.
     if goyaml::v3::is_stable(node)
-        && let Ok(value) = goyaml::v3::to_json(node, &Limits::default())
+        && let Ok(value) = goyaml::v3::to_json(node, &YamlLimits::default())
     {
         return Ok(value);
     }
     let failed = |error: &dyn std::fmt::Display| Error::new(error.to_string());
     let text = goyaml::v3::emit(node, &edit::LAYOUT).map_err(|error| failed(&error))?;
-    let documents = goyaml::v3::parse(text.as_bytes(), &Limits::default());
+    let documents = goyaml::v3::parse(text.as_bytes(), &YamlLimits::default());
     let documents = documents.map_err(|error| failed(&error))?;
     let Some(document) = documents.first() else { return Ok(Value::Null) };
-    goyaml::v3::to_json(document, &Limits::default()).map_err(|error| failed(&error))
+    goyaml::v3::to_json(document, &YamlLimits::default()).map_err(|error| failed(&error))
 }
 
 /// The text of an object.
@@ -47,7 +47,7 @@ pub(crate) fn yaml(node: &Node) -> Result<String> {
 ///
 /// # Errors
 /// As [`value`].
-pub(crate) fn stream(resources: &[Resource], budget: &Budget) -> Result<String> {
+pub(crate) fn stream(resources: &[Resource], budget: &BuildBudget) -> Result<String> {
     let mut text = String::new();
     for resource in resources {
         if !text.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn stream(resources: &[Resource], budget: &Budget) -> Result<String> 
 }
 
 /// The text of an object that is kept.
-fn counted(resource: &Resource, budget: &Budget) -> Result<String> {
+fn counted(resource: &Resource, budget: &BuildBudget) -> Result<String> {
     let weight = budget::weight(&resource.node);
     budget.steps(weight)?;
     let value = budget.hold(weight)?;

@@ -8,7 +8,7 @@ mod lookup;
 mod matches;
 mod split;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
 use crate::field::WrongKind;
 
@@ -63,14 +63,14 @@ pub enum Error {
     Unmatched(String),
     /// What the path leads through takes too much time or memory.
     #[error(transparent)]
-    Exhausted(#[from] golang::meter::Exhausted),
+    Exhausted(#[from] golang::meter::WorkLimitExceeded),
     /// More parts than [`MAX_PARTS`].
     #[error("path has more than {MAX_PARTS} parts")]
     TooLong,
 }
 
 /// Where a node stands: which child to take, from the root on.
-pub type Place = Vec<usize>;
+pub type ChildIndexPath = Vec<usize>;
 
 /// The node at a place, unless the tree has changed so that there is none.
 pub fn at<'n>(root: &'n Node, place: &[usize]) -> Option<&'n Node> {
@@ -105,34 +105,34 @@ fn pair(part: &str) -> Result<(&str, &str), Error> {
 }
 
 /// What is created for a part, by what comes next.
-fn kind_before(next: Option<&str>, last: Kind) -> Kind {
+fn kind_before(next: Option<&str>, last: YamlNodeKind) -> YamlNodeKind {
     match next {
-        Some(next) if is_pair(next) || index(next).is_some() => Kind::Sequence,
+        Some(next) if is_pair(next) || index(next).is_some() => YamlNodeKind::Sequence,
         None | Some("") => last,
-        Some(_) => Kind::Mapping,
+        Some(_) => YamlNodeKind::Mapping,
     }
 }
 
 /// A node without a tag.
-fn created(kind: Kind, value: &str) -> Node {
+fn created(kind: YamlNodeKind, value: &str) -> Node {
     Node { kind, value: value.to_owned(), ..Node::default() }
 }
 
 /// The item that `[field=value]` creates.
 fn created_item(field: &str, value: &str) -> Node {
-    let value = created(Kind::Scalar, value);
+    let value = created(YamlNodeKind::Scalar, value);
     if field.is_empty() {
         return value;
     }
-    let content = vec![created(Kind::Scalar, field), value].into();
-    Node { content, ..created(Kind::Mapping, "") }
+    let content = vec![created(YamlNodeKind::Scalar, field), value].into();
+    Node { content, ..created(YamlNodeKind::Mapping, "") }
 }
 
 /// The root of a document, or the node itself, and the place of that.
-fn root(node: &Node) -> (&Node, Place) {
+fn root(node: &Node) -> (&Node, ChildIndexPath) {
     match (node.kind, node.content.first()) {
-        (Kind::Document, Some(root)) => (root, vec![0]),
-        _ => (node, Place::new()),
+        (YamlNodeKind::Document, Some(root)) => (root, vec![0]),
+        _ => (node, ChildIndexPath::new()),
     }
 }
 

@@ -8,19 +8,23 @@ use golang::regexp::Regexp;
 pub(crate) struct Plain(String);
 
 /// Length of a text that an expression is done with in no time, whatever both are.
-const SHORT: usize = 1 << 10;
+const MAX_SHORT_TEXT_BYTES: usize = 1 << 10;
 
 /// Steps that a byte costs which an expression examines.
 const LOOKED_AT: usize = 8;
 
 /// States that an expression may be in at once, by whether it is small.
-const STATES: [usize; 2] = [1 << 20, 1 << 12];
+const MAX_ACTIVE_STATES: [usize; 2] = [1 << 20, 1 << 12];
 
 /// How many steps it takes to match a text of this length, which cannot be interrupted.
 ///
 /// A text that is long may cost all states for each of its bytes.
 pub(crate) fn steps(pattern: &Regexp, length: usize) -> usize {
-    let states = if length <= SHORT { LOOKED_AT } else { STATES[usize::from(pattern.is_small())] };
+    let states = if length <= MAX_SHORT_TEXT_BYTES {
+        LOOKED_AT
+    } else {
+        MAX_ACTIVE_STATES[usize::from(pattern.is_small())]
+    };
     64 + length.saturating_mul(states)
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::build::Build;
 use crate::decode::{self, Decode, Int, Mode, decode_struct};
 use crate::error::{Error, Result, Within as _};
@@ -28,7 +28,7 @@ use crate::transform::label::Strings;
 use crate::transform::namespace::{Namespace, Subjects};
 use crate::transform::replacement::Replacements;
 use crate::transform::replica::Replicas;
-use crate::transform::value_add::{Target, ValueAdd};
+use crate::transform::value_add::{ValueAdd, ValueAddTarget};
 use crate::transform::{Transformer, patch};
 
 /// A generator and all it needs.
@@ -275,7 +275,7 @@ fn value_add(loader: &Loader<'_>, value: &Value) -> Result<Transformer> {
         targets.extend(file.targets);
     }
     let targets = targets.into_iter().map(|TargetConfig { selector, field_path, position }| {
-        Target { selector, field_path, position: position.0 }
+        ValueAddTarget { selector, field_path, position: position.0 }
     });
     let addition = ValueAdd { value: text, targets: targets.collect() };
     addition.check()?;
@@ -493,7 +493,7 @@ decode_struct!(ServiceAccount, "types", "ServiceAccount", {
 });
 
 impl IamPolicy {
-    fn service_account(&self, budget: &Budget) -> Result<Resource> {
+    fn service_account(&self, budget: &BuildBudget) -> Result<Resource> {
         if self.cloud != "gke" {
             let text = format!("cloud provider {} not supported yet", self.cloud);
             return Err(Error::new(text));

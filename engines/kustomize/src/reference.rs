@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::config::{self, NameReference};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
@@ -21,7 +21,7 @@ use crate::schema::Schema;
 const LOOKED_AT: usize = 256;
 
 /// Steps that comparing an object with what is looked for costs.
-const COMPARED: usize = 16;
+const STEPS_PER_COMPARISON: usize = 16;
 
 /// An object that was renamed, as others may refer to it.
 struct Candidate {
@@ -57,7 +57,7 @@ pub(crate) fn update(
         .map(|(target, spec)| (target, spec, config::selection(spec)))
         .collect();
     for at in 0..resources.list().len() {
-        budget.steps(COMPARED * selections.len())?;
+        budget.steps(STEPS_PER_COMPARISON * selections.len())?;
         let resource = &resources.list()[at];
         let original = resource.original_id(schema).gvk;
         let current = resource.gvk();
@@ -179,7 +179,7 @@ struct Search<'v> {
     view: &'v View<'v>,
     target: &'v Gvk,
     role: Option<Gvk>,
-    budget: &'v Budget,
+    budget: &'v BuildBudget,
 }
 
 impl Search<'_> {
@@ -188,13 +188,13 @@ impl Search<'_> {
             return Ok(());
         }
         match node.kind {
-            Kind::Scalar => self.set_scalar(node),
-            Kind::Mapping => self.set_map(node),
-            Kind::Sequence => {
+            YamlNodeKind::Scalar => self.set_scalar(node),
+            YamlNodeKind::Mapping => self.set_map(node),
+            YamlNodeKind::Sequence => {
                 for item in node.content.iter_mut().filter(|item| !edit::is_null(item)) {
                     match item.kind {
-                        Kind::Scalar => self.set_scalar(item)?,
-                        Kind::Mapping => self.set_map(item)?,
+                        YamlNodeKind::Scalar => self.set_scalar(item)?,
+                        YamlNodeKind::Mapping => self.set_map(item)?,
                         _ => {
                             let text =
                                 "a list is expected to be either a string or a map of string";
@@ -204,7 +204,7 @@ impl Search<'_> {
                 }
                 Ok(())
             }
-            Kind::Document | Kind::Alias => {
+            YamlNodeKind::Document | YamlNodeKind::Alias => {
                 Err(Error::new("node must be a scalar, sequence or map"))
             }
         }
@@ -259,7 +259,7 @@ impl Search<'_> {
     /// To be called before so many candidates are examined.
     fn count(&self, places: Option<&Vec<usize>>) -> Result<()> {
         let subjects = self.view.subject_namespaces.len();
-        Ok(self.budget.steps(places.map_or(1, Vec::len) * (COMPARED + subjects))?)
+        Ok(self.budget.steps(places.map_or(1, Vec::len) * (STEPS_PER_COMPARISON + subjects))?)
     }
 
     /// The object that a name means.

@@ -4,7 +4,7 @@ use crate::path_text;
 
 /// What an address says: which repository, which folder in it, and which commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repository {
+pub struct RepositoryAddress {
     /// The address as it was written.
     pub address: String,
     /// Scheme, user and host, with what separates them from the path.
@@ -21,10 +21,10 @@ pub struct Repository {
     pub timeout: u64,
 }
 
-const SECOND: u64 = 1_000_000_000;
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const SCHEMES: [&str; 4] = ["ssh://", "https://", "http://", "file://"];
 
-impl Repository {
+impl RepositoryAddress {
     /// What Git clones.
     pub fn url(&self) -> String {
         format!("{}{}", self.host, self.path)
@@ -54,7 +54,7 @@ impl Repository {
             dir: dir.strip_prefix('/').unwrap_or(&dir).to_owned(),
             reference: String::new(),
             submodules: true,
-            timeout: 27 * SECOND,
+            timeout: 27 * NANOS_PER_SECOND,
         };
         repository.take_query(query);
         Some(repository)
@@ -80,7 +80,8 @@ impl Repository {
             self.reference = get("ref").to_owned();
         }
         let timeout = get("timeout");
-        let seconds = timeout.parse::<u64>().ok().and_then(|seconds| seconds.checked_mul(SECOND));
+        let seconds =
+            timeout.parse::<u64>().ok().and_then(|seconds| seconds.checked_mul(NANOS_PER_SECOND));
         let duration = || {
             let parsed = golang::time::Duration::parse(timeout).ok()?;
             u64::try_from(parsed.nanoseconds()).ok()
@@ -177,10 +178,10 @@ fn parts(text: &str, is_file: bool) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::Repository;
+    use super::RepositoryAddress;
 
     fn check(address: &str, wanted: Option<(&str, &str, &str)>) {
-        let parsed = Repository::parse(address);
+        let parsed = RepositoryAddress::parse(address);
         let shown = parsed
             .as_ref()
             .map(|parsed| (parsed.url(), parsed.dir.as_str(), parsed.reference.as_str()));
@@ -217,12 +218,13 @@ mod tests {
     #[test]
     fn a_query_that_cannot_be_read_says_nothing() {
         let parsed =
-            Repository::parse("https://host/a/b?ref=x&timeout=2m&submodules=false").unwrap();
+            RepositoryAddress::parse("https://host/a/b?ref=x&timeout=2m&submodules=false").unwrap();
         assert_eq!((parsed.timeout, parsed.submodules), (120_000_000_000, false));
-        let parsed = Repository::parse("https://host/a/b?ref=%zz&timeout=2m").unwrap();
+        let parsed = RepositoryAddress::parse("https://host/a/b?ref=%zz&timeout=2m").unwrap();
         assert_eq!((parsed.reference.as_str(), parsed.timeout), ("", 27_000_000_000));
         for (query, reference) in [("a%2Fb+c", "a/b c"), ("%+1", ""), ("a%2", "")] {
-            let parsed = Repository::parse(&format!("https://host/a/b?ref={query}")).unwrap();
+            let parsed =
+                RepositoryAddress::parse(&format!("https://host/a/b?ref={query}")).unwrap();
             assert_eq!(parsed.reference, reference, "{query}");
         }
     }

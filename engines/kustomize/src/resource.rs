@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::edit;
 use crate::error::{Error, Result};
 use crate::id::{Gvk, Id};
@@ -133,7 +133,7 @@ pub(crate) fn set_meta_map(
     name: &str,
     strings: &BTreeMap<String, String>,
 ) -> Result<()> {
-    let Some(metadata) = edit::get_or_create(node, METADATA, Kind::Mapping)? else {
+    let Some(metadata) = edit::get_or_create(node, METADATA, YamlNodeKind::Mapping)? else {
         return Ok(());
     };
     edit::clear(metadata, name)?;
@@ -286,7 +286,7 @@ impl Resource {
     ///
     /// # Errors
     /// The build has used up what it may.
-    pub(crate) fn remember(&mut self, schema: &Schema, budget: &Budget) -> Result<()> {
+    pub(crate) fn remember(&mut self, schema: &Schema, budget: &BuildBudget) -> Result<()> {
         let strings = self.name().len() + self.namespace().len() + self.kind().len();
         budget.bytes(size_of::<Past>() + 3 * strings)?;
         let id = self.id(schema);
@@ -313,7 +313,7 @@ impl Resource {
             return;
         }
         if let Ok(Some(metadata)) = edit::get_mut(&mut self.node, METADATA)
-            && metadata.kind == Kind::Mapping
+            && metadata.kind == YamlNodeKind::Mapping
             && edit::clear(metadata, ANNOTATIONS).is_ok()
         {
             metadata.content.push(edit::untyped(ANNOTATIONS));

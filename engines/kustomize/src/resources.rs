@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
 use crate::id::{Gvk, Id};
 use crate::resource::{Behavior, Resource};
@@ -25,29 +25,29 @@ pub(crate) struct Resources {
     list: Vec<Resource>,
     /// How many objects have a key, as long as none has been changed.
     keys: Option<BTreeMap<Key, usize>>,
-    budget: Budget,
+    budget: BuildBudget,
 }
 
 /// Steps that comparing an object's ids with another costs.
-const COMPARED: usize = 16;
+const STEPS_PER_COMPARISON: usize = 16;
 
 /// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
 
 impl Resources {
     /// No objects, with the account that what is done to them is counted by.
-    pub(crate) fn new(budget: &Budget) -> Self {
+    pub(crate) fn new(budget: &BuildBudget) -> Self {
         Self { list: Vec::new(), keys: None, budget: budget.clone() }
     }
 
     /// What everything that is done to the objects is counted by.
-    pub(crate) fn budget(&self) -> Budget {
+    pub(crate) fn budget(&self) -> BuildBudget {
         self.budget.clone()
     }
 
     /// To be called before all ids are examined.
     fn count_ids(&self) -> Result<()> {
-        let ids = self.list.iter().map(|resource| COMPARED * (1 + resource.past.len()));
+        let ids = self.list.iter().map(|resource| STEPS_PER_COMPARISON * (1 + resource.past.len()));
         Ok(self.budget.steps(ids.sum())?)
     }
 
@@ -109,7 +109,7 @@ impl Resources {
     ///
     /// # Errors
     /// As [`Self::append`].
-    pub(crate) fn of(list: Vec<Resource>, schema: &Schema, budget: &Budget) -> Result<Self> {
+    pub(crate) fn of(list: Vec<Resource>, schema: &Schema, budget: &BuildBudget) -> Result<Self> {
         let mut resources = Self::new(budget);
         resources.append_all(list, schema)?;
         Ok(resources)

@@ -25,13 +25,13 @@ pub struct Schema {
     /// Whether what is built in is known besides what was added.
     is_builtin_known: bool,
     /// Shared: documents are added to a copy.
-    added: Arc<Added>,
+    added: Arc<SchemaAdditions>,
 }
 
 /// What documents have said.
 #[derive(Debug, Clone, Default)]
-struct Added {
-    shapes: Vec<Shape>,
+struct SchemaAdditions {
+    shapes: Vec<SchemaShape>,
     definitions: BTreeMap<String, usize>,
     /// By API version and kind.
     kinds: BTreeMap<(String, String), usize>,
@@ -41,7 +41,7 @@ struct Added {
 
 /// What was said of one definition or field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Shape {
+struct SchemaShape {
     /// The definition that it is instead.
     reference: Option<String>,
     fields: BTreeMap<String, usize>,
@@ -83,8 +83,8 @@ impl Schema {
     /// What is known of a kind.
     pub fn of(&self, api_version: &str, kind: &str) -> Option<Resource<'_>> {
         let place = match find(&self.added.kinds, api_version, kind) {
-            Some(place) => Place::Added(*place),
-            None if self.is_builtin_known => Place::Builtin(builtin::of(api_version, kind)?),
+            Some(place) => SchemaOrigin::Added(*place),
+            None if self.is_builtin_known => SchemaOrigin::Builtin(builtin::of(api_version, kind)?),
             None => return None,
         };
         Some(Resource { schema: self, place })
@@ -109,13 +109,13 @@ impl Schema {
         if let Some(known) = reference.and_then(|reference| self.definition(reference)) {
             return Some(known);
         }
-        Some(Resource { schema: self, place: Place::Comment(Arc::new(shapes), 0) })
+        Some(Resource { schema: self, place: SchemaOrigin::Comment(Arc::new(shapes), 0) })
     }
 
     fn definition(&self, name: &str) -> Option<Resource<'_>> {
         let place = match self.added.definitions.get(name) {
-            Some(place) => Place::Added(*place),
-            None if self.is_builtin_known => Place::Builtin(builtin::definition(name)?),
+            Some(place) => SchemaOrigin::Added(*place),
+            None if self.is_builtin_known => SchemaOrigin::Builtin(builtin::definition(name)?),
             None => return None,
         };
         Some(Resource { schema: self, place })
@@ -138,23 +138,23 @@ fn find<'m, T>(
 #[derive(Debug, Clone)]
 pub struct Resource<'s> {
     schema: &'s Schema,
-    place: Place,
+    place: SchemaOrigin,
 }
 
 /// Where it is known from.
 #[derive(Debug, Clone)]
-enum Place {
-    Builtin(builtin::Shape),
+enum SchemaOrigin {
+    Builtin(builtin::BuiltinShape),
     Added(usize),
     /// The shapes of a comment, and which of them it is.
-    Comment(Arc<Vec<Shape>>, usize),
+    Comment(Arc<Vec<SchemaShape>>, usize),
 }
 
 impl Resource<'_> {
     /// What is known of a field.
     pub fn field(&self, name: &str) -> Option<Self> {
-        if let Place::Builtin(shape) = &self.place {
-            return Some(self.at(Place::Builtin(shape.field(name)?)));
+        if let SchemaOrigin::Builtin(shape) = &self.place {
+            return Some(self.at(SchemaOrigin::Builtin(shape.field(name)?)));
         }
         let shape = self.shape()?;
         self.follow(shape.fields.get(name).copied().or(shape.additional)?)
@@ -162,8 +162,8 @@ impl Resource<'_> {
 
     /// What is known of a list's items; `None` also if it is no list.
     pub fn elements(&self) -> Option<Self> {
-        if let Place::Builtin(shape) = &self.place {
-            return Some(self.at(Place::Builtin(shape.items()?)));
+        if let SchemaOrigin::Builtin(shape) = &self.place {
+            return Some(self.at(SchemaOrigin::Builtin(shape.items()?)));
         }
         let shape = self.shape()?;
         self.follow(shape.items.filter(|_| shape.is_list)?)
@@ -172,7 +172,7 @@ impl Resource<'_> {
     /// Whether a list here is merged with another, item by item, rather than replaced.
     pub fn is_merged(&self) -> bool {
         match &self.place {
-            Place::Builtin(shape) => shape.is_merged(),
+            SchemaOrigin::Builtin(shape) => shape.is_merged(),
             _ => self.shape().is_some_and(|shape| shape.is_merged),
         }
     }
@@ -180,29 +180,31 @@ impl Resource<'_> {
     /// The fields that make items of a merged list the same; none if items that are equal are.
     pub fn merge_keys(&self) -> Vec<String> {
         match &self.place {
-            Place::Builtin(shape) => shape.keys().map(str::to_owned).collect(),
+            SchemaOrigin::Builtin(shape) => shape.keys().map(str::to_owned).collect(),
             _ => self.shape().map(|shape| shape.keys.clone()).unwrap_or_default(),
         }
     }
 
-    fn at(&self, place: Place) -> Self {
+    fn at(&self, place: SchemaOrigin) -> Self {
         Self { place, ..*self }
     }
 
     /// The shape, unless it is built in.
-    fn shape(&self) -> Option<&Shape> {
+    fn shape(&self) -> Option<&SchemaShape> {
         match &self.place {
-            Place::Builtin(_) => None,
-            Place::Added(at) => self.schema.added.shapes.get(*at),
-            Place::Comment(shapes, at) => shapes.get(*at),
+            SchemaOrigin::Builtin(_) => None,
+            SchemaOrigin::Added(at) => self.schema.added.shapes.get(*at),
+            SchemaOrigin::Comment(shapes, at) => shapes.get(*at),
         }
     }
 
     /// Another shape from the same place, or the definition that it refers to.
     fn follow(&self, shape: usize) -> Option<Self> {
         let mut found = match &self.place {
-            Place::Comment(shapes, _) => self.at(Place::Comment(shapes.clone(), shape)),
-            _ => self.at(Place::Added(shape)),
+            SchemaOrigin::Comment(shapes, _) => {
+                self.at(SchemaOrigin::Comment(shapes.clone(), shape))
+            }
+            _ => self.at(SchemaOrigin::Added(shape)),
         };
         for _ in 0..MAX_REFERENCES {
             let reference = found.shape().and_then(|shape| shape.reference.as_deref());

@@ -45,14 +45,18 @@ pub struct Matcher {
 }
 
 /// Steps that making a regular expression costs.
-const COMPILED: usize = 100_000;
+const STEPS_PER_REGEX_COMPILATION: usize = 100_000;
 
 impl Selector {
     /// How many steps [`Self::compile`] takes.
     pub(crate) fn steps(&self) -> usize {
         let patterns = [&self.group, &self.version, &self.kind, &self.name, &self.namespace];
         let steps = |pattern: &String| {
-            if Plain::parse(pattern).is_some() { pattern.len() } else { COMPILED }
+            if Plain::parse(pattern).is_some() {
+                pattern.len()
+            } else {
+                STEPS_PER_REGEX_COMPILATION
+            }
         };
         let marks = self.label_selector.len() + self.annotation_selector.len();
         patterns.into_iter().map(steps).sum::<usize>() + 16 * marks

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use goyaml::v3::Node;
 
-use crate::budget::{self, Budget, Held};
+use crate::budget::{self, BudgetReservation, BuildBudget};
 use crate::build::Build;
 use crate::config::Config;
 use crate::error::{Cause, Error, Result, Within as _};
@@ -22,10 +22,10 @@ use crate::plugin;
 use crate::resource::{self, Resource};
 use crate::resources::Resources;
 use crate::transform::Transformer;
-use crate::variable::{self, Variables};
+use crate::variable::{self, KustomizeVariables};
 
 /// Steps that a transformer costs, whatever it does.
-const TRANSFORMER: usize = 10_000;
+const STEPS_PER_TRANSFORMER: usize = 10_000;
 
 /// What has come together so far.
 #[derive(Debug)]
@@ -33,18 +33,18 @@ pub(crate) struct Accumulation {
     pub(crate) resources: Resources,
     /// Most is what holds without being said.
     pub(crate) config: Cow<'static, Config>,
-    pub(crate) variables: Variables,
+    pub(crate) variables: KustomizeVariables,
 }
 
 impl Accumulation {
-    fn new(budget: &Budget) -> Self {
+    fn new(budget: &BuildBudget) -> Self {
         let resources = Resources::new(budget);
-        Self { resources, config: Cow::default(), variables: Variables::default() }
+        Self { resources, config: Cow::default(), variables: KustomizeVariables::default() }
     }
 }
 
 /// A kustomization that is being built.
-pub(crate) struct Target<'b> {
+pub(crate) struct KustomizationTarget<'b> {
     build: &'b Build<'b>,
     loader: Loader<'b>,
     /// On the heap, as kustomizations lie within each other on the stack.
@@ -54,10 +54,10 @@ pub(crate) struct Target<'b> {
     /// The namespace that charts get which say none.
     chart_namespace: String,
     /// What its file takes of the budget.
-    _held: Held,
+    _held: BudgetReservation,
 }
 
-impl<'b> Target<'b> {
+impl<'b> KustomizationTarget<'b> {
     /// Reads the file of a kustomization.
     ///
     /// # Errors
@@ -253,9 +253,9 @@ impl<'b> Target<'b> {
     /// Warns of a path that two lines became.
     fn warn_of_joined_lines(&self, path: &str) {
         /// How much of a path is shown, in characters.
-        const SHOWN: usize = 200;
+        const MAX_PATH_CHARACTERS: usize = 200;
         let Some(JoinedLines { lost, kept }) = path_text::joined_lines(path) else { return };
-        let shown = |path: &str| path.chars().take(SHOWN).collect::<String>();
+        let shown = |path: &str| path.chars().take(MAX_PATH_CHARACTERS).collect::<String>();
         self.build.warn_of_loss(format!(
             "{}: `{}` is not built, because the line `- {}` is indented deeper than the one before it, which makes \
              both one path",
@@ -349,7 +349,7 @@ impl<'b> Target<'b> {
     }
 
     fn run(&self, transformer: &Transformer, resources: &mut Resources) -> Result<()> {
-        self.build.budget.steps(TRANSFORMER)?;
+        self.build.budget.steps(STEPS_PER_TRANSFORMER)?;
         let schema = self.build.schema();
         if transformer.merges(resources, &schema)? {
             self.build.keep_schema();

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use golang::strconv::{FloatForm, format_float};
-use goyaml::v3::{Kind, Node, Style};
+use goyaml::v3::{Node, Style, YamlNodeKind};
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
@@ -17,13 +17,13 @@ use crate::resources::Resources;
 use crate::schema::Schema;
 
 /// Steps that comparing a variable with what is looked for costs.
-const COMPARED: usize = 16;
+const STEPS_PER_COMPARISON: usize = 16;
 
 /// Variables by their names.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Variables(BTreeMap<String, Variable>);
+pub(crate) struct KustomizeVariables(BTreeMap<String, Variable>);
 
-impl Variables {
+impl KustomizeVariables {
     /// Adds variables.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ pub(crate) fn mark(
 
 /// What a variable gives.
 #[derive(Debug, Clone, PartialEq)]
-enum Value {
+enum VariableValue {
     Text(String),
     Int(i64),
     Float(f64),
@@ -102,7 +102,7 @@ enum Value {
 /// A variable has no value, or a field does not hold strings.
 pub(crate) fn resolve(
     resources: &mut Resources,
-    variables: &Variables,
+    variables: &KustomizeVariables,
     specs: &[FieldSpec],
     logs: &mut Vec<String>,
 ) -> Result<()> {
@@ -110,7 +110,7 @@ pub(crate) fn resolve(
     let mut values = BTreeMap::new();
     for (name, variable) in &variables.0 {
         let marks = |resource: &Resource| 1 + resource.variables.len();
-        budget.steps(COMPARED * resources.list().iter().map(marks).sum::<usize>())?;
+        budget.steps(STEPS_PER_COMPARISON * resources.list().iter().map(marks).sum::<usize>())?;
         values.insert(name.as_str(), value_of(variable, resources.list())?);
     }
     if values.is_empty() {
@@ -131,7 +131,7 @@ pub(crate) fn resolve(
     Ok(())
 }
 
-fn value_of(variable: &Variable, resources: &[Resource]) -> Result<Value> {
+fn value_of(variable: &Variable, resources: &[Resource]) -> Result<VariableValue> {
     let reads = |resource: &&Resource| resource.variables.contains(&variable.name);
     let Some(resource) = resources.iter().find(reads) else {
         return Err(Error::new(format!(
@@ -146,7 +146,7 @@ fn value_of(variable: &Variable, resources: &[Resource]) -> Result<Value> {
 }
 
 /// The value at a path such as `spec.ports[0].port`.
-fn field_value(node: &Node, path: &str) -> Option<Value> {
+fn field_value(node: &Node, path: &str) -> Option<VariableValue> {
     let mut parts = Vec::new();
     for part in path::split_brackets(path, '.') {
         let index = part.strip_suffix(']').and_then(|part| part.rsplit_once('['));
@@ -163,23 +163,23 @@ fn field_value(node: &Node, path: &str) -> Option<Value> {
         }
     }
     let node = path::lookup(node, &parts).ok()??;
-    if node.kind != Kind::Scalar {
-        return Some(Value::Other);
+    if node.kind != YamlNodeKind::Scalar {
+        return Some(VariableValue::Other);
     }
     let text = node.value.as_str();
     match node.tag.as_ref() {
-        edit::INT => golang::strconv::atoi(text).ok().map(Value::Int),
-        "!!float" => golang::strconv::parse_float(text, 64).ok().map(Value::Float),
-        edit::BOOL => golang::strconv::parse_bool(text).ok().map(Value::Bool),
-        _ => Some(Value::Text(text.to_owned())),
+        edit::INT => golang::strconv::atoi(text).ok().map(VariableValue::Int),
+        "!!float" => golang::strconv::parse_float(text, 64).ok().map(VariableValue::Float),
+        edit::BOOL => golang::strconv::parse_bool(text).ok().map(VariableValue::Bool),
+        _ => Some(VariableValue::Text(text.to_owned())),
     }
 }
 
 struct Replacer<'v> {
-    values: &'v BTreeMap<&'v str, Value>,
+    values: &'v BTreeMap<&'v str, VariableValue>,
     used: BTreeSet<String>,
     logs: &'v mut Vec<String>,
-    budget: &'v Budget,
+    budget: &'v BuildBudget,
 }
 
 impl Replacer<'_> {
@@ -188,12 +188,12 @@ impl Replacer<'_> {
             return Ok(());
         }
         match node.kind {
-            Kind::Scalar => {
+            YamlNodeKind::Scalar => {
                 if edit::is_string(node) {
                     self.replace(node)?;
                 }
             }
-            Kind::Mapping => {
+            YamlNodeKind::Mapping => {
                 for entry in node.content.chunks_exact_mut(2) {
                     let [key, value] = entry else { continue };
                     if !edit::is_string(key) {
@@ -207,7 +207,7 @@ impl Replacer<'_> {
                     }
                 }
             }
-            Kind::Sequence => {
+            YamlNodeKind::Sequence => {
                 for item in node.content.iter_mut() {
                     if !edit::is_string(item) {
                         return Err(Error::new("invalid value type expect a string"));
@@ -215,7 +215,7 @@ impl Replacer<'_> {
                     self.replace(item)?;
                 }
             }
-            Kind::Document | Kind::Alias => {
+            YamlNodeKind::Document | YamlNodeKind::Alias => {
                 return Err(Error::new("invalid type encountered")).within(|| "variable");
             }
         }
@@ -225,11 +225,13 @@ impl Replacer<'_> {
     fn replace(&mut self, node: &mut Node) -> Result<()> {
         self.budget.steps(node.value.len())?;
         let (text, tag) = match self.replaced(&node.value)? {
-            Value::Text(text) => (text, edit::STR),
-            Value::Int(number) => (number.to_string(), edit::INT),
-            Value::Float(number) => (format_float(number, FloatForm::Fixed, None), "!!float"),
-            Value::Bool(claim) => (claim.to_string(), edit::BOOL),
-            Value::Other => return Ok(()),
+            VariableValue::Text(text) => (text, edit::STR),
+            VariableValue::Int(number) => (number.to_string(), edit::INT),
+            VariableValue::Float(number) => {
+                (format_float(number, FloatForm::Fixed, None), "!!float")
+            }
+            VariableValue::Bool(claim) => (claim.to_string(), edit::BOOL),
+            VariableValue::Other => return Ok(()),
         };
         node.value = text;
         node.tag = tag.into();
@@ -238,7 +240,7 @@ impl Replacer<'_> {
     }
 
     /// A text with its references replaced; one that is nothing but a reference becomes the value itself.
-    fn replaced(&mut self, text: &str) -> Result<Value> {
+    fn replaced(&mut self, text: &str) -> Result<VariableValue> {
         let last = text.rfind(')');
         let mut result = String::new();
         let mut rest = text;
@@ -275,17 +277,17 @@ impl Replacer<'_> {
             }
         }
         result.push_str(rest);
-        Ok(Value::Text(result))
+        Ok(VariableValue::Text(result))
     }
 
-    fn value(&mut self, name: &str) -> Result<Value> {
+    fn value(&mut self, name: &str) -> Result<VariableValue> {
         Ok(match self.values.get(name) {
-            None => Value::Text(format!("$({name})")),
-            Some(Value::Other) => {
+            None => VariableValue::Text(format!("$({name})")),
+            Some(VariableValue::Other) => {
                 let line = format!("MakePrimitiveReplacer: bad replacement type of {name}");
                 self.budget.bytes(line.len())?;
                 self.logs.push(line);
-                Value::Text(format!("$({name})"))
+                VariableValue::Text(format!("$({name})"))
             }
             Some(value) => {
                 if !self.used.contains(name) {
@@ -298,12 +300,12 @@ impl Replacer<'_> {
 }
 
 /// A value within a text, as Go's `%v` prints it.
-fn shown(value: &Value) -> String {
+fn shown(value: &VariableValue) -> String {
     match value {
-        Value::Text(text) => text.clone(),
-        Value::Int(number) => number.to_string(),
-        Value::Float(number) => format_float(*number, FloatForm::General, None),
-        Value::Bool(claim) => claim.to_string(),
-        Value::Other => String::new(),
+        VariableValue::Text(text) => text.clone(),
+        VariableValue::Int(number) => number.to_string(),
+        VariableValue::Float(number) => format_float(*number, FloatForm::General, None),
+        VariableValue::Bool(claim) => claim.to_string(),
+        VariableValue::Other => String::new(),
     }
 }

@@ -5,7 +5,7 @@
 use reconcile::Time;
 
 use crate::event::{Event, event_name};
-use crate::judge::{Answer, Verdict, judge};
+use crate::judge::{EventAnswer, EventVerdict, judge};
 use crate::phase::Phase;
 use crate::select::Hold;
 
@@ -41,7 +41,7 @@ pub struct Ask {
 
 /// An event that nothing waits for any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dismissed {
+pub struct DismissedEvent {
     /// Its name.
     pub name: String,
     /// Its uid.
@@ -54,9 +54,9 @@ pub struct Dismissed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stand {
     /// It continues.
-    Pass(Answer),
+    Pass(EventAnswer),
     /// It fails.
-    Fail(Answer),
+    Fail(EventAnswer),
     /// It waits, for this reason, and no longer than until a time if there is one.
     Wait(String, Option<Time>),
     /// The event is to be created first.
@@ -104,23 +104,28 @@ impl Question<'_> {
             }));
         };
         match judge(hold, phase, event, self.glass, now) {
-            Verdict::Pass(answer) => Stand::Pass(answer),
-            Verdict::Fail(answer) => Stand::Fail(answer),
-            Verdict::Wait(text, until) => Stand::Wait(text, until),
+            EventVerdict::Pass(answer) => Stand::Pass(answer),
+            EventVerdict::Fail(answer) => Stand::Fail(answer),
+            EventVerdict::Wait(text, until) => Stand::Wait(text, until),
         }
     }
 }
 
 /// The events that no phase of the present operation waits for: those of other operations, and those whose answers are
 /// recorded.
-pub fn dismissed(events: &[Event], operation: Option<&str>, answers: &[Answer]) -> Vec<Dismissed> {
+pub fn dismissed(
+    events: &[Event],
+    operation: Option<&str>,
+    answers: &[EventAnswer],
+) -> Vec<DismissedEvent> {
     let is_recorded = |event: &Event| {
-        let is_its = |it: &Answer| it.lifecycle == event.lifecycle && Some(it.phase) == event.phase;
+        let is_its =
+            |it: &EventAnswer| it.lifecycle == event.lifecycle && Some(it.phase) == event.phase;
         answers.iter().any(is_its)
     };
     let is_over =
         |event: &&Event| operation != Some(event.operation.as_str()) || is_recorded(event);
-    let over = events.iter().filter(is_over).map(|event| Dismissed {
+    let over = events.iter().filter(is_over).map(|event| DismissedEvent {
         name: event.name.clone(),
         uid: event.uid.clone(),
         is_open: event.state.is_open(),
@@ -132,7 +137,7 @@ pub fn dismissed(events: &[Event], operation: Option<&str>, answers: &[Answer]) 
 mod tests {
     use super::*;
     use crate::event::State;
-    use crate::judge::Outcome;
+    use crate::judge::PhaseOutcome;
     use crate::select::OnTimeout;
 
     fn hold() -> Hold {
@@ -198,14 +203,14 @@ mod tests {
             event("web.v2.0", Phase::PreUpgrade, State::Succeeded),
             event("web.v2.0", Phase::Promote, State::Pending),
         ];
-        let over = |operation, answers: &[Answer]| {
+        let over = |operation, answers: &[EventAnswer]| {
             dismissed(&events, operation, answers).iter().map(|it| it.is_open).collect::<Vec<_>>()
         };
         assert_eq!(over(Some("web.v2.0"), &[]), [true]);
-        let answer = Answer {
+        let answer = EventAnswer {
             lifecycle: "a".to_owned(),
             phase: Phase::PreUpgrade,
-            outcome: Outcome::Succeeded,
+            outcome: PhaseOutcome::Succeeded,
             event: String::new(),
             answered_by: String::new(),
             message: String::new(),

@@ -14,7 +14,7 @@ const MAX_APPROVALS: usize = 16;
 
 /// How a phase ended for a lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Outcome {
+pub enum PhaseOutcome {
     /// It was answered well.
     Succeeded,
     /// It was answered badly.
@@ -25,7 +25,7 @@ pub enum Outcome {
     Released,
 }
 
-impl Outcome {
+impl PhaseOutcome {
     /// As the API spells it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,13 +40,13 @@ impl Outcome {
 /// The end of an event, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct EventAnswer {
     /// The Lifecycle.
     pub lifecycle: String,
     /// The phase.
     pub phase: Phase,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: PhaseOutcome,
     /// The uid of the event.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub event: String,
@@ -67,7 +67,7 @@ pub struct Answer {
     pub ended: Time,
 }
 
-impl Answer {
+impl EventAnswer {
     /// Why the operation fails.
     pub fn failure(&self) -> String {
         let lifecycle = &self.lifecycle;
@@ -77,7 +77,7 @@ impl Answer {
             by => format!(" (answered by {by})"),
         };
         match (self.outcome, self.message.as_str()) {
-            (Outcome::TimedOut, _) => {
+            (PhaseOutcome::TimedOut, _) => {
                 format!("lifecycle {lifecycle} was not answered in time at {phase}")
             }
             (_, "") => format!("lifecycle {lifecycle} failed at {phase}{by}"),
@@ -88,13 +88,13 @@ impl Answer {
 
 /// What an event means.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EventVerdict {
     /// The operation continues.
-    Pass(Answer),
+    Pass(EventAnswer),
     /// The operation waits, for this reason, and no longer than until a time if there is one.
     Wait(String, Option<Time>),
     /// The operation fails.
-    Fail(Answer),
+    Fail(EventAnswer),
 }
 
 /// What an event means for an operation that a lifecycle holds. `glass` is whether break-glass is in force, which does not
@@ -102,8 +102,8 @@ pub enum Verdict {
 ///
 /// Approvals count by user. One that has the phase `Succeeded` without enough approvals waits all the same: who may answer
 /// for a controller does not approve for others.
-pub fn judge(hold: &Hold, phase: Phase, event: &Event, glass: bool, now: Time) -> Verdict {
-    let answer = |outcome: Outcome| Answer {
+pub fn judge(hold: &Hold, phase: Phase, event: &Event, glass: bool, now: Time) -> EventVerdict {
+    let answer = |outcome: PhaseOutcome| EventAnswer {
         lifecycle: hold.lifecycle.clone(),
         phase,
         outcome,
@@ -117,27 +117,29 @@ pub fn judge(hold: &Hold, phase: Phase, event: &Event, glass: bool, now: Time) -
     let approved = approvals(event).len();
     let is_approved = approved >= usize::from(hold.approvals);
     match event.state {
-        State::Failed => return Verdict::Fail(answer(Outcome::Failed)),
+        State::Failed => return EventVerdict::Fail(answer(PhaseOutcome::Failed)),
         State::Succeeded if hold.approvals == 0 => {
-            return Verdict::Pass(answer(Outcome::Succeeded));
+            return EventVerdict::Pass(answer(PhaseOutcome::Succeeded));
         }
         State::Pending | State::Running | State::Succeeded if hold.approvals > 0 && is_approved => {
-            return Verdict::Pass(answer(Outcome::Succeeded));
+            return EventVerdict::Pass(answer(PhaseOutcome::Succeeded));
         }
         // windlass alone cancels, and not what it waits for; another client must not make it wait for ever.
         State::Cancelled => {
             let message = "the LifecycleEvent was cancelled".to_owned();
-            return Verdict::Fail(Answer { message, ..answer(Outcome::Failed) });
+            return EventVerdict::Fail(EventAnswer { message, ..answer(PhaseOutcome::Failed) });
         }
         State::Pending | State::Running | State::Succeeded => {}
     }
     if glass && !hold.required {
-        return Verdict::Pass(answer(Outcome::Released));
+        return EventVerdict::Pass(answer(PhaseOutcome::Released));
     }
     let late = event.deadline.filter(|at| *at <= now);
     match (late, hold.on_timeout) {
-        (Some(_), OnTimeout::Fail) => return Verdict::Fail(answer(Outcome::TimedOut)),
-        (Some(_), OnTimeout::Continue) => return Verdict::Pass(answer(Outcome::TimedOut)),
+        (Some(_), OnTimeout::Fail) => return EventVerdict::Fail(answer(PhaseOutcome::TimedOut)),
+        (Some(_), OnTimeout::Continue) => {
+            return EventVerdict::Pass(answer(PhaseOutcome::TimedOut));
+        }
         (Some(_), OnTimeout::Hold) | (None, _) => {}
     }
     let state = match hold.approvals {
@@ -151,7 +153,7 @@ pub fn judge(hold: &Hold, phase: Phase, event: &Event, glass: bool, now: Time) -
         phase.as_str(),
         event.name
     );
-    Verdict::Wait(text, event.deadline.filter(|at| *at > now))
+    EventVerdict::Wait(text, event.deadline.filter(|at| *at > now))
 }
 
 /// The approvals of different users.
@@ -216,12 +218,12 @@ mod tests {
         Time::from_second(second).unwrap()
     }
 
-    fn word(verdict: &Verdict) -> String {
+    fn word(verdict: &EventVerdict) -> String {
         match verdict {
-            Verdict::Pass(answer) => format!("pass {}", answer.outcome.as_str()),
-            Verdict::Wait(_, Some(at)) => format!("wait until {}", at.as_second()),
-            Verdict::Wait(_, None) => "wait".to_owned(),
-            Verdict::Fail(answer) => format!("fail {}", answer.outcome.as_str()),
+            EventVerdict::Pass(answer) => format!("pass {}", answer.outcome.as_str()),
+            EventVerdict::Wait(_, Some(at)) => format!("wait until {}", at.as_second()),
+            EventVerdict::Wait(_, None) => "wait".to_owned(),
+            EventVerdict::Fail(answer) => format!("fail {}", answer.outcome.as_str()),
         }
     }
 
@@ -262,7 +264,7 @@ mod tests {
         assert_eq!(of(State::Failed, &["alice", "bob"]), "fail Failed");
         let verdict =
             judge(&hold, Phase::PreUpgrade, &event(State::Pending, &["alice"]), false, second(0));
-        let Verdict::Wait(text, _) = verdict else { panic!("{verdict:?}") };
+        let EventVerdict::Wait(text, _) = verdict else { panic!("{verdict:?}") };
         assert_eq!(
             text,
             "waiting for lifecycle check at PreUpgrade: LifecycleEvent web-preupgrade-0 has 1 of 2 approvals"
@@ -286,7 +288,7 @@ mod tests {
         let hold = hold(0, OnTimeout::Fail);
         let text =
             |event: &Event, now| match judge(&hold, Phase::PreUpgrade, event, false, second(now)) {
-                Verdict::Fail(answer) => answer.failure(),
+                EventVerdict::Fail(answer) => answer.failure(),
                 other => panic!("{other:?}"),
             };
         assert_eq!(
@@ -318,17 +320,17 @@ mod tests {
             event.message = message;
             let verdict = judge(&hold(needed, OnTimeout::Fail), Phase::PreUpgrade, &event, glass, second(now));
             match &verdict {
-                Verdict::Pass(answer) => {
+                EventVerdict::Pass(answer) => {
                     let is_answered = match needed {
                         0 => state == State::Succeeded,
                         needed => answer.approvals.len() >= usize::from(needed),
                     };
                     prop_assert!(is_answered || glass, "{verdict:?}");
                 }
-                Verdict::Wait(..) => prop_assert!(now < 60 && !glass, "{verdict:?}"),
-                Verdict::Fail(_) => prop_assert!(now >= 60 || !state.is_open(), "{verdict:?}"),
+                EventVerdict::Wait(..) => prop_assert!(now < 60 && !glass, "{verdict:?}"),
+                EventVerdict::Fail(_) => prop_assert!(now >= 60 || !state.is_open(), "{verdict:?}"),
             }
-            if let Verdict::Pass(answer) | Verdict::Fail(answer) = verdict {
+            if let EventVerdict::Pass(answer) | EventVerdict::Fail(answer) = verdict {
                 prop_assert!(answer.message.len() <= MAX_TEXT + 3);
                 prop_assert!(answer.approvals.len() <= MAX_APPROVALS);
             }

@@ -17,13 +17,13 @@ mod phase;
 mod select;
 mod variables;
 
-pub use ask::{Ask, Dismissed, Question, Revision, Stand, dismissed};
+pub use ask::{Ask, DismissedEvent, Question, Revision, Stand, dismissed};
 pub use check::{Bounds, Finding, JobTask, job_task, measurement, pause, promoted};
 pub use event::{Approval, Event, State, event_name};
-pub use judge::{Answer, Outcome, Verdict, judge};
+pub use judge::{EventAnswer, EventVerdict, PhaseOutcome, judge};
 pub use phase::Phase;
 pub use select::{
-    Binding, Hold, Lifecycle, MAX_HOLDS, OnTimeout, Requirement, SelectError, Selector, Subject,
-    SubjectSelector, holds,
+    Binding, Hold, HoldSubject, Lifecycle, MAX_HOLDS, OnTimeout, Requirement, SelectError,
+    Selector, SubjectSelector, holds,
 };
-pub use variables::{Place, Variables};
+pub use variables::{LifecycleVariables, TextContext};

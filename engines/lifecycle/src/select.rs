@@ -116,7 +116,7 @@ pub struct Binding {
 
 /// An object that may be held.
 #[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
+pub struct HoldSubject<'a> {
     /// Its kind.
     pub kind: &'a str,
     /// Its name.
@@ -128,7 +128,7 @@ pub struct Subject<'a> {
 }
 
 impl Binding {
-    fn binds(&self, subject: &Subject<'_>) -> bool {
+    fn binds(&self, subject: &HoldSubject<'_>) -> bool {
         self.subjects.iter().any(|it| {
             it.kind == subject.kind
                 && it.name.as_deref().is_none_or(|name| name == subject.name)
@@ -198,7 +198,7 @@ pub enum SelectError {
 /// # Errors
 /// A binding names a Lifecycle that does not exist, one that holds the object cannot be read, or there are too many.
 pub fn holds(
-    subject: &Subject<'_>,
+    subject: &HoldSubject<'_>,
     lifecycles: &[Lifecycle],
     bindings: &[Binding],
 ) -> Result<Vec<Hold>, SelectError> {
@@ -286,7 +286,7 @@ mod tests {
     fn of(lifecycles: &[Lifecycle], bindings: &[Binding]) -> Result<Vec<Hold>, SelectError> {
         let own = labels(&[("tier", "web")]);
         let namespace = labels(&[("env", "prod")]);
-        let subject = Subject {
+        let subject = HoldSubject {
             kind: "HelmRelease",
             name: "app",
             labels: &own,

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use envsubst::{Limits, Unset, substitute};
+use envsubst::{SubstitutionLimits, Unset, substitute};
 
 /// Where a text is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum TextContext {
     /// As the name of an object, as it is.
     Name,
     /// In a URL, behind the host.
@@ -20,12 +20,12 @@ pub enum Place {
 
 /// Values by name. Those of the event hide parameters of the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Variables {
+pub struct LifecycleVariables {
     own: BTreeMap<&'static str, String>,
     parameters: BTreeMap<String, String>,
 }
 
-impl Variables {
+impl LifecycleVariables {
     /// Those of an event, and the parameters of its binding.
     pub fn new(own: BTreeMap<&'static str, String>, parameters: BTreeMap<String, String>) -> Self {
         Self { own, parameters }
@@ -35,14 +35,15 @@ impl Variables {
     ///
     /// # Errors
     /// The text has an unknown form, or names something that has no value.
-    pub fn fill(&self, text: &str, place: Place) -> Result<String, String> {
+    pub fn fill(&self, text: &str, place: TextContext) -> Result<String, String> {
         let own = self.own.iter().map(|(name, value)| ((*name).to_owned(), value));
         let parameters = self.parameters.iter().map(|(name, value)| (name.clone(), value));
         // Later ones replace earlier ones.
         let values: BTreeMap<String, String> =
             parameters.chain(own).map(|(name, value)| (name, escaped(value, place))).collect();
         let value = |name: &str| values.get(name).map(String::as_bytes);
-        let filled = substitute(text.as_bytes(), value, Unset::Error, Limits::default());
+        let filled =
+            substitute(text.as_bytes(), value, Unset::Error, SubstitutionLimits::default());
         let filled = filled.map_err(|error| error.to_string())?;
         String::from_utf8(filled).map_err(|_| "it is not UTF-8".to_owned())
     }
@@ -75,10 +76,10 @@ fn spelled(prefix: &str, name: &str) -> String {
     spelled
 }
 
-fn escaped(value: &str, place: Place) -> String {
+fn escaped(value: &str, place: TextContext) -> String {
     match place {
-        Place::Name => value.to_owned(),
-        Place::Url => {
+        TextContext::Name => value.to_owned(),
+        TextContext::Url => {
             let mut escaped = String::new();
             for byte in value.bytes() {
                 match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -94,7 +95,7 @@ fn escaped(value: &str, place: Place) -> String {
             }
         }
         // Escapes that every kind of string but the raw one has.
-        Place::Query => value.chars().fold(String::new(), |mut escaped, letter| {
+        TextContext::Query => value.chars().fold(String::new(), |mut escaped, letter| {
             match letter {
                 '\\' | '"' | '\'' => escaped.extend(['\\', letter]),
                 '`' => escaped.push_str("\\x60"),
@@ -110,19 +111,19 @@ fn escaped(value: &str, place: Place) -> String {
 mod tests {
     use super::*;
 
-    fn variables(value: &str) -> Variables {
+    fn variables(value: &str) -> LifecycleVariables {
         let own = BTreeMap::from([
             ("subject", "web".to_owned()),
             ("subjectKind", "HelmRelease".to_owned()),
         ]);
         let parameters = [("subject", "forged"), ("rate", value)];
         let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Variables::new(own, BTreeMap::from(parameters))
+        LifecycleVariables::new(own, BTreeMap::from(parameters))
     }
 
     #[test]
     fn what_the_event_says_hides_parameters() {
-        let of = |text| variables("7").fill(text, Place::Name);
+        let of = |text| variables("7").fill(text, TextContext::Name);
         assert_eq!(of("${subject}-${rate}-$${x}").unwrap(), "web-7-${x}");
         assert!(of("${unknown}").unwrap_err().contains("unknown"));
         assert_eq!(of("${other:-default}").unwrap(), "default");
@@ -130,8 +131,9 @@ mod tests {
 
     #[test]
     fn a_value_stays_a_value() {
-        let url =
-            |value| variables(value).fill("https://a/check/${rate}?x=${rate}", Place::Url).unwrap();
+        let url = |value| {
+            variables(value).fill("https://a/check/${rate}?x=${rate}", TextContext::Url).unwrap()
+        };
         assert_eq!(url("a b"), "https://a/check/a%20b?x=a%20b");
         assert_eq!(
             url("../../x?y#z@b"),
@@ -139,7 +141,7 @@ mod tests {
         );
         assert_eq!(url(".."), "https://a/check/%2E%2E?x=%2E%2E");
         let query = |value| {
-            variables(value).fill("sum(rate(x{app=\"${rate}\"}[5m]))", Place::Query).unwrap()
+            variables(value).fill("sum(rate(x{app=\"${rate}\"}[5m]))", TextContext::Query).unwrap()
         };
         assert_eq!(query("\"} or vector(0) #"), "sum(rate(x{app=\"\\\"} or vector(0) #\"}[5m]))");
         assert_eq!(query("a\\"), "sum(rate(x{app=\"a\\\\\"}[5m]))");

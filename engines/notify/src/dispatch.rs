@@ -12,13 +12,13 @@ use golang::regexp::{Regexp, quote_meta};
 
 use crate::commit_status::{commit_status, is_commit_status_type};
 use crate::event::{EVENT_GROUP, Event, ObjectReference};
-use crate::http::{Delivery, Failure, Flow, Stage};
-use crate::objects::{Alert, Provider, Secret, Source};
-use crate::options::{Masked, assemble};
+use crate::http::{Delivery, DeliveryFailure, Flow, Stage};
+use crate::objects::{Alert, EventSourceSelector, Provider, Secret};
+use crate::options::{MaskedSecret, assemble};
 use crate::providers;
 
 /// How long sending may take where the Provider does not say.
-const TIMEOUT: Duration = Duration::from_secs(15);
+const DEFAULT_SEND_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long it may take at most.
 ///
@@ -78,7 +78,7 @@ pub struct Route {
 
 /// What [`route()`] decides.
 #[derive(Debug)]
-pub struct Routed {
+pub struct RoutingDecision {
     /// Events to put on the Alert.
     pub warnings: Vec<Warning>,
     /// Where the event goes, if the Alert sends it.
@@ -87,7 +87,7 @@ pub struct Routed {
 
 /// What an Alert makes of an event.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct AlertVerdict {
     /// Events to put on the Alert.
     pub warnings: Vec<Warning>,
     /// What is sent, if anything is.
@@ -128,7 +128,7 @@ impl Dispatch {
     }
 
     /// The warning for a delivery that failed, without the token of the Provider.
-    pub fn warning(&self, failure: &Failure) -> Warning {
+    pub fn warning(&self, failure: &DeliveryFailure) -> Warning {
         let object = self.event.object.display();
         let text = &failure.message;
         let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
@@ -171,17 +171,22 @@ pub fn dispatch(
     alert: &Alert,
     cluster: &dyn Cluster,
     settings: Settings,
-) -> Verdict {
-    let Routed { warnings, route } = route(event, alert, cluster, settings);
+) -> AlertVerdict {
+    let RoutingDecision { warnings, route } = route(event, alert, cluster, settings);
     let secret = |namespace: &str, name: &str| cluster.secret(namespace, name);
     let dispatch = route.map(|Route { event, provider }| {
         Dispatch::new(event, &provider, alert, settings.now, &secret)
     });
-    Verdict { warnings, dispatch }
+    AlertVerdict { warnings, dispatch }
 }
 
 /// Decides whether an Alert sends an event whose metadata is clean, and where to. No Secret is read.
-pub fn route(event: &Event, alert: &Alert, cluster: &dyn Cluster, settings: Settings) -> Routed {
+pub fn route(
+    event: &Event,
+    alert: &Alert,
+    cluster: &dyn Cluster,
+    settings: Settings,
+) -> RoutingDecision {
     let mut warnings = Vec::new();
     // What may cost much is not done for events that the Alert does not get.
     let wants = if is_denied(event, alert, settings) {
@@ -191,7 +196,7 @@ pub fn route(event: &Event, alert: &Alert, cluster: &dyn Cluster, settings: Sett
             && is_selected(event, alert, &mut warnings)
     };
     if !wants || alert.spec.suspend {
-        return Routed { warnings, route: None };
+        return RoutingDecision { warnings, route: None };
     }
     routed(event, alert, cluster, settings, warnings)
 }
@@ -203,7 +208,7 @@ pub fn follow_up(
     alert: &Alert,
     cluster: &dyn Cluster,
     settings: Settings,
-) -> Routed {
+) -> RoutingDecision {
     routed(event, alert, cluster, settings, Vec::new())
 }
 
@@ -213,16 +218,16 @@ fn routed(
     cluster: &dyn Cluster,
     settings: Settings,
     mut warnings: Vec<Warning>,
-) -> Routed {
+) -> RoutingDecision {
     let mut event = event.clone();
     event.exclude_internal();
     match send(event.clone(), alert, cluster, settings, &mut warnings) {
-        Ok(route) => Routed { warnings, route },
+        Ok(route) => RoutingDecision { warnings, route },
         Err(error) => {
             let object = event.object.display();
             let message = format!("failed to dispatch notification for {object}: {error}");
             warnings.push(Warning::new("NotificationDispatchFailed", message));
-            Routed { warnings, route: None }
+            RoutingDecision { warnings, route: None }
         }
     }
 }
@@ -246,7 +251,7 @@ fn is_from_source(
 fn matches(
     event: &Event,
     alert: &Alert,
-    source: &Source,
+    source: &EventSourceSelector,
     cluster: &dyn Cluster,
     warnings: &mut Vec<Warning>,
 ) -> bool {
@@ -272,12 +277,12 @@ fn matches(
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-fn namespace<'a>(alert: &'a Alert, source: &'a Source) -> &'a str {
+fn namespace<'a>(alert: &'a Alert, source: &'a EventSourceSelector) -> &'a str {
     if source.namespace.is_empty() { &alert.metadata.namespace } else { &source.namespace }
 }
 
 /// Whether a source names the object of an event, but for its labels.
-fn names(event: &Event, alert: &Alert, source: &Source) -> bool {
+fn names(event: &Event, alert: &Alert, source: &EventSourceSelector) -> bool {
     let object = &event.object;
     let severity = &alert.spec.event_severity;
     object.namespace == namespace(alert, source)
@@ -315,10 +320,10 @@ fn is_label(key: &str, value: &str) -> bool {
 const MOST_WORK: usize = 200_000_000;
 
 /// How many steps it takes to compile a pattern, for each step that it takes to compare it with a byte.
-const COMPILING: usize = 1_000;
+const PATTERN_COMPILATION_STEPS: usize = 1_000;
 
 /// How many steps a pattern counts for that is none: it may have been too large to be compiled.
-const FAILING: usize = MOST_WORK / 10;
+const INVALID_PATTERN_STEPS: usize = MOST_WORK / 10;
 
 /// Whether the message is in the inclusion list, if there is one, and not in the exclusion list.
 fn is_selected(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> bool {
@@ -343,10 +348,10 @@ fn matches_any(
     for text in patterns {
         let compiled = if *left == 0 { None } else { Some(Regexp::new(text)) };
         let work = match &compiled {
-            Some(Ok(pattern)) => {
-                pattern.work().saturating_mul(message.len().saturating_add(COMPILING))
-            }
-            Some(Err(_)) => FAILING.min(*left),
+            Some(Ok(pattern)) => pattern
+                .work()
+                .saturating_mul(message.len().saturating_add(PATTERN_COMPILATION_STEPS)),
+            Some(Err(_)) => INVALID_PATTERN_STEPS.min(*left),
             None => usize::MAX,
         };
         let (Some(compiled), Some(rest)) = (compiled, left.checked_sub(work)) else {
@@ -413,7 +418,7 @@ fn timeout(provider: &Provider) -> Duration {
     written
         .ok()
         .and_then(|it| u64::try_from(it.nanoseconds()).ok())
-        .map_or(TIMEOUT, Duration::from_nanos)
+        .map_or(DEFAULT_SEND_TIMEOUT, Duration::from_nanos)
         .min(LONGEST_TIMEOUT)
 }
 
@@ -449,19 +454,19 @@ fn deliver(
     alert: &Alert,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<Secret>,
-) -> (Flow, Masked) {
-    let none = || Masked(String::new());
+) -> (Flow, MaskedSecret) {
+    let none = || MaskedSecret(String::new());
     let status = match commit_status(provider, alert, event) {
         Ok(status) => status.unwrap_or_default(),
         Err(message) => {
-            return (Flow::Failed(Failure { stage: Stage::CommitStatus, message }), none());
+            return (Flow::Failed(DeliveryFailure { stage: Stage::CommitStatus, message }), none());
         }
     };
     match assemble(provider, alert, status, now, secret) {
         Ok((options, masked)) => {
             (providers::flow(&provider.spec.r#type, options, event.clone()), masked)
         }
-        Err(message) => (Flow::Failed(Failure::init(message)), none()),
+        Err(message) => (Flow::Failed(DeliveryFailure::init(message)), none()),
     }
 }
 

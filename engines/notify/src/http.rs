@@ -2,7 +2,7 @@
 //!
 //! Here: what is sent when, retries and redirects. Elsewhere: what a provider sends (`providers`), messages that are
 //! not sent over HTTP (`parcel`), connections.
-//! [`Delivery::start`] and [`Delivery::answer`] return a [`Step`]; who drives them sends what a step says.
+//! [`Delivery::start`] and [`Delivery::answer`] return a [`HttpStep`]; who drives them sends what a step says.
 //!
 //! Source of the semantics: hashicorp/go-retryablehttp 0.7.8, Go's `net/http`.
 
@@ -38,7 +38,7 @@ pub(crate) enum Retry {
 
 /// A request over HTTP. Its `Debug` shows no credentials.
 #[derive(Clone)]
-pub struct Request {
+pub struct ProviderRequest {
     /// The method.
     pub method: &'static str,
     /// The URL.
@@ -54,7 +54,7 @@ pub struct Request {
     pub(crate) retry: Retry,
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for ProviderRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("Request")
@@ -65,7 +65,7 @@ impl fmt::Debug for Request {
     }
 }
 
-impl Request {
+impl ProviderRequest {
     pub(crate) fn new(method: &'static str, url: impl Into<String>) -> Self {
         Self {
             method,
@@ -317,14 +317,14 @@ pub enum Stage {
 
 /// Why an event was not delivered, unmasked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct DeliveryFailure {
     /// When.
     pub stage: Stage,
     /// Flux's message.
     pub message: String,
 }
 
-impl Failure {
+impl DeliveryFailure {
     pub(crate) fn init(message: impl Into<String>) -> Self {
         Self { stage: Stage::Init, message: message.into() }
     }
@@ -339,13 +339,13 @@ type ThenSent = Box<dyn FnOnce(Result<(), String>) -> Flow + Send>;
 
 /// What a provider does next.
 pub(crate) enum Flow {
-    Send(Box<Request>, Then),
+    Send(Box<ProviderRequest>, Then),
     /// Something other than HTTP.
     Publish(Parcel, ThenSent),
     Done,
     /// It is delivered, as a message with an id.
     Posted(String),
-    Failed(Failure),
+    Failed(DeliveryFailure),
 }
 
 impl Flow {
@@ -366,27 +366,27 @@ impl Flow {
     }
 
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self::Failed(Failure { stage: Stage::Post, message: message.into() })
+        Self::Failed(DeliveryFailure { stage: Stage::Post, message: message.into() })
     }
 
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
-        Self::Failed(Failure::notifier(message))
+        Self::Failed(DeliveryFailure::notifier(message))
     }
 }
 
 /// What a driver does next.
 #[derive(Debug)]
-pub enum Step {
+pub enum HttpStep {
     /// Waits so long, sends this, and calls [`Delivery::answer`] with the outcome.
     Send(Duration, Parcel),
     /// Nothing: the event is delivered, or needs no delivery.
     Done,
     /// Nothing: it was not delivered.
-    Failed(Failure),
+    Failed(DeliveryFailure),
 }
 
 /// What came of a parcel: the answer, or the text of the error, with whether another try may help.
-pub type Outcome = Result<Response, (String, bool)>;
+pub type DeliveryResult = Result<Response, (String, bool)>;
 
 /// The delivery of one event to one provider.
 pub struct Delivery {
@@ -396,7 +396,7 @@ pub struct Delivery {
     waited: Duration,
     timeout: Duration,
     /// What was asked before redirects, which another try asks again.
-    first: Option<Box<Request>>,
+    first: Option<Box<ProviderRequest>>,
     message: Option<String>,
 }
 
@@ -425,12 +425,12 @@ impl Delivery {
     }
 
     /// The first step.
-    pub fn start(&mut self) -> Step {
+    pub fn start(&mut self) -> HttpStep {
         self.advance(Duration::ZERO)
     }
 
     /// The step after this outcome of the last one.
-    pub fn answer(&mut self, outcome: Outcome) -> Step {
+    pub fn answer(&mut self, outcome: DeliveryResult) -> HttpStep {
         match self.flow.take() {
             Some(Flow::Send(request, then)) => self.answered(request, then, outcome),
             Some(Flow::Publish(_, then)) => {
@@ -445,7 +445,7 @@ impl Delivery {
     }
 
     /// Goes on to the next thing to send; requests that Go would not send fail here.
-    fn advance(&mut self, mut wait: Duration) -> Step {
+    fn advance(&mut self, mut wait: Duration) -> HttpStep {
         loop {
             match self.flow.take() {
                 Some(Flow::Send(request, then)) => {
@@ -458,30 +458,35 @@ impl Delivery {
                     }
                     let parcel = Parcel::Http(Box::new(request.on_the_wire()));
                     self.flow = Some(Flow::Send(request, then));
-                    return Step::Send(wait, parcel);
+                    return HttpStep::Send(wait, parcel);
                 }
                 Some(Flow::Publish(parcel, then)) => {
                     self.flow = Some(Flow::Publish(parcel.clone(), then));
-                    return Step::Send(wait, parcel);
+                    return HttpStep::Send(wait, parcel);
                 }
                 Some(Flow::Failed(failure)) => {
                     self.flow = Some(Flow::Failed(failure.clone()));
-                    return Step::Failed(failure);
+                    return HttpStep::Failed(failure);
                 }
                 Some(Flow::Posted(id)) => {
                     self.message = Some(id);
                     self.flow = Some(Flow::Done);
-                    return Step::Done;
+                    return HttpStep::Done;
                 }
                 Some(Flow::Done) | None => {
                     self.flow = Some(Flow::Done);
-                    return Step::Done;
+                    return HttpStep::Done;
                 }
             }
         }
     }
 
-    fn answered(&mut self, request: Box<Request>, then: Then, outcome: Outcome) -> Step {
+    fn answered(
+        &mut self,
+        request: Box<ProviderRequest>,
+        then: Then,
+        outcome: DeliveryResult,
+    ) -> HttpStep {
         if let Ok(answer) = &outcome
             && let Some(next) = request.redirected(answer)
         {
@@ -504,7 +509,12 @@ impl Delivery {
     }
 
     /// Decides whether a request is made again, and after how long; else hands its outcome on.
-    fn settle(&mut self, request: Box<Request>, then: Then, outcome: Outcome) -> Option<Duration> {
+    fn settle(
+        &mut self,
+        request: Box<ProviderRequest>,
+        then: Then,
+        outcome: DeliveryResult,
+    ) -> Option<Duration> {
         self.redirects = 0;
         self.tries += 1;
         let may_help = match &outcome {

@@ -29,13 +29,17 @@ mod text;
 pub use commit_status::commit_status;
 pub use credentials::Tls;
 pub use dispatch::{
-    Cluster, Dispatch, Route, Routed, Settings, Verdict, Warning, delivery, dispatch, follow_up,
-    has_incidents, route,
+    AlertVerdict, Cluster, Dispatch, Route, RoutingDecision, Settings, Warning, delivery, dispatch,
+    follow_up, has_incidents, route,
 };
 pub use event::{EVENT_GROUP, Event, Incident, NoEvent, ObjectReference};
-pub use http::{Delivery, Failure, MAX_ANSWER, Outcome, Request, Response, Stage, Step};
+pub use http::{
+    Delivery, DeliveryFailure, DeliveryResult, HttpStep, MAX_ANSWER, ProviderRequest, Response,
+    Stage,
+};
 pub use objects::{
-    Alert, AlertSpec, Metadata, NameReference, Provider, ProviderSpec, Secret, Source, Unreadable,
+    Alert, AlertSpec, EventSourceSelector, Metadata, NameReference, Provider, ProviderSpec, Secret,
+    Unreadable,
 };
 pub use parcel::{EventHubLogin, EventHubMessage, NatsLogin, NatsMessage, Parcel, PubSubMessage};
 pub use providers::{NatsKey, TYPES};

@@ -40,7 +40,7 @@ pub struct NameReference {
 /// Objects whose events an Alert wants, or that a Receiver wakes.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Source {
+pub struct EventSourceSelector {
     /// The API version; it does not count on an Alert.
     pub api_version: String,
     /// The kind.
@@ -65,7 +65,7 @@ pub struct AlertSpec {
     pub event_severity: String,
     /// Whose events it wants.
     #[serde(deserialize_with = "nil")]
-    pub event_sources: Vec<Source>,
+    pub event_sources: Vec<EventSourceSelector>,
     /// Metadata for its events.
     #[serde(deserialize_with = "nil")]
     pub event_metadata: BTreeMap<String, String>,
@@ -140,12 +140,12 @@ pub struct Unreadable(#[from] serde_json::Error);
 
 #[derive(Deserialize)]
 #[serde(default, bound = "S: Default + Deserialize<'de>")]
-struct Parts<S: Default> {
+struct ObjectParts<S: Default> {
     metadata: Metadata,
     spec: S,
 }
 
-impl<S: Default> Default for Parts<S> {
+impl<S: Default> Default for ObjectParts<S> {
     fn default() -> Self {
         Self { metadata: Metadata::default(), spec: S::default() }
     }
@@ -157,7 +157,7 @@ impl Alert {
     /// # Errors
     /// If a member has another type than the definition says.
     pub fn new(object: Value) -> Result<Self, Unreadable> {
-        let Parts { metadata, spec } = Parts::deserialize(&object)?;
+        let ObjectParts { metadata, spec } = ObjectParts::deserialize(&object)?;
         Ok(Self { metadata, spec, object })
     }
 }
@@ -168,7 +168,7 @@ impl Provider {
     /// # Errors
     /// If a member has another type than the definition says.
     pub fn new(object: Value) -> Result<Self, Unreadable> {
-        let Parts { metadata, spec } = Parts::deserialize(&object)?;
+        let ObjectParts { metadata, spec } = ObjectParts::deserialize(&object)?;
         Ok(Self { metadata, spec, object })
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Options {
 }
 
 /// What error messages must not show.
-pub(crate) struct Masked(pub(crate) String);
+pub(crate) struct MaskedSecret(pub(crate) String);
 
 /// Puts a Provider and its Secrets together.
 ///
@@ -49,7 +49,7 @@ pub(crate) fn assemble(
     commit_status: String,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<Secret>,
-) -> Result<(Options, Masked), String> {
+) -> Result<(Options, MaskedSecret), String> {
     let spec = &provider.spec;
     let namespace = &provider.metadata.namespace;
     let find = |reference: &NameReference| {
@@ -71,7 +71,7 @@ pub(crate) fn assemble(
         ..Options::default()
     };
     let own = spec.secret_ref.as_ref().map(find).transpose()?;
-    let mut masked = Masked(String::new());
+    let mut masked = MaskedSecret(String::new());
     if let Some(secret) = &own {
         take_secret(&mut options, secret)?;
         if let Some(token) = secret.text("token") {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::http::Request;
+use crate::http::ProviderRequest;
 use crate::providers::NatsKey;
 
 /// A message on a subject of NATS, and how to log in.
@@ -96,7 +96,7 @@ impl fmt::Debug for EventHubMessage {
 #[derive(Debug, Clone)]
 pub enum Parcel {
     /// A request over HTTP.
-    Http(Box<Request>),
+    Http(Box<ProviderRequest>),
     /// To NATS.
     Nats(Box<NatsMessage>),
     /// To Google Pub/Sub.

@@ -45,7 +45,7 @@ use golang::url::Url;
 use serde_json::{Value, json};
 
 use crate::event::Event;
-use crate::http::{Flow, Request, Response, Retry};
+use crate::http::{Flow, ProviderRequest, Response, Retry};
 use crate::options::Options;
 pub use nats::NatsKey;
 
@@ -130,8 +130,8 @@ fn request_uri(address: &str) -> Result<Url, String> {
 }
 
 /// A message to a webhook, with the retries that most types share.
-fn message(options: &Options, url: &str, payload: &Value) -> Request {
-    Request::new("POST", url)
+fn message(options: &Options, url: &str, payload: &Value) -> ProviderRequest {
+    ProviderRequest::new("POST", url)
         .json(payload)
         .retry(Retry::Doubling)
         .proxy(&options.proxy)
@@ -139,13 +139,16 @@ fn message(options: &Options, url: &str, payload: &Value) -> Request {
 }
 
 /// Posts a message; any status of success counts.
-fn post(request: Request, then: impl FnOnce(Result<(), String>) -> Flow + Send + 'static) -> Flow {
+fn post(
+    request: ProviderRequest,
+    then: impl FnOnce(Result<(), String>) -> Flow + Send + 'static,
+) -> Flow {
     post_judged(request, judge, |result| then(result.map(drop)))
 }
 
 /// Posts a message whose answer is judged in its own way.
 fn post_judged(
-    request: Request,
+    request: ProviderRequest,
     judge: fn(&Response) -> Result<(), String>,
     then: impl FnOnce(Result<Response, String>) -> Flow + Send + 'static,
 ) -> Flow {
@@ -182,7 +185,7 @@ fn judge(answer: &Response) -> Result<(), String> {
 }
 
 /// Posts a message, with the words that most types put before an error.
-fn post_message(request: Request) -> Flow {
+fn post_message(request: ProviderRequest) -> Flow {
     post(request, |result| {
         Flow::end(result.map_err(|error| format!("postMessage failed: {error}")))
     })

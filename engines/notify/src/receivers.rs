@@ -22,11 +22,11 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 pub use authenticate::Reception;
-pub use select::{Selection, Target, Targets};
+pub use select::{AnnotationTarget, Selection, Targets};
 pub use spec::{Misfit, check};
 
-use crate::http::Request;
-use crate::objects::{Metadata, NameReference, Source, nil};
+use crate::http::ProviderRequest;
+use crate::objects::{EventSourceSelector, Metadata, NameReference, nil};
 
 /// Longest body of a request, in bytes.
 pub const MAX_BODY: usize = 3 << 20;
@@ -110,7 +110,7 @@ pub struct ReceiverSpec {
     pub events: Vec<String>,
     /// The objects.
     #[serde(deserialize_with = "nil")]
-    pub resources: Vec<Source>,
+    pub resources: Vec<EventSourceSelector>,
     /// An expression for all objects.
     pub resource_filter: String,
     /// The Secret with the token.
@@ -143,11 +143,11 @@ impl Receiver {
     pub fn new(object: &Value) -> Result<Self, crate::Unreadable> {
         #[derive(Deserialize, Default)]
         #[serde(default)]
-        struct Parts {
+        struct ReceiverParts {
             metadata: Metadata,
             spec: ReceiverSpec,
         }
-        let Parts { metadata, spec } = Parts::deserialize(object)?;
+        let ReceiverParts { metadata, spec } = ReceiverParts::deserialize(object)?;
         let path = object.pointer("/status/webhookPath").and_then(Value::as_str);
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
         let is_true = |kind: &str| {
@@ -200,7 +200,7 @@ pub struct Settings {
 
 /// What may be asked for by a request that was let in.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedHookRequest {
     /// The body, as filters see it.
     body: Vec<u8>,
     /// Whether filters read the body.
@@ -213,9 +213,9 @@ pub struct Accepted {
 #[derive(Debug)]
 pub enum Gate {
     /// Keys have to be fetched; [`Reception::answer`] takes the answer.
-    Fetch(Box<Request>),
+    Fetch(Box<ProviderRequest>),
     /// The status of the answer, and why. The reason is for logs.
     Refused(u16, String),
     /// It is let in.
-    Accepted(Accepted),
+    Accepted(AcceptedHookRequest),
 }

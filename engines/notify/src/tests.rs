@@ -12,7 +12,8 @@ use serde_json::json;
 
 use crate::receivers::{Gate, Hook, Receiver, Reception, Settings};
 use crate::{
-    Alert, Delivery, Event, Failure, Parcel, Provider, Request, Response, Secret, Step, delivery,
+    Alert, Delivery, DeliveryFailure, Event, HttpStep, Parcel, Provider, ProviderRequest, Response,
+    Secret, delivery,
 };
 
 mod incidents;
@@ -44,14 +45,14 @@ fn begin(spec: serde_json::Value, data: &[(&str, &str)]) -> Delivery {
 
 /// The wait and the request of a step.
 #[track_caller]
-fn sent(step: Step) -> (Duration, Request) {
+fn sent(step: HttpStep) -> (Duration, ProviderRequest) {
     match step {
-        Step::Send(wait, Parcel::Http(request)) => (wait, *request),
+        HttpStep::Send(wait, Parcel::Http(request)) => (wait, *request),
         other => unreachable!("no request but {other:?}"),
     }
 }
 
-fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::Outcome {
+fn answer(status: u16, headers: &[(&str, &str)], body: &str) -> crate::DeliveryResult {
     let headers =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     Ok(Response { status, headers, body: body.as_bytes().to_vec() })
@@ -144,12 +145,13 @@ fn what_others_wrote_is_repeated_up_to_a_length() {
     let mut dispatch = crate::Dispatch::new(event(), &provider, &alert, NOW, &|_, _| None);
     assert_eq!(dispatch.timeout, Duration::from_secs(600));
     let _first = dispatch.delivery.start();
-    let Step::Failed(failure) = dispatch.delivery.answer(answer(400, &[], &"ä".repeat(1 << 20)))
+    let HttpStep::Failed(failure) =
+        dispatch.delivery.answer(answer(400, &[], &"ä".repeat(1 << 20)))
     else {
         panic!("it is delivered")
     };
     assert!(failure.message.len() < 17 << 10, "{}", failure.message.len());
-    let failure = Failure { message: "ä".repeat(1 << 20), ..failure };
+    let failure = DeliveryFailure { message: "ä".repeat(1 << 20), ..failure };
     assert!(dispatch.warning(&failure).message.len() < 17 << 10);
 }
 
@@ -160,7 +162,7 @@ fn a_server_may_ask_for_any_pause() {
     let pause = u64::MAX.to_string();
     for _ in 0..2 {
         let step = delivery.answer(answer(503, &[("Retry-After", &pause)], ""));
-        assert!(matches!(step, Step::Failed(_)), "{step:?}");
+        assert!(matches!(step, HttpStep::Failed(_)), "{step:?}");
     }
 }
 
@@ -190,7 +192,7 @@ fn a_commit_leads_to_no_other_path() {
                 let _version = sent(step);
                 step = delivery.answer(answer(200, &[], r#"{"version": "1.22.0"}"#));
             }
-            assert_eq!(matches!(step, Step::Send(..)), is_sent, "{kind} {commit}: {step:?}");
+            assert_eq!(matches!(step, HttpStep::Send(..)), is_sent, "{kind} {commit}: {step:?}");
         }
     }
 }
@@ -201,9 +203,9 @@ fn a_server_that_fails_is_asked_again_until_the_time_is_over() {
     let mut waits = vec![sent(delivery.start()).0];
     let failure = loop {
         match delivery.answer(answer(503, &[], "")) {
-            Step::Send(wait, _) => waits.push(wait),
-            Step::Failed(Failure { message, .. }) => break message,
-            Step::Done => unreachable!("it is not delivered"),
+            HttpStep::Send(wait, _) => waits.push(wait),
+            HttpStep::Failed(DeliveryFailure { message, .. }) => break message,
+            HttpStep::Done => unreachable!("it is not delivered"),
         }
     };
     assert_eq!(waits, [0, 2, 4, 8].map(Duration::from_secs));
@@ -269,7 +271,7 @@ fn a_github_app_logs_in_before_it_asks() -> Result<(), aws_lc_rs::error::Unspeci
     assert_eq!(list.get("authorization"), Some("Bearer ghs_1"));
     let (_, write) = sent(delivery.answer(answer(200, &[], "[]")));
     assert_eq!(write.method, "POST");
-    assert!(matches!(delivery.answer(answer(201, &[], "{}")), Step::Done));
+    assert!(matches!(delivery.answer(answer(201, &[], "{}")), HttpStep::Done));
     Ok(())
 }
 
@@ -329,11 +331,11 @@ proptest! {
         let mut delivery = begin(spec, &[("token", "a:b"), ("username", "u"), ("password", "p")]);
         let mut step = delivery.start();
         for _ in 0..20 {
-            if !matches!(step, Step::Send(..)) {
+            if !matches!(step, HttpStep::Send(..)) {
                 break;
             }
             step = delivery.answer(answer(200, &[], "[]"));
         }
-        prop_assert!(!matches!(step, Step::Send(..)));
+        prop_assert!(!matches!(step, HttpStep::Send(..)));
     }
 }

@@ -1,6 +1,6 @@
 //! Kubernetes objects as data: what they are called, how manifests become them, and how secrets stay unseen.
 //!
-//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`Redacted`], [`Masking`].
+//! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`RedactedValue`], [`Masking`].
 //! Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster (the program's `cluster` room).
 
 pub mod id;
@@ -12,8 +12,8 @@ pub mod selector;
 pub mod stream;
 
 pub use id::{Gvk, IdError, ObjectId};
-pub use manifest::{Located, ManifestError};
+pub use manifest::{LocatedObject, ManifestError};
 pub use masking::Masking;
 pub use object::{Object, ObjectError};
-pub use redacted::Redacted;
+pub use redacted::RedactedValue;
 pub use selector::LabelSelector;

@@ -9,7 +9,7 @@ use crate::object::{Object, ObjectError};
 
 /// An object and where it was written.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Located {
+pub struct LocatedObject {
     /// File, relative to the root of the artifact.
     pub file: String,
     /// Line on which its document starts, counted from 1.
@@ -50,8 +50,8 @@ pub enum ManifestError {
 pub fn read(
     file: &str,
     text: &[u8],
-    limits: &goyaml::Limits,
-) -> Result<Vec<Located>, ManifestError> {
+    limits: &goyaml::YamlLimits,
+) -> Result<Vec<LocatedObject>, ManifestError> {
     let documents = goyaml::documents(text, limits).map_err(|error| ManifestError::Yaml {
         file: file.into(),
         line: error.line(),
@@ -66,7 +66,7 @@ pub fn read(
                 line,
                 cause,
             })?;
-            found.push(Located { file: file.into(), line, object });
+            found.push(LocatedObject { file: file.into(), line, object });
         }
     }
     Ok(found)
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn read_text(text: &str) -> Result<Vec<String>, String> {
-        read("a.yaml", text.as_bytes(), &goyaml::Limits::default())
+        read("a.yaml", text.as_bytes(), &goyaml::YamlLimits::default())
             .map(|all| {
                 all.iter().map(|l| format!("{}:{}", l.object.id().subject(), l.line)).collect()
             })

@@ -17,10 +17,10 @@ use crate::Object;
 const MASK: &str = "****";
 
 /// A value of so many bytes is masked wherever it stands.
-const LONG: usize = 8;
+const MIN_ANYWHERE_MASKED_BYTES: usize = 8;
 
 /// A shorter one of so many bytes is masked where it stands as a word; what is shorter still, where it is quoted as a value.
-const WORD: usize = 5;
+const MIN_WORD_MASKED_BYTES: usize = 5;
 
 /// Words that are as common as short ones.
 const COMMON: [&str; 10] = [
@@ -44,10 +44,10 @@ const COMMON: [&str; 10] = [
 /// of several lines, and each text in a value that is YAML or JSON. Words that are common, such as `false`, and values of
 /// less than five bytes stay where they are not quoted as a value.
 #[derive(Clone, Default)]
-pub struct Masking(Arc<Known>);
+pub struct Masking(Arc<MaskingContents>);
 
 #[derive(Default)]
-struct Known {
+struct MaskingContents {
     contents: Vec<Vec<u8>>,
     needles: OnceLock<Vec<Needle>>,
 }
@@ -55,11 +55,11 @@ struct Known {
 struct Needle {
     text: String,
     /// Where it is masked.
-    place: Place,
+    place: MatchBoundary,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MatchBoundary {
     Anywhere,
     Word,
     Quoted,
@@ -75,7 +75,7 @@ impl Masking {
     /// Of the contents of Secrets. Nothing is made of them before something is masked.
     pub fn new(contents: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let contents = contents.into_iter().filter(|it| !it.is_empty()).collect();
-        Self(Arc::new(Known { contents, needles: OnceLock::new() }))
+        Self(Arc::new(MaskingContents { contents, needles: OnceLock::new() }))
     }
 
     /// The same, with what the Secrets among some manifests hold.
@@ -197,10 +197,10 @@ impl Needle {
         }
         let is_common = COMMON.iter().any(|word| word.eq_ignore_ascii_case(&text));
         let place = match text.len() {
-            _ if is_common => Place::Quoted,
-            LONG.. => Place::Anywhere,
-            WORD.. => Place::Word,
-            _ => Place::Quoted,
+            _ if is_common => MatchBoundary::Quoted,
+            MIN_ANYWHERE_MASKED_BYTES.. => MatchBoundary::Anywhere,
+            MIN_WORD_MASKED_BYTES.. => MatchBoundary::Word,
+            _ => MatchBoundary::Quoted,
         };
         Some(Self { text, place })
     }
@@ -231,8 +231,8 @@ impl Needle {
         let is_word =
             |letter: Option<char>| letter.is_some_and(|it| it.is_alphanumeric() || it == '_');
         match self.place {
-            Place::Anywhere => true,
-            Place::Word => {
+            MatchBoundary::Anywhere => true,
+            MatchBoundary::Word => {
                 // Where it begins or ends with a sign, that is its border.
                 let begins =
                     !is_word(self.text.chars().next()) || !is_word(before.chars().next_back());
@@ -240,7 +240,7 @@ impl Needle {
                     !is_word(self.text.chars().next_back()) || !is_word(after.chars().next());
                 begins && ends || is_quoted(before, after)
             }
-            Place::Quoted => is_quoted(before, after),
+            MatchBoundary::Quoted => is_quoted(before, after),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::fmt;
 ///
 /// Reaching inside is spelled [`expose`](Self::expose), so that a review can list every place that does.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Redacted<T>(T);
+pub struct RedactedValue<T>(T);
 
-impl<T> Redacted<T> {
+impl<T> RedactedValue<T> {
     /// Hides a value.
     pub fn new(value: T) -> Self {
         Self(value)
@@ -20,13 +20,13 @@ impl<T> Redacted<T> {
     }
 }
 
-impl<T> fmt::Display for Redacted<T> {
+impl<T> fmt::Display for RedactedValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("****")
     }
 }
 
-impl<T> fmt::Debug for Redacted<T> {
+impl<T> fmt::Debug for RedactedValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("****")
     }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_shown_by_neither_display_nor_debug() {
-        let secret = Redacted::new("hunter2");
+        let secret = RedactedValue::new("hunter2");
         assert_eq!(format!("{secret} {secret:?}"), "**** ****");
         assert_eq!(*secret.expose(), "hunter2");
     }

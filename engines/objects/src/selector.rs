@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 /// Longest text that is read.
-const LIMIT: usize = 8192;
+const MAX_SELECTOR_BYTES: usize = 8192;
 
 /// Which labels an object has to have; the empty one selects everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,10 +40,10 @@ impl LabelSelector {
     /// # Errors
     /// Says what was expected where.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > LIMIT {
-            return Err(format!("a label selector has at most {LIMIT} bytes"));
+        if text.len() > MAX_SELECTOR_BYTES {
+            return Err(format!("a label selector has at most {MAX_SELECTOR_BYTES} bytes"));
         }
-        let mut reader = Reader { rest: text };
+        let mut reader = SelectorReader { rest: text };
         let mut expressions = Vec::new();
         loop {
             reader.skip_spaces();
@@ -71,11 +71,11 @@ impl LabelSelector {
     }
 }
 
-struct Reader<'a> {
+struct SelectorReader<'a> {
     rest: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SelectorReader<'a> {
     fn skip_spaces(&mut self) {
         self.rest = self.rest.trim_start();
     }

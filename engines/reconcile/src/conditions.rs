@@ -33,7 +33,7 @@ pub struct Mark {
     /// [`WINDOW`], [`HOLD`] or [`SCHEDULE`].
     pub kind: &'static str,
     /// Whether it holds.
-    pub status: Status,
+    pub status: ConditionStatus,
     /// Why, as one word.
     pub reason: Reason,
     /// Why, for people.
@@ -45,7 +45,7 @@ const MAX_MESSAGE: usize = 32768;
 
 /// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Status {
+pub enum ConditionStatus {
     /// It holds.
     True,
     /// It does not hold.
@@ -54,7 +54,7 @@ pub enum Status {
     Unknown,
 }
 
-impl Status {
+impl ConditionStatus {
     /// As Kubernetes writes it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ pub struct Condition {
     #[serde(rename = "type")]
     pub kind: String,
     /// Whether it holds.
-    pub status: Status,
+    pub status: ConditionStatus,
     /// Generation of the spec that the run which said this started from; 0 is not written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
@@ -100,7 +100,7 @@ impl Condition {
     }
 
     /// True if a status has a condition of this type and it has this status.
-    pub fn is(conditions: &[Self], kind: &str, status: Status) -> bool {
+    pub fn is(conditions: &[Self], kind: &str, status: ConditionStatus) -> bool {
         Self::find(conditions, kind).is_some_and(|condition| condition.status == status)
     }
 }
@@ -151,7 +151,7 @@ impl<'a> Conditions<'a> {
     /// `Ready`, `Reconciling` and `Stalled` come from the rest alone: setting one here is a mistake
     /// that debug builds refuse and others ignore.
     #[must_use]
-    pub fn set(self, kind: &str, status: Status, why: Reason, text: &str) -> Self {
+    pub fn set(self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
         debug_assert!(!is_derived(kind), "{kind} is derived from the rest");
         if is_derived(kind) { self } else { self.put(kind, status, why, text) }
     }
@@ -159,7 +159,7 @@ impl<'a> Conditions<'a> {
     /// The same for what begins anew with each generation, such as a wait: what another generation said, even in
     /// the same words, does not lend its transition time.
     #[must_use]
-    pub fn begin(mut self, kind: &str, status: Status, why: Reason, text: &str) -> Self {
+    pub fn begin(mut self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
         let is_older = Condition::find(self.before, kind)
             .is_some_and(|was| was.observed_generation != self.generation);
         self = self.set(kind, status, why, text);
@@ -222,14 +222,14 @@ impl<'a> Conditions<'a> {
     pub fn finish_suspended(mut self, text: &str) -> Option<Vec<Condition>> {
         let stays = |it: &&Condition| {
             it.kind != RECONCILING
-                && it.status != Status::Unknown
+                && it.status != ConditionStatus::Unknown
                 && !MARKS.contains(&it.kind.as_str())
         };
         for was in self.before.iter().filter(stays) {
             self.next.entry(was.kind.clone()).or_insert_with(|| was.clone());
         }
-        if Condition::is(self.before, READY, Status::Unknown) {
-            self = self.put(READY, Status::False, reason::SUSPENDED, text);
+        if Condition::is(self.before, READY, ConditionStatus::Unknown) {
+            self = self.put(READY, ConditionStatus::False, reason::SUSPENDED, text);
         }
         self.changed()
     }
@@ -247,16 +247,20 @@ impl<'a> Conditions<'a> {
         let why = rest.reason();
         let text = rest.text();
         let (ready, summed) = match rest {
-            Rest::Settled(..) => (Status::True, self),
+            Rest::Settled(..) => (ConditionStatus::True, self),
             // Differs(flux): its Ready says "Reconciliation in progress" meanwhile; here it says
             // what is in progress, because Ready is the one condition that listings show.
-            Rest::Running(..) => {
-                (Status::Unknown, self.put(RECONCILING, Status::True, PROGRESSING, text))
+            Rest::Running(..) => (
+                ConditionStatus::Unknown,
+                self.put(RECONCILING, ConditionStatus::True, PROGRESSING, text),
+            ),
+            Rest::Blocked(..) | Rest::Failed(..) => (
+                ConditionStatus::False,
+                self.put(RECONCILING, ConditionStatus::True, PROGRESSING_WITH_RETRY, text),
+            ),
+            Rest::Stalled(..) => {
+                (ConditionStatus::False, self.put(STALLED, ConditionStatus::True, why, text))
             }
-            Rest::Blocked(..) | Rest::Failed(..) => {
-                (Status::False, self.put(RECONCILING, Status::True, PROGRESSING_WITH_RETRY, text))
-            }
-            Rest::Stalled(..) => (Status::False, self.put(STALLED, Status::True, why, text)),
         };
         let (why, text) = match (rest, summed.failure) {
             (Rest::Stalled(..), Some(failure)) => failure,
@@ -269,7 +273,7 @@ impl<'a> Conditions<'a> {
     fn with_progress(mut self) -> Self {
         let Some(text) = self.progress else { return self };
         self.next.remove(STALLED);
-        self.put(RECONCILING, Status::True, reason::PROGRESSING, text)
+        self.put(RECONCILING, ConditionStatus::True, reason::PROGRESSING, text)
     }
 
     fn in_order(self) -> Vec<Condition> {
@@ -289,7 +293,7 @@ impl<'a> Conditions<'a> {
         self.finish(&Rest::Running(why, text.to_owned(), Wake::default()))
     }
 
-    fn put(mut self, kind: &str, status: Status, why: Reason, text: &str) -> Self {
+    fn put(mut self, kind: &str, status: ConditionStatus, why: Reason, text: &str) -> Self {
         let message = within_limit(text);
         let last_transition_time = Condition::find(self.before, kind)
             // Parity(flux): a change of reason or message is a transition too, not of status alone.

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::Time;
 
 /// How many corrections in a row are free.
-const BURST: u32 = 10;
+const MAX_CORRECTION_BURST: u32 = 10;
 
 /// How long it takes until another one is, unless the pause is shorter.
-const REFILL: Duration = Duration::from_secs(60);
+const CORRECTION_REFILL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Longest time for which corrections of something contested are paused.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
@@ -55,15 +55,15 @@ fn later(time: Time, by: Duration) -> Time {
 impl Bucket {
     fn full(wish: &str, now: Time) -> Self {
         let wish = wish.to_owned();
-        Self { wish, tokens: BURST, filling_since: now, contested_until: None }
+        Self { wish, tokens: MAX_CORRECTION_BURST, filling_since: now, contested_until: None }
     }
 
     fn refill(&mut self, now: Time, pause: Duration) {
-        let refill = REFILL.min(pause);
+        let refill = CORRECTION_REFILL_INTERVAL.min(pause);
         let since = Duration::try_from(now.duration_since(self.filling_since)).unwrap_or_default();
         let filled = u32::try_from(since.as_nanos() / refill.as_nanos().max(1)).unwrap_or(u32::MAX);
-        self.tokens = self.tokens.saturating_add(filled).min(BURST);
-        if self.tokens == BURST {
+        self.tokens = self.tokens.saturating_add(filled).min(MAX_CORRECTION_BURST);
+        if self.tokens == MAX_CORRECTION_BURST {
             self.filling_since = now;
         } else {
             self.filling_since = later(self.filling_since, refill * filled);
@@ -73,7 +73,10 @@ impl Bucket {
     /// Whether nothing of it matters any more.
     fn is_over(&self, now: Time, pause: Duration) -> bool {
         let calm = self.contested_until.is_none_or(|until| later(until, pause) <= now);
-        calm && later(self.filling_since, REFILL.min(pause) * BURST) <= now
+        calm && later(
+            self.filling_since,
+            CORRECTION_REFILL_INTERVAL.min(pause) * MAX_CORRECTION_BURST,
+        ) <= now
     }
 }
 

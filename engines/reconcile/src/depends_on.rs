@@ -1,6 +1,6 @@
 //! Dependencies on objects of any kind, as the annotation [`ANNOTATION`] lists them.
 //!
-//! Here: [`Needed`], from the text of the annotation, and which release of a Helmfile a text names ([`releases`]). Elsewhere: whether what is needed is ready (the program), what
+//! Here: [`ObjectDependency`], from the text of the annotation, and which release of a Helmfile a text names ([`releases`]). Elsewhere: whether what is needed is ready (the program), what
 //! follows from that (`gate.rs`).
 
 use std::fmt;
@@ -12,11 +12,11 @@ pub const ANNOTATION: &str = "windlass.dev/depends-on";
 pub const MOST_DEPENDENCIES: usize = 64;
 
 /// Longest text that is repeated, in characters.
-const SHOWN: usize = 200;
+const MAX_ENTRY_CHARACTERS: usize = 200;
 
 /// What an object needs: another object, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Needed {
+pub struct ObjectDependency {
     /// The kind, such as `Helmfile`; with its group where another kind is called the same, such as
     /// `Helmfile.apps.mumoshu.github.io`.
     pub kind: String,
@@ -28,7 +28,7 @@ pub struct Needed {
     pub part: Option<String>,
 }
 
-impl Needed {
+impl ObjectDependency {
     /// Whether an object of this kind may be meant.
     pub fn may_be(&self, group: &str, kind: &str) -> bool {
         self.kind == kind || self.kind.split_once('.') == Some((kind, group))
@@ -36,7 +36,7 @@ impl Needed {
 }
 
 /// As the annotation has it.
-impl fmt::Display for Needed {
+impl fmt::Display for ObjectDependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, namespace, name, part } = self;
         write!(f, "{kind}/{namespace}/{name}")?;
@@ -49,11 +49,11 @@ impl fmt::Display for Needed {
 ///
 /// # Errors
 /// The entry that cannot be read, and how one is written.
-pub fn parse(text: &str, own: &str) -> Result<Vec<Needed>, String> {
-    let mut all: Vec<Needed> = Vec::new();
+pub fn parse(text: &str, own: &str) -> Result<Vec<ObjectDependency>, String> {
+    let mut all: Vec<ObjectDependency> = Vec::new();
     for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
         let needed = one(entry, own).ok_or_else(|| {
-            let shown: String = entry.chars().take(SHOWN).collect();
+            let shown: String = entry.chars().take(MAX_ENTRY_CHARACTERS).collect();
             format!("`{shown}` is not KIND/NAMESPACE/NAME or Helmfile/NAMESPACE/NAME#RELEASE")
         })?;
         if !all.contains(&needed) {
@@ -66,7 +66,7 @@ pub fn parse(text: &str, own: &str) -> Result<Vec<Needed>, String> {
     Ok(all)
 }
 
-fn one(entry: &str, own: &str) -> Option<Needed> {
+fn one(entry: &str, own: &str) -> Option<ObjectDependency> {
     let (object, part) = match entry.split_once('#') {
         Some((object, part)) => (object, Some(part)),
         None => (entry, None),
@@ -86,7 +86,7 @@ fn one(entry: &str, own: &str) -> Option<Needed> {
         name.is_some_and(is_name) && namespace.is_none_or(is_name) && context.is_none_or(is_context)
     };
     let is_read = [kind, namespace, name].into_iter().all(is_name) && part.is_none_or(is_part);
-    is_read.then(|| Needed {
+    is_read.then(|| ObjectDependency {
         kind: kind.to_owned(),
         namespace: namespace.to_owned(),
         name: name.to_owned(),

@@ -1,6 +1,6 @@
 //! The loop that every kind shares: observe, decide, act, observe again, until there is nothing to do.
 //!
-//! Here: [`Kind`] (the decision), [`World`] (the hands), [`drive`].
+//! Here: [`ReconciledKind`] (the decision), [`Executor`] (the hands), [`drive`].
 //! Elsewhere: each kind's plan (its engine), each kind's world (the program), executors.
 
 use std::fmt::{self, Debug};
@@ -9,37 +9,40 @@ use crate::{Rest, Wake, reason};
 
 /// What one observation led to: plain data to print, compare and assert on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict<S> {
+pub enum PlanVerdict<S> {
     /// Do these in this order, then observe again. Never empty.
     Act(Vec<S>),
     /// There is nothing to do, for this reason.
     Rest(Rest),
 }
 
-/// A kind that is reconciled. Pure: no client, no clock (the time is in `Observed`), no log.
-pub trait Kind {
+/// A kind that is reconciled. Pure: no client, no clock (the time is in `ObservedState`), no log.
+pub trait ReconciledKind {
     /// What is wanted, complete: nothing more is read to decide.
-    type Desired: Sync;
+    type DesiredState: Sync;
     /// What one observation found.
-    type Observed: Send;
+    type ObservedState: Send;
     /// One change of the world, as ids and digests: it is kept, compared and printed.
-    type Step: Clone + Debug + PartialEq + Send + Sync;
+    type PlanStep: Clone + Debug + PartialEq + Send + Sync;
 
     /// Decides what to do next.
     ///
     /// # Guarantees
     /// Equal arguments give an equal verdict; a world that matches the wish gives a rest.
-    fn plan(desired: &Self::Desired, observed: &Self::Observed) -> Verdict<Self::Step>;
+    fn plan(
+        desired: &Self::DesiredState,
+        observed: &Self::ObservedState,
+    ) -> PlanVerdict<Self::PlanStep>;
 
     /// How many observations one run may take before it is judged to be going in circles; at least one.
-    fn rounds(_desired: &Self::Desired) -> usize {
+    fn rounds(_desired: &Self::DesiredState) -> usize {
         16
     }
 }
 
 /// What a step did to one object, in the words of Flux's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
+pub enum ObjectOutcome {
     /// It did not exist before.
     Created,
     /// It existed and was changed.
@@ -54,7 +57,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ObjectOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Created => "created",
@@ -68,15 +71,18 @@ impl fmt::Display for Outcome {
 }
 
 /// The world that a kind acts on. Faults arrive already judged, as a [`Rest`].
-pub trait World<K: Kind>: Sync {
+pub trait Executor<K: ReconciledKind>: Sync {
     /// Looks. It must see what `perform` did before it: live reads, never a cache that lags.
-    fn observe(&self, wish: &K::Desired) -> impl Future<Output = Result<K::Observed, Rest>> + Send;
+    fn observe(
+        &self,
+        wish: &K::DesiredState,
+    ) -> impl Future<Output = Result<K::ObservedState, Rest>> + Send;
 
     /// Does one step.
     ///
     /// `Err` means that the step could not be done, or that the run has to stop here.
     /// A step that was done and turned out badly is `Ok`: the next observation shows how it went.
-    fn perform(&self, step: &K::Step) -> impl Future<Output = Result<(), Rest>> + Send;
+    fn perform(&self, step: &K::PlanStep) -> impl Future<Output = Result<(), Rest>> + Send;
 }
 
 /// Observes, plans and acts, then observes again, until the plan comes to rest.
@@ -84,15 +90,18 @@ pub trait World<K: Kind>: Sync {
 /// Returns the steps that were done, in order, and where the run ended.
 ///
 /// # Guarantees
-/// No step is done twice, and there are at most [`Kind::rounds`] observations. A run that would break
+/// No step is done twice, and there are at most [`ReconciledKind::rounds`] observations. A run that would break
 /// either ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
-pub async fn drive<K: Kind>(wish: &K::Desired, world: &impl World<K>) -> (Vec<K::Step>, Rest) {
+pub async fn drive<K: ReconciledKind>(
+    wish: &K::DesiredState,
+    world: &impl Executor<K>,
+) -> (Vec<K::PlanStep>, Rest) {
     let mut done = Vec::new();
     let rounds = K::rounds(wish).max(1);
     for _ in 0..rounds {
         let steps = match world.observe(wish).await.map(|seen| K::plan(wish, &seen)) {
-            Ok(Verdict::Act(steps)) => steps,
-            Ok(Verdict::Rest(rest)) | Err(rest) => return (done, rest),
+            Ok(PlanVerdict::Act(steps)) => steps,
+            Ok(PlanVerdict::Rest(rest)) | Err(rest) => return (done, rest),
         };
         if steps.is_empty() {
             return (done, no_progress("the plan has no step and no result".into()));

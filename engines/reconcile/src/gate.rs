@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Graph, Node, Rest, Time, Wake, WindowState, reason};
+use crate::{Graph, ObjectKey, Rest, Time, Wake, WindowState, reason};
 
 /// What the gate has to know about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,14 +23,14 @@ pub struct Facts {
     /// What `dependsOn` names, in its order. Not needed before resolve.
     pub dependencies: Vec<Dependency>,
     /// The cycle of `dependsOn` that contains the object, from [`Graph::cycle`].
-    pub cycle: Option<Vec<Node>>,
+    pub cycle: Option<Vec<ObjectKey>>,
 }
 
 /// One entry of `dependsOn`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
     /// What it names.
-    pub node: Node,
+    pub node: ObjectKey,
     /// How it is named where people read it.
     pub shown: String,
     /// What became of that.
@@ -39,7 +39,7 @@ pub struct Dependency {
 
 impl Dependency {
     /// An entry of `dependsOn`, which names an object of the same kind.
-    pub fn of_kind(node: Node, state: DependencyState) -> Self {
+    pub fn of_kind(node: ObjectKey, state: DependencyState) -> Self {
         Self { shown: node.namespaced_name(), node, state }
     }
 }
@@ -82,7 +82,7 @@ pub fn before_resolve(facts: &Facts) -> Gate {
         // Differs(flux): its members wait for each other for ever; here they say so and stop.
         Some(path) if !facts.deleting => {
             let is_of_one =
-                |pair: &[Node]| pair[0].kind == pair[1].kind && pair[0].group == pair[1].group;
+                |pair: &[ObjectKey]| pair[0].kind == pair[1].kind && pair[0].group == pair[1].group;
             let what = match path.windows(2).all(is_of_one) {
                 true => "dependsOn",
                 false => "dependsOn or windlass.dev/depends-on",
@@ -140,8 +140,8 @@ pub fn after_resolve(facts: &Facts, retry_at: Time) -> Gate {
 mod tests {
     use super::*;
 
-    fn node(name: &str) -> Node {
-        Node::new("kustomize.toolkit.fluxcd.io", "Kustomization", "infra", name)
+    fn node(name: &str) -> ObjectKey {
+        ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "infra", name)
     }
 
     fn retry_at() -> Time {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_cycle_across_kinds_names_the_annotation_too() {
-        let release = Node::new("helm.toolkit.fluxcd.io", "HelmRelease", "infra", "b");
+        let release = ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "infra", "b");
         let cycle = Some(vec![node("a"), release, node("a")]);
         let Gate::Rest(rest) = before_resolve(&Facts { cycle, ..Facts::default() }) else {
             panic!()

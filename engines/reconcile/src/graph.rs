@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::Node;
+use crate::ObjectKey;
 
 /// Why one node depends on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,22 +29,22 @@ const MOST_FOLLOWED: usize = 20_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Graph {
     /// From a node to what it depends on. Nodes without edges are absent, here and below.
-    outward: BTreeMap<Node, BTreeSet<(Edge, Node)>>,
+    outward: BTreeMap<ObjectKey, BTreeSet<(Edge, ObjectKey)>>,
     /// The same edges from their other end.
-    inward: BTreeMap<Node, BTreeSet<(Node, Edge)>>,
+    inward: BTreeMap<ObjectKey, BTreeSet<(ObjectKey, Edge)>>,
     /// Nodes that are in no cycle, which stays so until an edge is added: cycles are looked for when edges change, and not by
     /// each run.
-    acyclic: BTreeSet<Node>,
+    acyclic: BTreeSet<ObjectKey>,
 }
 
 impl Graph {
     /// Replaces all edges that start at a node.
-    pub fn set_edges(&mut self, from: &Node, edges: BTreeSet<(Edge, Node)>) {
+    pub fn set_edges(&mut self, from: &ObjectKey, edges: BTreeSet<(Edge, ObjectKey)>) {
         if self.outward.get(from).map_or(edges.is_empty(), |known| *known == edges) {
             return;
         }
         let known = self.outward.get(from).into_iter().flatten();
-        let known: BTreeSet<Node> =
+        let known: BTreeSet<ObjectKey> =
             known.filter(|(edge, _)| *edge == Edge::DependsOn).map(|(_, to)| to.clone()).collect();
         self.replace(from, edges);
         if self.dependencies(from).any(|to| !known.contains(to)) {
@@ -52,7 +52,7 @@ impl Graph {
         }
     }
 
-    fn replace(&mut self, from: &Node, edges: BTreeSet<(Edge, Node)>) {
+    fn replace(&mut self, from: &ObjectKey, edges: BTreeSet<(Edge, ObjectKey)>) {
         self.forget(from);
         for (edge, to) in &edges {
             self.inward.entry(to.clone()).or_default().insert((from.clone(), *edge));
@@ -63,7 +63,7 @@ impl Graph {
     }
 
     /// Replaces the edges of one sort that start at a node; its other edges stay.
-    pub fn set_edges_of(&mut self, from: &Node, edge: Edge, to: BTreeSet<Node>) {
+    pub fn set_edges_of(&mut self, from: &ObjectKey, edge: Edge, to: BTreeSet<ObjectKey>) {
         let mut edges = self.outward.get(from).cloned().unwrap_or_default();
         edges.retain(|(other, _)| *other != edge);
         edges.extend(to.into_iter().map(|node| (edge, node)));
@@ -72,7 +72,7 @@ impl Graph {
 
     /// Drops the edges that start at a node, because it is gone. Edges to it stay: whoever depends on
     /// it is to be woken if it comes back.
-    pub fn forget(&mut self, node: &Node) {
+    pub fn forget(&mut self, node: &ObjectKey) {
         self.acyclic.remove(node);
         for (edge, to) in self.outward.remove(node).unwrap_or_default() {
             if let Some(edges) = self.inward.get_mut(&to) {
@@ -85,12 +85,12 @@ impl Graph {
     }
 
     /// Who depends on a node that has changed, and why; one node may do so for several reasons.
-    pub fn changed(&self, node: &Node) -> BTreeSet<(Node, Edge)> {
+    pub fn changed(&self, node: &ObjectKey) -> BTreeSet<(ObjectKey, Edge)> {
         self.inward.get(node).cloned().unwrap_or_default()
     }
 
     /// Every node that something depends on, by why: what has to be watched, and no more.
-    pub fn targets(&self) -> BTreeMap<Edge, BTreeSet<&Node>> {
+    pub fn targets(&self) -> BTreeMap<Edge, BTreeSet<&ObjectKey>> {
         let mut targets = BTreeMap::<_, BTreeSet<_>>::new();
         for (to, edges) in &self.inward {
             for (_, edge) in edges {
@@ -106,7 +106,7 @@ impl Graph {
     /// `None` for a node that is in no cycle, also if what it depends on is in one, and where more than 20 000 edges would
     /// have to be followed: then the members of a cycle wait for each other without knowing it.
     /// Of several shortest cycles it is always the same one.
-    pub fn cycle(&mut self, node: &Node) -> Option<Vec<Node>> {
+    pub fn cycle(&mut self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
         if self.acyclic.contains(node) || self.dependencies(node).next().is_none() {
             return None;
         }
@@ -118,7 +118,7 @@ impl Graph {
     }
 
     /// Edges were added at a node: what is known of those that lead to it may not hold any more.
-    fn learn_cycle(&mut self, node: &Node) {
+    fn learn_cycle(&mut self, node: &ObjectKey) {
         if !self.is_in_cycle(node) {
             self.acyclic.insert(node.clone());
             return;
@@ -139,7 +139,7 @@ impl Graph {
 
     /// Whether a node depends on itself, directly or by way of others. Followed from both ends, so that it costs little where
     /// either is near.
-    fn is_in_cycle(&self, node: &Node) -> bool {
+    fn is_in_cycle(&self, node: &ObjectKey) -> bool {
         let mut ahead = BTreeSet::from([node]);
         let mut behind = BTreeSet::from([node]);
         let mut to_go = VecDeque::from([node]);
@@ -174,9 +174,9 @@ impl Graph {
         false
     }
 
-    fn shortest_cycle(&self, node: &Node) -> Option<Vec<Node>> {
+    fn shortest_cycle(&self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
         // Breadth first: the first way back to the node is a shortest one.
-        let mut reached_from = BTreeMap::<&Node, &Node>::new();
+        let mut reached_from = BTreeMap::<&ObjectKey, &ObjectKey>::new();
         let mut queue = VecDeque::from([node]);
         let mut followed = 0;
         while let Some(at) = queue.pop_front().filter(|_| followed < MOST_FOLLOWED) {
@@ -197,27 +197,32 @@ impl Graph {
     /// A cycle for people: `Kustomization/a/x → Kustomization/a/y → Kustomization/a/x`.
     ///
     /// The middle of a long one is left out, so that the text stays readable.
-    pub fn cycle_text(path: &[Node]) -> String {
-        const HEAD: usize = 12;
-        const TAIL: usize = 3;
-        let names = |nodes: &[Node]| nodes.iter().map(Node::to_string).collect::<Vec<_>>();
+    pub fn cycle_text(path: &[ObjectKey]) -> String {
+        const SHOWN_HEAD_COUNT: usize = 12;
+        const SHOWN_TAIL_COUNT: usize = 3;
+        let names =
+            |nodes: &[ObjectKey]| nodes.iter().map(ObjectKey::to_string).collect::<Vec<_>>();
         let mut shown = names(path);
-        if path.len() > HEAD + TAIL + 1 {
-            shown = names(&path[..HEAD]);
-            shown.push(format!("({} more)", path.len() - HEAD - TAIL));
-            shown.extend(names(&path[path.len() - TAIL..]));
+        if path.len() > SHOWN_HEAD_COUNT + SHOWN_TAIL_COUNT + 1 {
+            shown = names(&path[..SHOWN_HEAD_COUNT]);
+            shown.push(format!("({} more)", path.len() - SHOWN_HEAD_COUNT - SHOWN_TAIL_COUNT));
+            shown.extend(names(&path[path.len() - SHOWN_TAIL_COUNT..]));
         }
         shown.join(" → ")
     }
 
-    fn dependencies<'g>(&'g self, node: &Node) -> impl Iterator<Item = &'g Node> {
+    fn dependencies<'g>(&'g self, node: &ObjectKey) -> impl Iterator<Item = &'g ObjectKey> {
         let edges = self.outward.get(node).into_iter().flatten();
         edges.filter(|(edge, _)| *edge == Edge::DependsOn).map(|(_, to)| to)
     }
 }
 
 /// The path node → … → last → node, of which the search knows every node's predecessor.
-fn way_back(node: &Node, last: &Node, reached_from: &BTreeMap<&Node, &Node>) -> Vec<Node> {
+fn way_back(
+    node: &ObjectKey,
+    last: &ObjectKey,
+    reached_from: &BTreeMap<&ObjectKey, &ObjectKey>,
+) -> Vec<ObjectKey> {
     let mut path = vec![node.clone()];
     let mut at = last;
     while at != node {

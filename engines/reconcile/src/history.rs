@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Reason, Time, format_duration, time};
 
 /// How many snapshots are kept.
-const KEPT: usize = 5;
+const MAX_HISTORY_SNAPSHOTS: usize = 5;
 
 /// The latest snapshots, newest first; at most five after an [`upsert`](Self::upsert).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl History {
             metadata,
         };
         self.0.insert(0, snapshot);
-        self.0.truncate(KEPT);
+        self.0.truncate(MAX_HISTORY_SNAPSHOTS);
     }
 }
 

@@ -13,7 +13,7 @@ pub const SUSPENDED_REASON: &str = "windlass.dev/suspended-reason";
 pub const SUSPENDED_UNTIL: &str = "windlass.dev/suspended-until";
 
 /// Longest name and reason that are repeated, in characters.
-const SHOWN: usize = 500;
+const MAX_TEXT_CHARACTERS: usize = 500;
 
 /// A suspension about which more is known than that it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,13 +43,14 @@ impl Hold {
         by.or(reason).or(until)?;
         let shown = |text: Option<&str>| {
             let text = text.map(str::trim).filter(|text| !text.is_empty())?;
-            Some(text.chars().take(SHOWN).collect::<String>())
+            Some(text.chars().take(MAX_TEXT_CHARACTERS).collect::<String>())
         };
         let until = match until.map(str::trim) {
             None => Until::Resumed,
-            Some(text) => text
-                .parse()
-                .map_or_else(|_| Until::Malformed(text.chars().take(SHOWN).collect()), Until::At),
+            Some(text) => text.parse().map_or_else(
+                |_| Until::Malformed(text.chars().take(MAX_TEXT_CHARACTERS).collect()),
+                Until::At,
+            ),
         };
         Some(Self { by: shown(by), reason: shown(reason), until })
     }

@@ -36,17 +36,18 @@ mod time;
 mod window;
 
 pub use conditions::{
-    Condition, Conditions, HOLD, Mark, READY, RECONCILING, SCHEDULE, STALLED, Status, WINDOW,
+    Condition, ConditionStatus, Conditions, HOLD, Mark, READY, RECONCILING, SCHEDULE, STALLED,
+    WINDOW,
 };
 pub use corrections::{Corrections, contested_pause};
 pub use cron::{Cron, CronError};
-pub use drive::{Kind, Outcome, Verdict, World, drive};
+pub use drive::{Executor, ObjectOutcome, PlanVerdict, ReconciledKind, drive};
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use gate::{Dependency, DependencyState, Facts, Gate, after_resolve, before_resolve};
 pub use graph::{Edge, Graph};
 pub use history::{History, Snapshot};
 pub use hold::{Hold, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
-pub use node::Node;
+pub use node::ObjectKey;
 pub use reason::Reason;
 pub use removal::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefused};
 pub use rest::{Rest, Wake};

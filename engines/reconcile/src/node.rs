@@ -1,12 +1,12 @@
 //! What is reconciled or waited for, as a key: one run at a time belongs to one node.
 //!
-//! Here: [`Node`]. Elsewhere: edges between nodes (`graph.rs`), ids in inventories (`objects`).
+//! Here: [`ObjectKey`]. Elsewhere: edges between nodes (`graph.rs`), ids in inventories (`objects`).
 
 use std::fmt;
 
 /// An object by group, kind, namespace and name, whatever version it is read in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Node {
+pub struct ObjectKey {
     /// API group; empty for the core group.
     pub group: String,
     /// Kind, such as `Kustomization`.
@@ -17,7 +17,7 @@ pub struct Node {
     pub name: String,
 }
 
-impl Node {
+impl ObjectKey {
     /// A node from its four parts.
     pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Node {
 }
 
 /// `Kind/namespace/name`, or `Kind/name` when cluster-scoped.
-impl fmt::Display for Node {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind, self.namespaced_name())
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_part_knows_its_whole() {
-        let whole = Node::new("apps", "Deployment", "a", "x");
+        let whole = ObjectKey::new("apps", "Deployment", "a", "x");
         let part = whole.part("b/y");
         assert_eq!(part.to_string(), "Deployment/a/x#b/y");
         assert!(part.is_part() && !whole.is_part());
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_node_reads_as_kind_namespace_name() {
-        assert_eq!(Node::new("apps", "Deployment", "a", "x").to_string(), "Deployment/a/x");
-        assert_eq!(Node::new("", "Namespace", "", "x").to_string(), "Namespace/x");
+        assert_eq!(ObjectKey::new("apps", "Deployment", "a", "x").to_string(), "Deployment/a/x");
+        assert_eq!(ObjectKey::new("", "Namespace", "", "x").to_string(), "Namespace/x");
     }
 }

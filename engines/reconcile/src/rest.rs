@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Node, Reason, Time};
+use crate::{ObjectKey, Reason, Time};
 
 /// What makes a node run again: a time, a change of some nodes, or whichever comes first.
 ///
@@ -16,7 +16,7 @@ pub struct Wake {
     /// Run again at this time at the latest.
     pub at: Option<Time>,
     /// Run again when one of these changes.
-    pub on: BTreeSet<Node>,
+    pub on: BTreeSet<ObjectKey>,
 }
 
 impl Wake {
@@ -26,7 +26,7 @@ impl Wake {
     }
 
     /// A wake on a change of any of these nodes.
-    pub fn on(nodes: impl IntoIterator<Item = Node>) -> Self {
+    pub fn on(nodes: impl IntoIterator<Item = ObjectKey>) -> Self {
         Self { at: None, on: nodes.into_iter().collect() }
     }
 
@@ -154,14 +154,14 @@ mod tests {
 
     #[test]
     fn a_wake_that_is_there_is_not_replaced() {
-        for wake in [Wake::at(time(1)), Wake::on([Node::new("", "Pod", "a", "x")])] {
+        for wake in [Wake::at(time(1)), Wake::on([ObjectKey::new("", "Pod", "a", "x")])] {
             assert_eq!(rests(&wake).map(|rest| rest.or_wake(time(9))), rests(&wake));
         }
     }
 
     #[test]
     fn of_two_times_the_earlier_wakes() {
-        let wake = Wake::on([Node::new("", "Pod", "a", "x")]).and_at(time(5)).and_at(time(3));
+        let wake = Wake::on([ObjectKey::new("", "Pod", "a", "x")]).and_at(time(5)).and_at(time(3));
         assert_eq!(wake.clone().and_at(time(7)).earliest(), Some(time(3)));
         assert_eq!(wake.on.len(), 1);
         assert!(!wake.is_empty() && Wake::default().is_empty());

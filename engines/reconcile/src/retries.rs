@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::{Time, backoff, jittered};
 
 /// Longest time between two attempts, unless a spec asks for longer.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(15 * 60);
 
 /// How far attempts are spread, in percent.
-const JITTER: u8 = 10;
+const RETRY_JITTER_PERCENT: u8 = 10;
 
 /// Attempts in a row that were refused for good.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,9 +40,12 @@ impl Retries {
             return until;
         }
         self.refused = self.refused.saturating_add(1);
-        let longest = retry.max(interval.min(LONGEST));
-        let delay =
-            jittered(backoff(self.refused, retry, longest), JITTER, seed ^ u64::from(self.refused));
+        let longest = retry.max(interval.min(MAX_RETRY_DELAY));
+        let delay = jittered(
+            backoff(self.refused, retry, longest),
+            RETRY_JITTER_PERCENT,
+            seed ^ u64::from(self.refused),
+        );
         let until = now.saturating_add(delay).unwrap_or(Time::MAX);
         self.until = Some(until);
         until

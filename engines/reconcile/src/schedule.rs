@@ -47,8 +47,8 @@ pub fn backoff(failures: u32, min: Duration, max: Duration) -> Duration {
 ///
 /// Parity(flux): the floor applies to a timeout that the spec gives, too.
 pub fn kustomization_timeout(interval: Duration, timeout: Option<Duration>) -> Duration {
-    const FLOOR: Duration = Duration::from_secs(30);
-    timeout.unwrap_or_else(|| interval.saturating_sub(FLOOR)).max(FLOOR)
+    const MIN_TIMEOUT: Duration = Duration::from_secs(30);
+    timeout.unwrap_or_else(|| interval.saturating_sub(MIN_TIMEOUT)).max(MIN_TIMEOUT)
 }
 
 fn from_nanos(nanos: u128) -> Duration {

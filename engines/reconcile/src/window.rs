@@ -11,7 +11,8 @@ use crate::cron::{Cron, CronError};
 use crate::schedule_times::{MAX_ENTRIES, MAX_LENGTH, entries};
 use crate::time::whole_seconds;
 use crate::{
-    DurationError, Mark, Rest, Status, Time, WINDOW, Wake, format_duration, parse_duration, reason,
+    ConditionStatus, DurationError, Mark, Rest, Time, WINDOW, Wake, format_duration,
+    parse_duration, reason,
 };
 
 /// The annotation that says when an object may be applied.
@@ -20,16 +21,16 @@ pub const WINDOW_ANNOTATION: &str = "windlass.dev/window";
 pub const BREAK_GLASS: &str = "windlass.dev/break-glass";
 
 /// The longest that a window may be open.
-const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MAX_WINDOW_PERIOD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The shortest.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_WINDOW_PERIOD: Duration = Duration::from_secs(1);
 
 /// How many openings are followed to find when a window closes, where each begins before the last has ended.
-const OPENINGS: usize = 64;
+const MAX_FOLLOWED_OPENINGS: usize = 64;
 
 /// How many windows are followed where each is open when the last one closes.
-const JOINS: usize = 8;
+const MAX_JOINED_WINDOWS: usize = 8;
 
 /// Why a text is not a list of windows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +47,7 @@ pub enum WindowError {
     )]
     Length(#[from] DurationError),
     /// How long one is open is too long or too short.
-    #[error("the duration of a window must be between 1s and {longest}, not {0}", longest = format_duration(LONGEST))]
+    #[error("the duration of a window must be between 1s and {longest}, not {0}", longest = format_duration(MAX_WINDOW_PERIOD))]
     Range(String),
     /// More words than an expression, a length and a zone.
     #[error(
@@ -96,7 +97,7 @@ impl Windows {
                 [_, _, ref more @ ..] => return Err(WindowError::TooManyWords(more.join(" "))),
             };
             let length = parse_duration(length)?;
-            if !(SHORTEST..=LONGEST).contains(&length) {
+            if !(MIN_WINDOW_PERIOD..=MAX_WINDOW_PERIOD).contains(&length) {
                 return Err(WindowError::Range(format_duration(length)));
             }
             let length = SignedDuration::from_secs(i64::try_from(length.as_secs()).unwrap_or(0));
@@ -111,7 +112,7 @@ impl Windows {
     /// meanwhile does not make it longer or shorter.
     pub fn is_open(&self, now: Time) -> Option<Until> {
         let mut until = self.end(now)?;
-        for _ in 0..JOINS {
+        for _ in 0..MAX_JOINED_WINDOWS {
             let Until::Time(at) = until else { break };
             match self.end(at) {
                 Some(next) => until = next,
@@ -149,7 +150,7 @@ impl Window {
     fn end(&self, now: Time) -> Option<Until> {
         let from = now.checked_sub(self.length).unwrap_or(Time::MIN);
         let mut opening = self.cron.next_after(from).filter(|opening| *opening <= now)?;
-        for _ in 0..OPENINGS {
+        for _ in 0..MAX_FOLLOWED_OPENINGS {
             let end = opening.checked_add(self.length).unwrap_or(Time::MAX);
             match self.cron.next_after(opening) {
                 Some(next) if next <= end => opening = next,
@@ -203,9 +204,9 @@ impl WindowState {
     /// How it is shown in a status.
     pub fn mark(&self) -> Mark {
         let (status, reason, text) = match self {
-            Self::Open { text, .. } => (Status::True, reason::OPEN, text),
-            Self::Closed { text, .. } => (Status::False, reason::CLOSED, text),
-            Self::Invalid { text } => (Status::False, reason::INVALID_WINDOW, text),
+            Self::Open { text, .. } => (ConditionStatus::True, reason::OPEN, text),
+            Self::Closed { text, .. } => (ConditionStatus::False, reason::CLOSED, text),
+            Self::Invalid { text } => (ConditionStatus::False, reason::INVALID_WINDOW, text),
         };
         Mark { kind: WINDOW, status, reason, text: text.clone() }
     }

@@ -9,17 +9,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reconcile::{Reason, Status as Truth, format_duration};
+use reconcile::{ConditionStatus as Truth, Reason, format_duration};
 
 use crate::journal::{Action, Journal};
 use crate::operation;
-use crate::record::{Change, Record, Status as Life};
+use crate::record::{Record, RecordChange, RevisionStatus as Life};
 use crate::revisions::Revisions;
-use crate::settings::{Desired, DriftMode};
+use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::snapshot::{
     self, DigestError, Snapshot, SnapshotAction, latest, test_hooks, truncate, truncate_to_newest,
 };
-use crate::status::{self, Event, Progress, Refused, Report, Said, Status};
+use crate::status::{
+    self, Event, Progress, RefusedOperation, ReleaseCondition, ReleaseStatus, Report,
+};
 
 /// What is said while an action is under way; the same until it ends.
 pub fn running_text(action: Action, timeout: Duration) -> String {
@@ -29,7 +31,7 @@ pub fn running_text(action: Action, timeout: Duration) -> String {
 
 /// What an attempt leaves in the status before anything is decided: where storage is, what is attempted, and no failures if
 /// something else is attempted than before.
-pub fn attempted(desired: &Desired, status: &Status) -> Status {
+pub fn attempted(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> ReleaseStatus {
     let mut next = status.clone();
     if must_reset(desired, status) {
         next.clear_failures();
@@ -45,7 +47,7 @@ pub fn attempted(desired: &Desired, status: &Status) -> Status {
     next
 }
 
-fn must_reset(desired: &Desired, status: &Status) -> bool {
+fn must_reset(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> bool {
     let digest = &status.last_attempted_config_digest;
     status.last_attempted_generation != desired.generation
         || status.last_attempted_revision != desired.chart_version
@@ -54,7 +56,7 @@ fn must_reset(desired: &Desired, status: &Status) -> bool {
 }
 
 /// An action begins.
-pub fn begun(desired: &Desired, status: &Status, action: Action) -> Report {
+pub fn begun(desired: &ReleaseDesiredState, status: &ReleaseStatus, action: Action) -> Report {
     let mut next = status.clone();
     match action {
         Action::Install => next.history.clear(),
@@ -73,13 +75,13 @@ pub fn begun(desired: &Desired, status: &Status, action: Action) -> Report {
 }
 
 /// A release that was undone and is what is wished for again counts as upgraded.
-fn confirm(next: &mut Status, desired: &Desired) {
+fn confirm(next: &mut ReleaseStatus, desired: &ReleaseDesiredState) {
     let Some(said) = next.remediated.take_if(|said| said.status == Truth::True) else { return };
     if let Some(known) = latest(&next.history) {
         let text = upgraded_text(known);
         let reason = status::UPGRADE_SUCCEEDED;
         let generation = said.generation.max(desired.generation);
-        next.released = Some(Said { status: Truth::True, reason, text, generation });
+        next.released = Some(ReleaseCondition { status: Truth::True, reason, text, generation });
     }
 }
 
@@ -90,7 +92,12 @@ fn upgraded_text(known: &Snapshot) -> String {
 }
 
 /// An installation or upgrade failed before there was a record. It is tried again, and does not count for remediation.
-pub fn failed_early(desired: &Desired, status: &Status, action: Action, error: &str) -> Report {
+pub fn failed_early(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    action: Action,
+    error: &str,
+) -> Report {
     let mut next = status.clone();
     next.failures = next.failures.saturating_add(1);
     let reason =
@@ -107,7 +114,11 @@ pub fn failed_early(desired: &Desired, status: &Status, action: Action, error: &
 
 /// An installation or upgrade failed because a lifecycle did not let it begin. Nothing was written, so there is nothing to
 /// undo, and it counts.
-pub fn held_back(desired: &Desired, status: &Status, refused: Refused) -> Report {
+pub fn held_back(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    refused: RefusedOperation,
+) -> Report {
     let action = refused.action;
     let Report { mut status, events, .. } = failed_early(desired, status, action, &refused.error);
     let counter = match action {
@@ -116,14 +127,14 @@ pub fn held_back(desired: &Desired, status: &Status, refused: Refused) -> Report
     };
     *counter = counter.saturating_add(1);
     let reason = status::LIFECYCLE_FAILED;
-    status.released = status.released.map(|said| Said { reason, ..said });
+    status.released = status.released.map(|said| ReleaseCondition { reason, ..said });
     let events = events.into_iter().map(|event| Event { reason, ..event }).collect();
     let refused = Some(Box::new(refused));
     Report { events, is_early_failure: true, refused, ..Report::of(status) }
 }
 
 fn failed_text(
-    desired: &Desired,
+    desired: &ReleaseDesiredState,
     action: Action,
     name: &str,
     version: &str,
@@ -139,18 +150,23 @@ fn failed_text(
     )
 }
 
-fn said(desired: &Desired, status: Truth, reason: Reason, text: String) -> Option<Said> {
-    Some(Said { status, reason, text, generation: desired.generation })
+fn said(
+    desired: &ReleaseDesiredState,
+    status: Truth,
+    reason: Reason,
+    text: String,
+) -> Option<ReleaseCondition> {
+    Some(ReleaseCondition { status, reason, text, generation: desired.generation })
 }
 
 /// What every end of an action observes. A request to force counts as handled only now: until then it is to be seen
 /// again, whatever is forgotten meanwhile.
-fn observe(desired: &Desired, next: &mut Status) {
+fn observe(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
     observe_with(desired, desired.requests.force.as_ref(), next);
 }
 
 /// The same, where not every request to force has been seen to.
-fn observe_with(desired: &Desired, forced: Option<&String>, next: &mut Status) {
+fn observe_with(desired: &ReleaseDesiredState, forced: Option<&String>, next: &mut ReleaseStatus) {
     if forced.is_some() {
         next.last_handled_force = forced.cloned();
     }
@@ -161,7 +177,7 @@ fn observe_with(desired: &Desired, forced: Option<&String>, next: &mut Status) {
     next.common_metadata_digest.clone_from(&desired.common_metadata_digest);
 }
 
-fn wished_event(desired: &Desired, reason: Reason, text: String) -> Event {
+fn wished_event(desired: &ReleaseDesiredState, reason: Reason, text: String) -> Event {
     Event {
         warning: true,
         reason,
@@ -190,8 +206,8 @@ fn snapshot_event(known: &Snapshot, warning: bool, reason: Reason, text: String)
 /// # Errors
 /// A record has no digest.
 pub fn ended(
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     revisions: &Revisions,
     record: &Record,
     journal: &Journal,
@@ -232,7 +248,7 @@ pub fn ended(
 /// A successful installation or upgrade is in the history by its revision. If another client has changed its record since,
 /// there is nothing left to report. A failure was counted and must not be counted again, so only the journal says whether a
 /// failure was reported.
-pub fn is_told(status: &Status, record: &Record, journal: &Journal) -> bool {
+pub fn is_told(status: &ReleaseStatus, record: &Record, journal: &Journal) -> bool {
     let went_well = journal.action.is_release() && journal.failure.is_none();
     let is_changed = record.info.status != Life::Deployed;
     let is_known = || status.history.iter().any(|known| known.tells_of(record));
@@ -241,11 +257,11 @@ pub fn is_told(status: &Status, record: &Record, journal: &Journal) -> bool {
 
 /// Puts what is stored into the history.
 fn remember(
-    next: &mut Status,
+    next: &mut ReleaseStatus,
     revisions: &Revisions,
     record: &Record,
     journal: &Journal,
-    desired: &Desired,
+    desired: &ReleaseDesiredState,
 ) -> Result<(), DigestError> {
     let action = match journal.action {
         Action::Install => Some(SnapshotAction::Install),
@@ -287,7 +303,7 @@ fn remember(
 
 /// How an operation ended, for the conditions.
 struct End<'e> {
-    desired: &'e Desired,
+    desired: &'e ReleaseDesiredState,
     known: &'e Snapshot,
     error: Option<&'e str>,
     counts: bool,
@@ -297,7 +313,7 @@ struct End<'e> {
 }
 
 impl End<'_> {
-    fn release(&self, next: &mut Status) -> (Reason, String) {
+    fn release(&self, next: &mut ReleaseStatus) -> (Reason, String) {
         let desired = self.desired;
         let action = self.journal.action;
         let is_install = action == Action::Install;
@@ -348,7 +364,7 @@ impl End<'_> {
         (reason, text)
     }
 
-    fn test(&self, next: &mut Status) -> (Reason, String) {
+    fn test(&self, next: &mut ReleaseStatus) -> (Reason, String) {
         let desired = self.desired;
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
@@ -383,7 +399,7 @@ impl End<'_> {
 
     /// A lifecycle did not let a release be promoted that was tested. That is a failure of the release, also where failures of
     /// tests are ignored.
-    fn not_promoted(&self, next: &mut Status, error: &str) -> (Reason, String) {
+    fn not_promoted(&self, next: &mut ReleaseStatus, error: &str) -> (Reason, String) {
         let desired = self.desired;
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
@@ -401,7 +417,7 @@ impl End<'_> {
 
     fn rollback(
         &self,
-        next: &mut Status,
+        next: &mut ReleaseStatus,
         revisions: &Revisions,
     ) -> Result<(Reason, String), DigestError> {
         // Flux names the revision that is rolled back to.
@@ -426,7 +442,7 @@ impl End<'_> {
         Ok((reason, text))
     }
 
-    fn removal(&self, next: &mut Status) -> (Reason, String) {
+    fn removal(&self, next: &mut ReleaseStatus) -> (Reason, String) {
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
         let is_remediation = self.journal.action == Action::UninstallRemediation;
@@ -466,14 +482,14 @@ impl End<'_> {
 /// # Errors
 /// The record has no digest.
 pub fn unlocked(
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     record: &Record,
     life: &Life,
 ) -> Result<(Report, String), DigestError> {
     let description = format!("Release unlocked from stale '{life}' state");
     let mut after = record.clone();
-    after.apply(&Change::Status {
+    after.apply(&RecordChange::Status {
         status: Life::Failed,
         description: Some(description.clone()),
         deleted: None,
@@ -501,7 +517,11 @@ pub fn unlocked(
 ///
 /// # Errors
 /// The record has no digest.
-pub fn adopted(desired: &Desired, status: &Status, record: &Record) -> Result<Report, DigestError> {
+pub fn adopted(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    record: &Record,
+) -> Result<Report, DigestError> {
     let mut next = status.clone();
     let known = Snapshot::of(record, None, "")?;
     let release = known.full_name();
@@ -517,7 +537,7 @@ pub fn adopted(desired: &Desired, status: &Status, record: &Record) -> Result<Re
 }
 
 /// Drift was found.
-pub fn drifted(desired: &Desired, status: &Status, found: &str) -> Report {
+pub fn drifted(desired: &ReleaseDesiredState, status: &ReleaseStatus, found: &str) -> Report {
     let mut next = status.clone();
     let Some(known) = latest(&status.history) else { return Report::of(next) };
     let release = known.full_name();
@@ -535,7 +555,11 @@ pub fn drifted(desired: &Desired, status: &Status, found: &str) -> Report {
 }
 
 /// Nothing is to be done: the status that says so.
-pub fn settled(desired: &Desired, status: &Status, is_in_sync: bool) -> Status {
+pub fn settled(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    is_in_sync: bool,
+) -> ReleaseStatus {
     let mut next = status.clone();
     if is_in_sync {
         confirm_in_sync(desired, &mut next);
@@ -544,7 +568,7 @@ pub fn settled(desired: &Desired, status: &Status, is_in_sync: bool) -> Status {
     next
 }
 
-fn confirm_in_sync(desired: &Desired, next: &mut Status) {
+fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
     let active = desired.active(next);
     if active.is_some_and(|it| it.retry.is_some()) {
         truncate_to_newest(&mut next.history);
@@ -577,12 +601,12 @@ fn confirm_in_sync(desired: &Desired, next: &mut Status) {
         let text = "No drift detected against the cluster state".to_owned();
         let generation = desired.generation;
         let reason = status::NO_DRIFT_DETECTED;
-        next.drifted = Some(Said { status: Truth::False, reason, text, generation });
+        next.drifted = Some(ReleaseCondition { status: Truth::False, reason, text, generation });
     }
 }
 
 /// The release that was to be removed is not the one that is there, which stays: nothing is known any more.
-pub fn left(status: &Status, there: &Record, known: &Snapshot) -> Report {
+pub fn left(status: &ReleaseStatus, there: &Record, known: &Snapshot) -> Report {
     let text = format!(
         "Release {} is not uninstalled: it is not the release {} that was installed here; if the kubeconfig names another \
          cluster by now, that one is left in the former",
@@ -594,7 +618,7 @@ pub fn left(status: &Status, there: &Record, known: &Snapshot) -> Report {
 }
 
 /// The release of another target is gone: nothing is known any more.
-pub fn forgotten(status: &Status) -> Status {
+pub fn forgotten(status: &ReleaseStatus) -> ReleaseStatus {
     let mut next = status.clone();
     next.history.clear();
     next.clear_failures();

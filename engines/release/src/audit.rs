@@ -26,7 +26,7 @@ const MAX_STEPS: usize = 64;
 
 /// A revision of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Made {
+pub struct AuditedRevision {
     /// Its number.
     pub revision: i64,
     /// The chart's name.
@@ -41,7 +41,7 @@ pub struct Made {
 
 /// A step or hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct AuditedStep {
     /// What it is: a word, or the event of a hook.
     pub name: &'static str,
     /// The object of a hook, as `Kind/name`.
@@ -56,7 +56,7 @@ pub struct Step {
 
 /// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OperationOutcome {
     /// As it should.
     Succeeded,
     /// It failed.
@@ -82,17 +82,17 @@ pub struct Audit {
     /// What asked for it.
     pub causes: Vec<Cause>,
     /// The revision that was there before.
-    pub from: Option<Made>,
+    pub from: Option<AuditedRevision>,
     /// The revision that it made, or tested.
-    pub to: Option<Made>,
+    pub to: Option<AuditedRevision>,
     /// Steps and hooks, in the order in which they began.
-    pub steps: Vec<Step>,
+    pub steps: Vec<AuditedStep>,
     /// How many of them are left out.
     pub omitted_steps: usize,
     /// What lifecycles answered.
-    pub answers: Vec<lifecycle::Answer>,
+    pub answers: Vec<lifecycle::EventAnswer>,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
     /// Why, where it did not succeed; in Helm's words.
     pub error: Option<String>,
     /// When it began.
@@ -116,9 +116,9 @@ pub fn of(revisions: &Revisions, record: &Arc<Record>, journal: &Journal, now: T
     let error = operation::error(journal, record);
     let counts = journal.failure.as_ref().is_none_or(|failure| failure.counts);
     let outcome = match (&error, counts) {
-        (None, _) => Outcome::Succeeded,
-        (Some(_), true) => Outcome::Failed,
-        (Some(_), false) => Outcome::Stopped,
+        (None, _) => OperationOutcome::Succeeded,
+        (Some(_), true) => OperationOutcome::Failed,
+        (Some(_), false) => OperationOutcome::Stopped,
     };
     let mut steps = steps(record, journal);
     let omitted_steps = steps.len().saturating_sub(MAX_STEPS);
@@ -138,9 +138,9 @@ pub fn of(revisions: &Revisions, record: &Arc<Record>, journal: &Journal, now: T
     }
 }
 
-fn made(record: &Arc<Record>) -> Made {
+fn made(record: &Arc<Record>) -> AuditedRevision {
     let metadata = record.metadata().cloned().unwrap_or_default();
-    Made {
+    AuditedRevision {
         revision: record.version,
         chart_name: metadata.name,
         chart_version: metadata.version,
@@ -166,8 +166,8 @@ fn span(record: &Arc<Record>, journal: &Journal, base: Option<&Arc<Record>>) -> 
     })
 }
 
-fn steps(record: &Record, journal: &Journal) -> Vec<Step> {
-    let passed = journal.passed.iter().map(|it| Step {
+fn steps(record: &Record, journal: &Journal) -> Vec<AuditedStep> {
+    let passed = journal.passed.iter().map(|it| AuditedStep {
         name: match it.task {
             Stretch::Apply => "Apply",
             Stretch::Wait => "Wait",
@@ -180,7 +180,7 @@ fn steps(record: &Record, journal: &Journal) -> Vec<Step> {
         ended: Some(it.ended),
         failed: it.failed,
     });
-    let mut steps: Vec<Step> = passed.collect();
+    let mut steps: Vec<AuditedStep> = passed.collect();
     let (before, after) = operation::events(journal.action);
     for event in [Some(before), after].into_iter().flatten() {
         let hooks = record.hooks.iter().filter(|hook| hook.is_for(event));
@@ -191,11 +191,11 @@ fn steps(record: &Record, journal: &Journal) -> Vec<Step> {
 }
 
 /// A hook, if this operation ran it: records keep what is said of earlier runs.
-fn ran(hook: &HookRecord, name: &'static str, journal: &Journal) -> Option<Step> {
+fn ran(hook: &HookRecord, name: &'static str, journal: &Journal) -> Option<AuditedStep> {
     let started = hook.last_run.started.as_ref().and_then(Timestamp::time)?;
     // Records of others may have whole seconds only.
     let began = Time::from_second(journal.started.as_second()).ok()?;
-    (started >= began).then(|| Step {
+    (started >= began).then(|| AuditedStep {
         name,
         hook: Some(format!("{}/{}", hook.kind, hook.name)),
         started,

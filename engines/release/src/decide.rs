@@ -16,14 +16,14 @@
 
 use std::fmt;
 
-use reconcile::Status as Truth;
+use reconcile::ConditionStatus as Truth;
 
 use crate::journal::Action;
-use crate::record::{Record, Status as Life};
-use crate::revisions::{Broken, Revisions};
-use crate::settings::{Active, Desired, DriftMode, RemediationStrategy};
+use crate::record::{Record, RevisionStatus as Life};
+use crate::revisions::{BrokenRevision, Revisions};
+use crate::settings::{Active, DriftMode, ReleaseDesiredState, RemediationStrategy};
 use crate::snapshot::{DigestError, Match, Snapshot, latest, previous};
-use crate::status::Status;
+use crate::status::ReleaseStatus;
 
 /// How the cluster compares with a deployed revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    pub(crate) fn unreadable(broken: &Broken) -> Self {
+    pub(crate) fn unreadable(broken: &BrokenRevision) -> Self {
         let secret = broken.secret.clone();
         let problem = broken.problem.clone();
         Self::Unreadable { secret, problem }
@@ -125,8 +125,8 @@ impl StateError {
 /// # Errors
 /// Something cannot be read, or says what nobody can act on.
 pub fn state(
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     revisions: &Revisions,
     drift: Option<&Drift>,
 ) -> Result<State, StateError> {
@@ -167,8 +167,8 @@ pub fn state(
 
 /// The state of a release that is deployed and ours.
 fn deployed(
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     record: &Record,
     known: &Snapshot,
     drift: Option<&Drift>,
@@ -243,8 +243,8 @@ pub enum Decision {
 /// The revision to roll back to has no digest.
 pub fn decide(
     state: &State,
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     revisions: &Revisions,
     forced: bool,
 ) -> Result<Decision, DigestError> {
@@ -276,8 +276,8 @@ pub fn decide(
 
 /// What is done about a release that failed, rule by rule.
 fn failed(
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     revisions: &Revisions,
     forced: bool,
 ) -> Result<Decision, DigestError> {
@@ -297,8 +297,8 @@ fn failed(
 
 /// A rollback, if the revision is there and is what it was.
 fn rollback(
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     revisions: &Revisions,
     active: &Active,
 ) -> Result<Decision, DigestError> {

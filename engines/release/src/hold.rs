@@ -12,8 +12,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::journal::Action;
 use crate::record::Record;
-use crate::settings::Desired;
-use crate::status::Status;
+use crate::settings::ReleaseDesiredState;
+use crate::status::ReleaseStatus;
 
 /// A lifecycle is awaited.
 pub const LIFECYCLE_PENDING: Reason = Reason::new("LifecyclePending");
@@ -74,8 +74,8 @@ pub(crate) fn revision_of(record: &Record) -> Revision {
 /// The name of an installation or upgrade that a lifecycle holds before it begins: the same until something else is wished
 /// for, it was tried and failed, or a user asked for it again.
 pub(crate) fn held_operation(
-    desired: &Desired,
-    status: &Status,
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
     action: Action,
     version: i64,
 ) -> String {

@@ -9,7 +9,7 @@
 //!
 //! Here: the journal and its form. Elsewhere: the tasks, and what moves the place.
 
-use lifecycle::{Answer, Hold};
+use lifecycle::{EventAnswer, Hold};
 use reconcile::Time;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -152,7 +152,7 @@ impl Default for Plan {
 /// Why an operation does not go on as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Failure {
+pub struct OperationFailure {
     /// The place in the list of tasks at which it failed.
     pub at: usize,
     /// Whether the object of a hook ended badly, rather than was not created.
@@ -183,7 +183,7 @@ pub enum Stretch {
 /// A task that is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Passed {
+pub struct CompletedTask {
     /// Which.
     pub task: Stretch,
     /// When it began.
@@ -256,13 +256,13 @@ pub struct Journal {
     pub faults: Vec<String>,
     /// Tasks that are over, but for hooks: of those the record tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub passed: Vec<Passed>,
+    pub passed: Vec<CompletedTask>,
     /// What lifecycles answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Answer>,
+    pub answers: Vec<EventAnswer>,
     /// Why it does not go on as it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
+    pub failure: Option<OperationFailure>,
     /// When it ended.
     #[serde(default, with = "instant::exact", skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
@@ -343,7 +343,7 @@ impl Journal {
     /// Remembers the present task, which is over.
     pub(crate) fn pass(&mut self, task: Option<Stretch>, ended: Time, failed: bool) {
         let started = self.since;
-        self.passed.extend(task.map(|task| Passed { task, started, ended, failed }));
+        self.passed.extend(task.map(|task| CompletedTask { task, started, ended, failed }));
     }
 
     pub(crate) fn add_fault(&mut self, text: &str) {
@@ -402,14 +402,19 @@ mod tests {
             hook_begun: true,
             created: vec!["ns_a__Secret".to_owned()],
             faults: vec!["a".to_owned()],
-            passed: vec![Passed {
+            passed: vec![CompletedTask {
                 task: Stretch::Apply,
                 started: Time::UNIX_EPOCH,
                 ended: Time::UNIX_EPOCH,
                 failed: true,
             }],
             answers: Vec::new(),
-            failure: Some(Failure { at: 2, hook_ended: true, text: "b".to_owned(), counts: true }),
+            failure: Some(OperationFailure {
+                at: 2,
+                hook_ended: true,
+                text: "b".to_owned(),
+                counts: true,
+            }),
             ended: Some(Time::UNIX_EPOCH),
             accounted: true,
         };

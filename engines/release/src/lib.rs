@@ -11,29 +11,29 @@
 //! The program runs [`Release`] with `reconcile::drive`. Each run brings the status, all [`Revisions`] of the release that
 //! [`released`] names, and what [`need`] asks for. Nothing is stored; the plan says in turn:
 //!
-//! 1. [`Step::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
+//! 1. [`ReleaseStep::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
 //!    [`status::Report::progress`], then emit the events.
-//! 2. [`Step::Prepare`]: what needs no record. Apply the chart's CRDs by policy and wait for them, read capabilities,
+//! 2. [`ReleaseStep::Prepare`]: what needs no record. Apply the chart's CRDs by policy and wait for them, read capabilities,
 //!    render, build the objects, check whose those are that exist, create the namespace. All of it may be repeated.
 //!    Keep the result until the run ends; without it (after a crash) the plan asks again.
-//! 3. [`Step::Open`]: delete the records named by `prune`, write those in `others`, then create the Secret of
+//! 3. [`ReleaseStep::Open`]: delete the records named by `prune`, write those in `others`, then create the Secret of
 //!    [`operation::opened`] ([`storage::pack`], [`storage::labels`]) with the annotation [`journal::ANNOTATION`].
 //!    Is it there already, leave it: the next run tells whose it is. From here on nothing is rendered again.
-//! 4. For each hook of `pre-install` by weight and name: [`Step::DeleteHook`] where its policy says so, until a run shows it
-//!    gone; a [`Step::Write`] that says it runs; [`Step::CreateHook`], whose object carries
+//! 4. For each hook of `pre-install` by weight and name: [`ReleaseStep::DeleteHook`] where its policy says so, until a run shows it
+//!    gone; a [`ReleaseStep::Write`] that says it runs; [`ReleaseStep::CreateHook`], whose object carries
 //!    [`journal::HOOK_ANNOTATION`]; a write of its uid; observations until it ends; a write of how. A run does not
 //!    sleep meanwhile: it rests as `Running` and is woken by what [`operation::Live::on`] names.
-//! 5. [`Step::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until they are ready.
+//! 5. [`ReleaseStep::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until they are ready.
 //! 6. The hooks of `post-install`, as in 4.
-//! 7. A write of the record as `deployed` and of the journal as ended. A [`Step::Tell`] with snapshot, conditions
+//! 7. A write of the record as `deployed` and of the journal as ended. A [`ReleaseStep::Tell`] with snapshot, conditions
 //!    and event, and a write that the end is told.
 //! 8. `Settled`, or the tests.
 //!
 //! # Reporting back
 //! A step that was refused is not an error of the run: keep [`operation::Outcome`] with the step and Helm's text, and show it
 //! to the next plan, which goes by it. `Err` is for what has nothing to do with the release: no connection, and
-//! a conflict when writing a record, which means that somebody else works on it. [`Ran::note`] is told each step.
-//! `Outcome` and `Ran` live as long as a run; everything else is read again.
+//! a conflict when writing a record, which means that somebody else works on it. [`RunProgress::note`] is told each step.
+//! `Outcome` and `RunProgress` live as long as a run; everything else is read again.
 //!
 //! # After a crash
 //! The journal says which task is open ([`operation::tasks`]). A step whose end was lost is done again, which changes nothing:
@@ -70,9 +70,9 @@ use reconcile::instant;
 
 pub use journal::{Action, Journal};
 pub use origin::Origin;
-pub use plan::{Need, Observed, Ran, Release, need, released};
+pub use plan::{Need, Release, ReleaseObservedState, RunProgress, need, released};
 pub use record::Record;
-pub use revisions::{Broken, Revision, Revisions};
-pub use settings::Desired;
+pub use revisions::{BrokenRevision, Revision, Revisions};
+pub use settings::ReleaseDesiredState;
 pub use snapshot::Snapshot;
-pub use step::Step;
+pub use step::ReleaseStep;

@@ -26,12 +26,12 @@ use helm::manifests::HookEvent;
 use lifecycle::Phase;
 use reconcile::Time;
 
-use crate::journal::{Action, Failure, Journal, Stretch, WaitFor};
-use crate::record::{Change, DeletePolicy, Record, Status};
+use crate::journal::{Action, Journal, OperationFailure, Stretch, WaitFor};
+use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
 
-pub use next::{Health, HookObject, Live, Next, Outcome, Scope, next, scope};
+pub use next::{Health, HookObject, Live, Next, ObservationScope, StepOutcome, next, scope};
 pub use opening::{Opening, opened, rolled_back};
-pub use place::{Place, Removal, place, removal};
+pub use place::{Removal, RevisionPlacement, place, removal};
 
 /// One thing that an operation has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,9 +230,9 @@ pub struct Write {
     /// The revision beside which the journal stands.
     pub version: i64,
     /// What changes in its record.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RecordChange>,
     /// What changes in other records.
-    pub others: Vec<(i64, Change)>,
+    pub others: Vec<(i64, RecordChange)>,
     /// The journal afterwards.
     pub journal: Journal,
 }
@@ -256,10 +256,10 @@ impl Write {
         loop {
             match present(&self.journal, record) {
                 Some(Task::Start { hook }) => {
-                    self.changes.push(Change::HookStarted { hook, at: now });
+                    self.changes.push(RecordChange::HookStarted { hook, at: now });
                 }
-                Some(Task::Mark) => self.changes.push(Change::Status {
-                    status: Status::Uninstalling,
+                Some(Task::Mark) => self.changes.push(RecordChange::Status {
+                    status: RevisionStatus::Uninstalling,
                     description: Some("Deletion in progress (or silently failed)".to_owned()),
                     deleted: Some(now),
                 }),
@@ -267,8 +267,8 @@ impl Write {
                 Some(Task::Supersede) => {
                     let others = superseded(&self.journal, record, deployed);
                     self.others.extend(others.into_iter().map(|version| {
-                        let status = Status::Superseded;
-                        (version, Change::Status { status, description: None, deleted: None })
+                        let status = RevisionStatus::Superseded;
+                        (version, RecordChange::Status { status, description: None, deleted: None })
                     }));
                 }
                 Some(_) => return self,
@@ -300,23 +300,27 @@ pub fn started(record: &Record, journal: Journal, deployed: &[i64], now: Time) -
 }
 
 /// How the record says that it ended.
-fn finish(journal: &Journal, record: &Record) -> Option<Change> {
+fn finish(journal: &Journal, record: &Record) -> Option<RecordChange> {
     let (status, description) = match (&journal.failure, journal.action) {
         (Some(failure), _) => return fail::finish(failure, journal, record),
-        (None, Action::Install) => (Status::Deployed, Some("Install complete")),
-        (None, Action::Upgrade) => (Status::Deployed, Some("Upgrade complete")),
+        (None, Action::Install) => (RevisionStatus::Deployed, Some("Install complete")),
+        (None, Action::Upgrade) => (RevisionStatus::Deployed, Some("Upgrade complete")),
         // The record has said since it was made what it is a rollback to.
-        (None, Action::Rollback) => (Status::Deployed, None),
+        (None, Action::Rollback) => (RevisionStatus::Deployed, None),
         (None, Action::Test) => return None,
         (None, Action::Uninstall | Action::UninstallRemediation) => {
-            (Status::Uninstalled, Some("Uninstallation complete"))
+            (RevisionStatus::Uninstalled, Some("Uninstallation complete"))
         }
     };
-    Some(Change::Status { status, description: description.map(str::to_owned), deleted: None })
+    Some(RecordChange::Status {
+        status,
+        description: description.map(str::to_owned),
+        deleted: None,
+    })
 }
 
 /// Whether an operation failed because of a lifecycle.
-pub(crate) fn is_held_back(failure: &Failure, journal: &Journal, record: &Record) -> bool {
+pub(crate) fn is_held_back(failure: &OperationFailure, journal: &Journal, record: &Record) -> bool {
     let task = tasks(journal, record).get(failure.at).copied();
     failure.counts && matches!(task, Some(Task::Hold { .. }))
 }

@@ -21,10 +21,10 @@ pub struct Origin {
     pub manager: String,
     /// The reconciliation that an annotation requests and that was not handled yet.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub request: Option<Request>,
+    pub request: Option<ManualRequest>,
     /// The rollback that an annotation requests.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rollback: Option<Request>,
+    pub rollback: Option<ManualRequest>,
     /// The source, as `Kind/namespace/name`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub source: String,
@@ -38,7 +38,7 @@ pub struct Origin {
 
 /// A reconciliation or rollback that was requested by annotation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Request {
+pub struct ManualRequest {
     /// The value of the annotation.
     pub at: String,
     /// The field manager that wrote it.

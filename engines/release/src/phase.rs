@@ -7,7 +7,7 @@ use reconcile::{Reason, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused
 
 use crate::decide::Decision;
 use crate::journal::Action;
-use crate::settings::{Desired, DriftMode};
+use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::target::TargetChange;
 
 /// What is about to begin.
@@ -27,7 +27,7 @@ pub enum Phase {
 
 impl Phase {
     /// The phase that a decision is about to begin; `None` if it changes nothing in the cluster.
-    pub fn of(decision: &Decision, desired: &Desired) -> Option<Self> {
+    pub fn of(decision: &Decision, desired: &ReleaseDesiredState) -> Option<Self> {
         match decision {
             Decision::Begin(action, _) => Some(Self::Begin(*action)),
             Decision::Unlock(_) => Some(Self::Unlock),
@@ -65,7 +65,7 @@ pub struct Gates {
 
 /// A phase is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct PhaseHold {
     /// By what.
     pub reason: Reason,
     /// What: [`Phase::subject`].
@@ -76,25 +76,29 @@ impl Gates {
     /// Whether a phase is held that is reached at `now`.
     ///
     /// Windows do not hold what undoes a failure. Removals have a gate of their own: [`Gates::permit_removal`].
-    pub fn hold(&self, phase: Phase, now: Time) -> Option<Held> {
+    pub fn hold(&self, phase: Phase, now: Time) -> Option<PhaseHold> {
         let is_undone = |action: Action| action.is_remediation() || action.is_removal();
         let is_exempt = matches!(phase, Phase::Begin(action) if is_undone(action));
         let is_closed = self.closes.is_some_and(|at| at <= now) && !is_exempt;
-        is_closed.then(|| Held { reason: reason::WINDOW_CLOSED, subject: phase.subject() })
+        is_closed.then(|| PhaseHold { reason: reason::WINDOW_CLOSED, subject: phase.subject() })
     }
 
     /// Whether the removal of the release may begin at `now`: windows hold it if it was pruned, and not if its owner is deleted.
     ///
     /// # Errors
     /// It is held.
-    pub fn permit_removal(&self, is_suspended: bool, now: Time) -> Result<RemovalPermit, Held> {
+    pub fn permit_removal(
+        &self,
+        is_suspended: bool,
+        now: Time,
+    ) -> Result<RemovalPermit, PhaseHold> {
         let gate = RemovalGate {
             cause: self.removal,
             is_owner_suspended: is_suspended,
             is_suspended: false,
             closes: self.closes,
         };
-        gate.permit(now).map_err(|refused| Held {
+        gate.permit(now).map_err(|refused| PhaseHold {
             reason: match refused {
                 RemovalRefused::Suspended => reason::SUSPENDED,
                 RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,

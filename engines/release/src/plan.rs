@@ -10,21 +10,24 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use lifecycle::{Dismissed, dismissed};
-use reconcile::{Kind, RemovalCause, Rest, Rollback, Status as Truth, Time, Verdict, Wake, reason};
+use lifecycle::{DismissedEvent, dismissed};
+use reconcile::{
+    ConditionStatus as Truth, PlanVerdict, ReconciledKind, RemovalCause, Rest, Rollback, Time,
+    Wake, reason,
+};
 
 use crate::account;
 use crate::decide::{Decision, Drift, State, StateError, decide, state};
 use crate::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
 use crate::journal::{Action, Journal};
-use crate::operation::{self, Live, Next, Outcome, Removal, Task, Write};
-use crate::phase::{Held, Phase};
-use crate::record::{Record, Status as Life};
+use crate::operation::{self, Live, Next, Removal, StepOutcome, Task, Write};
+use crate::phase::{Phase, PhaseHold};
+use crate::record::{Record, RevisionStatus as Life};
 use crate::revisions::{Revision, Revisions};
-use crate::settings::{Desired, DriftMode};
+use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::snapshot::{DigestError, Match, Snapshot, latest};
-use crate::status::{self, Report, Status};
-use crate::step::Step;
+use crate::status::{self, ReleaseStatus, Report};
+use crate::step::ReleaseStep;
 use crate::target::{TargetChange, change};
 
 /// What one run found.
@@ -32,11 +35,11 @@ use crate::target::{TargetChange, change};
 /// # Assumes
 /// Reads are live, and see what the steps before them did.
 #[derive(Debug, Clone)]
-pub struct Observed {
+pub struct ReleaseObservedState {
     /// The time of the run.
     pub now: Time,
     /// The status as it was written last.
-    pub status: Status,
+    pub status: ReleaseStatus,
     /// The revisions of the release that [`released`] names.
     pub revisions: Revisions,
     /// What [`operation::look`] says that an open operation needs.
@@ -47,14 +50,14 @@ pub struct Observed {
     /// worth another run.
     pub contested: Option<(String, Time)>,
     /// How the step went that this run did last.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<StepOutcome>,
     /// What this run has come through.
-    pub ran: Ran,
+    pub ran: RunProgress,
 }
 
 /// What a run has come through; a new one for every run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Ran {
+pub struct RunProgress {
     /// Operations that ended.
     pub ended: BTreeSet<Action>,
     /// Whether somebody's operation was ended.
@@ -65,16 +68,16 @@ pub struct Ran {
     pub failed_early: bool,
 }
 
-impl Ran {
+impl RunProgress {
     /// Remembers a step that was done.
-    pub fn note(&mut self, step: &Step) {
+    pub fn note(&mut self, step: &ReleaseStep) {
         match step {
-            Step::Tell(report) => {
+            ReleaseStep::Tell(report) => {
                 self.failed_early |= report.is_early_failure;
                 self.ended.extend(report.ended);
             }
-            Step::Unlock { .. } => self.unlocked = true,
-            Step::CorrectDrift { .. } => self.corrected = true,
+            ReleaseStep::Unlock { .. } => self.unlocked = true,
+            ReleaseStep::CorrectDrift { .. } => self.corrected = true,
             _ => {}
         }
     }
@@ -94,14 +97,14 @@ pub enum Need {
     /// Nothing.
     Nothing,
     /// For the open operation beside the last revision.
-    Operation(operation::Scope),
+    Operation(operation::ObservationScope),
     /// How the cluster compares with the last revision.
     Drift,
 }
 
 /// Namespace of the records, and name, of the release that is observed: the one that the status knows, or else the one that
 /// is wished for.
-pub fn released(desired: &Desired, status: &Status) -> (String, String) {
+pub fn released(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> (String, String) {
     let target = (desired.target.storage_namespace.clone(), desired.target.name.clone());
     if status.storage_namespace.is_empty() {
         return target;
@@ -111,7 +114,7 @@ pub fn released(desired: &Desired, status: &Status) -> (String, String) {
 }
 
 /// What a run has to bring.
-pub fn need(desired: &Desired, status: &Status, revisions: &Revisions) -> Need {
+pub fn need(desired: &ReleaseDesiredState, status: &ReleaseStatus, revisions: &Revisions) -> Need {
     if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
         return Need::Operation(operation::scope(journal, &revision.record));
     }
@@ -122,8 +125,8 @@ pub fn need(desired: &Desired, status: &Status, revisions: &Revisions) -> Need {
     }
 }
 
-/// Whether an operation of an owner ([`Desired::identity`]) is under way, or has ended without the status saying so.
-pub fn is_under_way(owner: (&str, &str), status: &Status, revisions: &Revisions) -> bool {
+/// Whether an operation of an owner ([`DesiredState::identity`]) is under way, or has ended without the status saying so.
+pub fn is_under_way(owner: (&str, &str), status: &ReleaseStatus, revisions: &Revisions) -> bool {
     let last = revisions.last();
     let journal = last.and_then(|it| Some((it, it.journal.as_ref()?)));
     let is_its = |journal: &Journal| (&*journal.owner, &*journal.kube_context) == owner;
@@ -133,7 +136,10 @@ pub fn is_under_way(owner: (&str, &str), status: &Status, revisions: &Revisions)
 }
 
 /// The last revision with the journal of an operation of ours.
-fn own<'r>(desired: &Desired, revisions: &'r Revisions) -> Option<(&'r Revision, &'r Journal)> {
+fn own<'r>(
+    desired: &ReleaseDesiredState,
+    revisions: &'r Revisions,
+) -> Option<(&'r Revision, &'r Journal)> {
     let last = revisions.last()?;
     let journal = last.journal.as_ref().filter(|journal| desired.owns(journal))?;
     Some((last, journal))
@@ -147,13 +153,16 @@ fn own<'r>(desired: &Desired, revisions: &'r Revisions) -> Option<(&'r Revision,
 #[derive(Debug, Clone, Copy)]
 pub struct Release;
 
-impl Kind for Release {
-    type Desired = Desired;
-    type Observed = Observed;
-    type Step = Step;
+impl ReconciledKind for Release {
+    type DesiredState = ReleaseDesiredState;
+    type ObservedState = ReleaseObservedState;
+    type PlanStep = ReleaseStep;
 
-    fn plan(desired: &Desired, observed: &Observed) -> Verdict<Step> {
-        let run = Run { desired, observed };
+    fn plan(
+        desired: &ReleaseDesiredState,
+        observed: &ReleaseObservedState,
+    ) -> PlanVerdict<ReleaseStep> {
+        let run = ReleasePlanner { desired, observed };
         run.verdict().unwrap_or_else(|error| {
             let text = format!("Could not determine release state: {error}");
             run.failed(status::STATE_ERROR, text)
@@ -161,28 +170,28 @@ impl Kind for Release {
     }
 
     /// Every hook takes some rounds, and there are no more hooks than objects.
-    fn rounds(_: &Desired) -> usize {
+    fn rounds(_: &ReleaseDesiredState) -> usize {
         10_000
     }
 }
 
 /// The journal says that the status tells how its operation ended.
-fn accounted(record: &Record, journal: &Journal) -> Step {
+fn accounted(record: &Record, journal: &Journal) -> ReleaseStep {
     let journal = Journal { accounted: true, ..journal.clone() };
     let version = record.version;
     let changes = Vec::new();
     let others = Vec::new();
-    Step::Write(Box::new(Write { version, changes, others, journal }))
+    ReleaseStep::Write(Box::new(Write { version, changes, others, journal }))
 }
 
 /// A wish and a run.
-struct Run<'r> {
-    desired: &'r Desired,
-    observed: &'r Observed,
+struct ReleasePlanner<'r> {
+    desired: &'r ReleaseDesiredState,
+    observed: &'r ReleaseObservedState,
 }
 
-impl Run<'_> {
-    fn verdict(&self) -> Result<Verdict<Step>, StateError> {
+impl ReleasePlanner<'_> {
+    fn verdict(&self) -> Result<PlanVerdict<ReleaseStep>, StateError> {
         let revisions = &self.observed.revisions;
         let is_readable = revisions.unreadable_last().is_none();
         if let Some((revision, journal)) = own(self.desired, revisions).filter(|_| is_readable) {
@@ -230,16 +239,16 @@ impl Run<'_> {
     }
 
     /// Nothing begins.
-    fn suspended(&self) -> Verdict<Step> {
+    fn suspended(&self) -> PlanVerdict<ReleaseStep> {
         let text = "reconciliation is suspended".to_owned();
         let wake = Wake::at(self.later(self.desired.interval));
-        Verdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake))
+        PlanVerdict::Rest(Rest::Blocked(reason::SUSPENDED, text, wake))
     }
 
     /// The revision that a person requests to roll back to. It has to be in Helm's storage, as the status has it where the
     /// status has it, and the newest one has to be the one that is meant, with nothing under way on it.
     fn asked_rollback(&self) -> Result<Option<i64>, DigestError> {
-        let Observed { revisions, status, .. } = self.observed;
+        let ReleaseObservedState { revisions, status, .. } = self.observed;
         let asked = self.desired.requests.rollback;
         let Some(Rollback { from, to }) = asked else { return Ok(None) };
         let is_whole = revisions.last().is_some_and(|last| {
@@ -256,14 +265,14 @@ impl Run<'_> {
     }
 
     /// Events of lifecycles that nothing waits for any more, beside an open operation or none.
-    fn dismissal(&self, open: Option<&Journal>) -> Option<Verdict<Step>> {
+    fn dismissal(&self, open: Option<&Journal>) -> Option<PlanVerdict<ReleaseStep>> {
         let operation = open.map(|journal| journal.id.as_str());
         let answers = open.map_or(&[][..], |journal| journal.answers.as_slice());
         self.dismiss(dismissed(&self.observed.live.events, operation, answers))
     }
 
-    fn dismiss(&self, over: Vec<Dismissed>) -> Option<Verdict<Step>> {
-        (!over.is_empty()).then(|| Verdict::Act(vec![Step::Dismiss(over)]))
+    fn dismiss(&self, over: Vec<DismissedEvent>) -> Option<PlanVerdict<ReleaseStep>> {
+        (!over.is_empty()).then(|| PlanVerdict::Act(vec![ReleaseStep::Dismiss(over)]))
     }
 
     /// Where a run rests that waits for a lifecycle.
@@ -273,31 +282,31 @@ impl Run<'_> {
     }
 
     /// Where a run rests that must not begin an action, since it is not known which lifecycles hold it.
-    fn unless_known(&self, action: Action) -> Option<Verdict<Step>> {
+    fn unless_known(&self, action: Action) -> Option<PlanVerdict<ReleaseStep>> {
         let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
         let wake = Wake::at(self.later(self.desired.retry));
-        Some(Verdict::Rest(Rest::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
+        Some(PlanVerdict::Rest(Rest::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
     }
 
     /// Where a run rests whose next phase is held by a gate.
-    fn held(&self, phase: Phase) -> Option<Verdict<Step>> {
+    fn held(&self, phase: Phase) -> Option<PlanVerdict<ReleaseStep>> {
         let held = self.desired.gates.hold(phase, self.observed.now)?;
         Some(self.resting_held(held))
     }
 
-    fn resting_held(&self, held: Held) -> Verdict<Step> {
+    fn resting_held(&self, held: PhaseHold) -> PlanVerdict<ReleaseStep> {
         let wake = Wake::at(self.later(self.desired.interval));
-        Verdict::Rest(Rest::Blocked(held.reason, held.subject, wake))
+        PlanVerdict::Rest(Rest::Blocked(held.reason, held.subject, wake))
     }
 
     /// Writes the status and what follows from it.
-    fn tell(&self, report: Report) -> Step {
-        Step::Tell(Box::new(report))
+    fn tell(&self, report: Report) -> ReleaseStep {
+        ReleaseStep::Tell(Box::new(report))
     }
 
-    fn failed(&self, why: reconcile::Reason, text: String) -> Verdict<Step> {
+    fn failed(&self, why: reconcile::Reason, text: String) -> PlanVerdict<ReleaseStep> {
         let at = self.later(self.desired.retry);
-        Verdict::Rest(Rest::Failed(why, text, Wake::at(at)))
+        PlanVerdict::Rest(Rest::Failed(why, text, Wake::at(at)))
     }
 
     fn later(&self, by: std::time::Duration) -> Time {
@@ -305,8 +314,12 @@ impl Run<'_> {
     }
 
     /// An operation is open.
-    fn under_way(&self, record: &Record, journal: &Journal) -> Result<Verdict<Step>, DigestError> {
-        let Observed { revisions, live, outcome, now, status, .. } = self.observed;
+    fn under_way(
+        &self,
+        record: &Record,
+        journal: &Journal,
+    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
+        let ReleaseObservedState { revisions, live, outcome, now, status, .. } = self.observed;
         let is_purge = operation::present(journal, record) == Some(Task::Purge);
         if is_purge && !journal.accounted {
             return self.account(record, journal);
@@ -316,7 +329,7 @@ impl Run<'_> {
             let changes = Vec::new();
             let others = Vec::new();
             let write = Write { version, changes, others, journal };
-            return Ok(Verdict::Act(vec![Step::Write(Box::new(write))]));
+            return Ok(PlanVerdict::Act(vec![ReleaseStep::Write(Box::new(write))]));
         }
         let is_held = matches!(operation::present(journal, record), Some(Task::Hold { .. }));
         let is_asked = self.desired.requests.is_for(journal);
@@ -327,7 +340,7 @@ impl Run<'_> {
         let stop = stop.as_deref();
         let next = operation::next(journal, record, revisions, live, outcome.as_ref(), stop, *now);
         Ok(match next {
-            Next::Do(step) => Verdict::Act(vec![step]),
+            Next::Do(step) => PlanVerdict::Act(vec![step]),
             Next::Wait(_, wake) => {
                 let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
                 let text = account::running_text(journal.action, timeout);
@@ -341,18 +354,18 @@ impl Run<'_> {
                     }
                     _ => Rest::Running(reason::PROGRESSING, text, wake),
                 };
-                Verdict::Rest(rest)
+                PlanVerdict::Rest(rest)
             }
-            Next::Held(text, until) => {
-                Verdict::Rest(match (status.summary(self.desired), self.awaiting(text, until)) {
+            Next::Held(text, until) => PlanVerdict::Rest(
+                match (status.summary(self.desired), self.awaiting(text, until)) {
                     (Some(said), Rest::Running(_, text, wake))
                         if journal.action.is_remediation() =>
                     {
                         Rest::Failed(said.reason, format!("{}; {text}", said.text), wake)
                     }
                     (_, rest) => rest,
-                })
-            }
+                },
+            ),
             Next::Blind => {
                 let text = format!("not observed: {}", record.full_name());
                 self.failed(status::RECONCILE_ERROR, text)
@@ -388,36 +401,40 @@ impl Run<'_> {
     }
 
     /// The status is to tell of an operation that has ended; then the journal says that it does, where that is not seen.
-    fn account(&self, record: &Record, journal: &Journal) -> Result<Verdict<Step>, DigestError> {
-        let Observed { revisions, status, .. } = self.observed;
+    fn account(
+        &self,
+        record: &Record,
+        journal: &Journal,
+    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
+        let ReleaseObservedState { revisions, status, .. } = self.observed;
         let report = account::ended(self.desired, status, revisions, record, journal)?;
         let is_seen = account::is_told(&report.status, record, journal);
         let told = self.tell(report);
-        Ok(Verdict::Act(match is_seen {
+        Ok(PlanVerdict::Act(match is_seen {
             true => vec![told],
             false => vec![told, accounted(record, journal)],
         }))
     }
 
     /// The release that the status knows is to be gone: with the HelmRelease, or because another one takes its place.
-    fn removal(&self, changed: Option<TargetChange>) -> Verdict<Step> {
+    fn removal(&self, changed: Option<TargetChange>) -> PlanVerdict<ReleaseStep> {
         if let Some(verdict) = self.dismissal(None) {
             return verdict;
         }
-        let Observed { status, revisions, ran, .. } = self.observed;
+        let ReleaseObservedState { status, revisions, ran, .. } = self.observed;
         let known = latest(&status.history);
         let is_known = !status.storage_namespace.is_empty() && known.is_some();
         let last = revisions.last().filter(|_| is_known);
         if let Some((last, known)) =
             last.zip(known).filter(|(last, known)| self.is_another(last, known))
         {
-            return Verdict::Act(vec![self.tell(account::left(status, &last.record, known))]);
+            return PlanVerdict::Act(vec![self.tell(account::left(status, &last.record, known))]);
         }
         let name = &self.desired.target.name;
         let keep = self.desired.uninstall.keep_history;
         let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
         if let Some(Removal::Purge(versions)) = left {
-            return Verdict::Act(vec![Step::Purge { versions }]);
+            return PlanVerdict::Act(vec![ReleaseStep::Purge { versions }]);
         }
         if let (Some(Removal::Run), Some(last)) = (left, revisions.last()) {
             if ran.ended.contains(&Action::Uninstall) {
@@ -432,13 +449,13 @@ impl Run<'_> {
             return unknown.unwrap_or_else(|| self.begin_removal(&last.record, cause, status));
         }
         match changed {
-            Some(_) => Verdict::Act(vec![self.tell(Report::of(account::forgotten(status)))]),
+            Some(_) => PlanVerdict::Act(vec![self.tell(Report::of(account::forgotten(status)))]),
             None => {
                 let text = known.map_or_else(
                     || "there is no release to uninstall".to_owned(),
                     |known| format!("Release {} is uninstalled", known.full_name()),
                 );
-                Verdict::Rest(Rest::Settled(status::UNINSTALL_SUCCEEDED, text))
+                PlanVerdict::Rest(Rest::Settled(status::UNINSTALL_SUCCEEDED, text))
             }
         }
     }
@@ -460,8 +477,8 @@ impl Run<'_> {
     }
 
     /// No operation is open and everything that happened is told: what is done about the state.
-    fn decided(&self, status: &Status) -> Result<Verdict<Step>, StateError> {
-        let Observed { revisions, drift, .. } = self.observed;
+    fn decided(&self, status: &ReleaseStatus) -> Result<PlanVerdict<ReleaseStep>, StateError> {
+        let ReleaseObservedState { revisions, drift, .. } = self.observed;
         let desired = self.desired;
         let forced = desired.requests.forces(&self.observed.status);
         if self.observed.ran.has_remediated() {
@@ -473,7 +490,7 @@ impl Run<'_> {
         let state = state(desired, status, revisions, drift.as_ref())?;
         if let Some(record) = self.adoptable(&state, status, forced)? {
             let report = account::adopted(desired, status, record)?;
-            return Ok(Verdict::Act(vec![self.tell(report)]));
+            return Ok(PlanVerdict::Act(vec![self.tell(report)]));
         }
         let is_uncounted = self.uncounted(&state);
         let decision = match is_uncounted {
@@ -501,11 +518,11 @@ impl Run<'_> {
                 let text = "the cluster was not compared with the release".to_owned();
                 self.failed(status::RECONCILE_ERROR, text)
             }
-            Decision::Exhausted => Verdict::Rest(self.exhausted(status)),
+            Decision::Exhausted => PlanVerdict::Rest(self.exhausted(status)),
             Decision::NoRollbackTarget => {
                 let text = "Failed to perform remediation: missing target release for rollback: \
                             cannot remediate failed release";
-                Verdict::Rest(Rest::Stalled(status::MISSING_ROLLBACK_TARGET, text.to_owned()))
+                PlanVerdict::Rest(Rest::Stalled(status::MISSING_ROLLBACK_TARGET, text.to_owned()))
             }
             Decision::Unlock(life) => match self.being_removed() {
                 Some(rest) => rest,
@@ -520,7 +537,7 @@ impl Run<'_> {
                     if let Some((last, journal)) = own(desired, revisions)
                         && !journal.accounted
                     {
-                        return Ok(Verdict::Act(vec![accounted(&last.record, journal)]));
+                        return Ok(PlanVerdict::Act(vec![accounted(&last.record, journal)]));
                     }
                     status.history.clear();
                 }
@@ -533,7 +550,7 @@ impl Run<'_> {
     fn adoptable(
         &self,
         state: &State,
-        status: &Status,
+        status: &ReleaseStatus,
         forced: bool,
     ) -> Result<Option<&Record>, DigestError> {
         let desired = self.desired;
@@ -578,8 +595,8 @@ impl Run<'_> {
         &self,
         state: &State,
         decision: &Decision,
-        status: &Status,
-    ) -> Option<Verdict<Step>> {
+        status: &ReleaseStatus,
+    ) -> Option<PlanVerdict<ReleaseStep>> {
         let Decision::Begin(action, _) = decision else { return None };
         let ran = &self.observed.ran;
         let retry = self.desired.active(status).and_then(|active| active.retry);
@@ -587,7 +604,7 @@ impl Run<'_> {
         let default = || (status::RECONCILE_ERROR, "the release has failed".to_owned());
         let resting = |at| {
             let (why, text) = said().unwrap_or_else(default);
-            Some(Verdict::Rest(Rest::Failed(why, text, Wake::at(at))))
+            Some(PlanVerdict::Rest(Rest::Failed(why, text, Wake::at(at))))
         };
         if ran.failed_early {
             return resting(self.later(retry.unwrap_or(self.desired.retry)));
@@ -611,7 +628,7 @@ impl Run<'_> {
         is_repeated.then(|| resting(self.later(self.desired.retry))).flatten()
     }
 
-    fn exhausted(&self, status: &Status) -> Rest {
+    fn exhausted(&self, status: &ReleaseStatus) -> Rest {
         let action = status.last_attempted_action.map_or("", Action::as_str);
         let failures = self.desired.active(status).map_or(0, |active| active.failures);
         let mut text = format!("Failed to {action} after {failures} attempt(s)");
@@ -623,7 +640,7 @@ impl Run<'_> {
     }
 
     /// A remediation ended in this run: the next run goes on, unless there were enough attempts.
-    fn after_remediation(&self, status: &Status) -> Verdict<Step> {
+    fn after_remediation(&self, status: &ReleaseStatus) -> PlanVerdict<ReleaseStep> {
         let active = self.desired.active(status);
         let is_over = active.is_some_and(|active| {
             let goes_on = active.retry.is_some()
@@ -632,18 +649,18 @@ impl Run<'_> {
             active.is_exhausted() && !goes_on
         });
         if is_over {
-            return Verdict::Rest(self.exhausted(status));
+            return PlanVerdict::Rest(self.exhausted(status));
         }
         let wait = active.and_then(|active| active.retry).unwrap_or(self.desired.retry);
         let said = status.summary(self.desired).map(|said| (said.reason, said.text));
         let (why, text) =
             said.unwrap_or_else(|| (status::RECONCILE_ERROR, "the release was undone".to_owned()));
-        Verdict::Rest(Rest::Failed(why, text, Wake::at(self.later(wait))))
+        PlanVerdict::Rest(Rest::Failed(why, text, Wake::at(self.later(wait))))
     }
 
     /// Where a run rests while another client may still be uninstalling the release: for as long as that may take here.
-    fn being_removed(&self) -> Option<Verdict<Step>> {
-        let Desired { uninstall, .. } = self.desired;
+    fn being_removed(&self) -> Option<PlanVerdict<ReleaseStep>> {
+        let ReleaseDesiredState { uninstall, .. } = self.desired;
         let last = self.observed.revisions.last().filter(|last| last.journal.is_none())?;
         let record = last.record.as_ref();
         let began =
@@ -656,21 +673,30 @@ impl Run<'_> {
                  interrupted, and the release is upgraded",
                 record.full_name()
             );
-            Verdict::Rest(Rest::Blocked(status::PENDING_RELEASE, text, Wake::at(until)))
+            PlanVerdict::Rest(Rest::Blocked(status::PENDING_RELEASE, text, Wake::at(until)))
         })
     }
 
-    fn unlock(&self, status: &Status, life: &Life) -> Result<Verdict<Step>, DigestError> {
+    fn unlock(
+        &self,
+        status: &ReleaseStatus,
+        life: &Life,
+    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
         let Some(last) = self.observed.revisions.last() else {
             return Ok(self.rest(status, false));
         };
         let (report, description) = account::unlocked(self.desired, status, &last.record, life)?;
         let version = last.record.version;
         // The status first: what it says comes true when this is repeated after a crash.
-        Ok(Verdict::Act(vec![self.tell(report), Step::Unlock { version, description }]))
+        Ok(PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Unlock { version, description }]))
     }
 
-    fn drift(&self, status: &Status, digest: String, found: &str) -> Verdict<Step> {
+    fn drift(
+        &self,
+        status: &ReleaseStatus,
+        digest: String,
+        found: &str,
+    ) -> PlanVerdict<ReleaseStep> {
         let report = account::drifted(self.desired, status, found);
         let is_told = report.status == self.observed.status;
         let is_enabled = self.desired.drift == DriftMode::Enabled;
@@ -678,36 +704,36 @@ impl Run<'_> {
             // It could not be corrected, or somebody undoes it at once.
             let wake = Wake::at(self.later(self.desired.retry));
             let text = "correcting cluster drift".to_owned();
-            return Verdict::Rest(Rest::Running(reason::PROGRESSING, text, wake));
+            return PlanVerdict::Rest(Rest::Running(reason::PROGRESSING, text, wake));
         }
         if !is_enabled {
             return match is_told {
                 true => self.rest(status, false),
-                false => Verdict::Act(vec![self.tell(report)]),
+                false => PlanVerdict::Act(vec![self.tell(report)]),
             };
         }
         let version = self.observed.revisions.last().map_or(0, |last| last.record.version);
-        Verdict::Act(vec![self.tell(report), Step::CorrectDrift { version, digest }])
+        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::CorrectDrift { version, digest }])
     }
 
     /// A release is not as it should be while an object of it is contested.
-    fn unless_contested(&self, verdict: Verdict<Step>) -> Verdict<Step> {
+    fn unless_contested(&self, verdict: PlanVerdict<ReleaseStep>) -> PlanVerdict<ReleaseStep> {
         match (&self.observed.contested, &verdict) {
-            (Some((text, at)), Verdict::Rest(Rest::Settled(..))) => {
-                Verdict::Rest(Rest::Failed(reason::CONTESTED, text.clone(), Wake::at(*at)))
+            (Some((text, at)), PlanVerdict::Rest(Rest::Settled(..))) => {
+                PlanVerdict::Rest(Rest::Failed(reason::CONTESTED, text.clone(), Wake::at(*at)))
             }
             _ => verdict,
         }
     }
 
     /// There is nothing to do: the status says so, and the run rests where the conditions say.
-    fn rest(&self, status: &Status, is_in_sync: bool) -> Verdict<Step> {
+    fn rest(&self, status: &ReleaseStatus, is_in_sync: bool) -> PlanVerdict<ReleaseStep> {
         let settled = account::settled(self.desired, status, is_in_sync);
         if settled != self.observed.status {
-            return Verdict::Act(vec![self.tell(Report::of(settled))]);
+            return PlanVerdict::Act(vec![self.tell(Report::of(settled))]);
         }
         let wake = || Wake::at(self.later(self.desired.interval));
-        Verdict::Rest(match status.summary(self.desired) {
+        PlanVerdict::Rest(match status.summary(self.desired) {
             Some(said) if said.status == Truth::True => Rest::Settled(said.reason, said.text),
             Some(said) => Rest::Failed(said.reason, said.text, wake()),
             None => Rest::Settled(

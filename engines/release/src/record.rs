@@ -69,7 +69,7 @@ pub struct Info {
     /// For people.
     pub description: String,
     /// Where it is in its life.
-    pub status: Status,
+    pub status: RevisionStatus,
     /// What a person reads after an installation.
     pub notes: String,
     /// What a client of Helm once added; kept as it is.
@@ -78,7 +78,7 @@ pub struct Info {
 
 /// Where a revision is in its life (`pkg/release/common Status`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Status {
+pub enum RevisionStatus {
     /// Nothing is said.
     #[default]
     Unset,
@@ -102,7 +102,7 @@ pub enum Status {
     Other(String),
 }
 
-impl Status {
+impl RevisionStatus {
     /// The word in records and labels.
     pub fn as_str(&self) -> &str {
         match self {
@@ -144,7 +144,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for RevisionStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -155,7 +155,7 @@ impl fmt::Display for Status {
 pub struct Timestamp(golang::time::Time);
 
 /// The second in which Go's zero time is.
-const ZERO: i64 = -62_135_596_800;
+const GO_ZERO_TIME_SECONDS: i64 = -62_135_596_800;
 
 impl Timestamp {
     /// A time in UTC.
@@ -175,7 +175,7 @@ impl Timestamp {
         }
         let time = golang::time::Time::parse(RFC3339_NANO, text, &Zone::Utc)
             .map_err(|error| error.to_string())?;
-        Ok((time.unix() != ZERO || time.nanosecond() != 0).then_some(Self(time)))
+        Ok((time.unix() != GO_ZERO_TIME_SECONDS || time.nanosecond() != 0).then_some(Self(time)))
     }
 
     /// RFC 3339 with as many digits as are needed.
@@ -370,7 +370,7 @@ pub const FAILED: &str = "Failed";
 
 /// One change that an operation makes to a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum RecordChange {
     /// A hook, by its place in the record, is about to be created.
     HookStarted {
         /// Its place.
@@ -395,7 +395,7 @@ pub enum Change {
     /// The release is somewhere else in its life.
     Status {
         /// Where.
-        status: Status,
+        status: RevisionStatus,
         /// For people; `None` leaves what was said.
         description: Option<String>,
         /// When the removal began, where that is what happens.
@@ -405,9 +405,9 @@ pub enum Change {
 
 impl Record {
     /// Applies a change. A hook that the record does not have changes nothing.
-    pub fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &RecordChange) {
         match change {
-            Change::HookStarted { hook, at } => {
+            RecordChange::HookStarted { hook, at } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
                     // Parity(helm 4): the default becomes part of the record when the hook is run.
                     if hook.delete_policies.is_empty() {
@@ -421,18 +421,18 @@ impl Record {
                     };
                 }
             }
-            Change::HookNotBegun { hook } => {
+            RecordChange::HookNotBegun { hook } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
                     hook.last_run = HookRun::default();
                 }
             }
-            Change::HookEnded { hook, succeeded, at } => {
+            RecordChange::HookEnded { hook, succeeded, at } => {
                 if let Some(hook) = self.hooks.get_mut(*hook) {
                     hook.last_run.completed = Some(Timestamp::new(*at));
                     hook.last_run.phase = if *succeeded { SUCCEEDED } else { FAILED }.to_owned();
                 }
             }
-            Change::Status { status, description, deleted } => {
+            RecordChange::Status { status, description, deleted } => {
                 self.info.status = status.clone();
                 if let Some(description) = description {
                     self.info.description.clone_from(description);

@@ -11,7 +11,7 @@ use crate::record::Record;
 
 /// Objects of a release.
 #[derive(Debug, Clone, Default)]
-pub struct Removed {
+pub struct RemovalPlan {
     /// Those that are deleted, in this order: those of one kind at once, one kind after the other.
     pub deleted: Vec<Manifest>,
     /// Those that stay because they ask for it.
@@ -27,7 +27,7 @@ const POLICY: &str = "helm.sh/resource-policy";
 ///
 /// # Errors
 /// The manifest cannot be read, so its objects have to be deleted by hand.
-pub fn removed(record: &Record) -> Result<Removed, String> {
+pub fn removed(record: &Record) -> Result<RemovalPlan, String> {
     let documents = manifests::split(record.manifest.as_bytes()).into_iter().enumerate();
     // Parity(helm 4): documents are sorted by these names, so the tenth comes before the second.
     let files: BTreeMap<String, Vec<u8>> =
@@ -35,7 +35,7 @@ pub fn removed(record: &Record) -> Result<Removed, String> {
     let sorted = manifests::sort(&files, Order::Uninstall).map_err(|error| {
         format!("corrupted release record. You must manually delete the resources: {error}")
     })?;
-    let mut removed = Removed::default();
+    let mut removed = RemovalPlan::default();
     for manifest in sorted.manifests {
         match manifest.head.annotation(POLICY).map(|policy| policy.trim().to_lowercase()) {
             None => removed.deleted.push(manifest),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::journal::Journal;
-use crate::record::{Record, Status};
+use crate::record::{Record, RevisionStatus};
 
 /// A revision with what stands beside it on its Secret.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct Revision {
 
 /// A Secret that should hold a revision and does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenRevision {
     /// The Secret's name.
     pub secret: String,
     /// The revision that its label names.
@@ -32,12 +32,12 @@ pub struct Broken {
 #[derive(Debug, Clone, Default)]
 pub struct Revisions {
     known: Vec<Revision>,
-    broken: Vec<Broken>,
+    broken: Vec<BrokenRevision>,
 }
 
 impl Revisions {
     /// Revisions in any order.
-    pub fn new(mut known: Vec<Revision>, broken: Vec<Broken>) -> Self {
+    pub fn new(mut known: Vec<Revision>, broken: Vec<BrokenRevision>) -> Self {
         known.sort_by_key(|revision| revision.record.version);
         Self { known, broken }
     }
@@ -54,7 +54,7 @@ impl Revisions {
 
     /// The newest one that is deployed.
     pub fn deployed(&self) -> Option<&Revision> {
-        self.known.iter().rev().find(|it| it.record.info.status == Status::Deployed)
+        self.known.iter().rev().find(|it| it.record.info.status == RevisionStatus::Deployed)
     }
 
     /// The one with this number.
@@ -65,7 +65,7 @@ impl Revisions {
     /// The Secret that cannot be read and would be newer than what can.
     ///
     /// Differs(helm 4): Helm skips it and then fails to create a revision that is there.
-    pub fn unreadable_last(&self) -> Option<&Broken> {
+    pub fn unreadable_last(&self) -> Option<&BrokenRevision> {
         let newest = self.last().map_or(0, |it| it.record.version);
         self.broken.iter().max_by_key(|it| it.version).filter(|it| it.version > newest)
     }
@@ -83,10 +83,11 @@ impl Revisions {
     /// if it failed or was superseded.
     pub fn current(&self) -> Option<&Revision> {
         let last = self.last()?;
-        if last.record.info.status == Status::Deployed {
+        if last.record.info.status == RevisionStatus::Deployed {
             return Some(last);
         }
-        let is_enough = matches!(last.record.info.status, Status::Failed | Status::Superseded);
+        let is_enough =
+            matches!(last.record.info.status, RevisionStatus::Failed | RevisionStatus::Superseded);
         self.deployed().or_else(|| is_enough.then_some(last))
     }
 

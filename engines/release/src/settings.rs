@@ -1,6 +1,6 @@
 //! What a HelmRelease wants, as far as it decides what is done to the release.
 //!
-//! The fields and their defaults are those of `spec` (helm-controller 1.6 `api/v2`); whoever makes a [`Desired`] has read
+//! The fields and their defaults are those of `spec` (helm-controller 1.6 `api/v2`); whoever makes a [`ReleaseDesiredState`] has read
 //! them already.
 //!
 //! Elsewhere: what is decided ([`crate::decide`]), what is rendered and applied (the program).
@@ -12,12 +12,12 @@ use crate::journal::{Action, Journal, Plan, Propagation, WaitFor};
 use crate::origin::Origin;
 use crate::phase::Gates;
 use crate::snapshot::Filter;
-use crate::status::Status;
-use crate::target::Target;
+use crate::status::ReleaseStatus;
+use crate::target::ReleaseTarget;
 
 /// Everything that is wanted of a release.
 #[derive(Debug, Clone)]
-pub struct Desired {
+pub struct ReleaseDesiredState {
     /// uid of the HelmRelease.
     pub owner: String,
     /// The name that the owner has for the cluster, where it keeps releases in several: two names may mean one cluster, and
@@ -26,7 +26,7 @@ pub struct Desired {
     /// Its generation.
     pub generation: i64,
     /// Where the release is and what it is called.
-    pub target: Target,
+    pub target: ReleaseTarget,
     /// Whether the HelmRelease is being deleted.
     pub deleted: bool,
     /// Whether it is suspended: an open operation comes to its end as soon as nothing is half done.
@@ -221,12 +221,12 @@ pub struct Requests {
 
 impl Requests {
     /// Whether somebody asks for a run since the last one.
-    pub fn is_new(&self, status: &Status) -> bool {
+    pub fn is_new(&self, status: &ReleaseStatus) -> bool {
         self.reconcile.is_some() && self.reconcile != status.last_handled_reconcile
     }
 
     /// Whether an upgrade is to be forced.
-    pub fn forces(&self, status: &Status) -> bool {
+    pub fn forces(&self, status: &ReleaseStatus) -> bool {
         self.asks(self.force.as_ref(), status.last_handled_force.as_ref(), status)
     }
 
@@ -238,18 +238,23 @@ impl Requests {
 
     /// Leaves a request for a rollback only to a revision that the status has, whose digest is compared: where nothing
     /// unverified may be applied, a stored manifest counts for nothing by itself.
-    pub fn keep_known(&mut self, status: &Status) {
+    pub fn keep_known(&mut self, status: &ReleaseStatus) {
         let is_known = |to: i64| status.history.iter().any(|it| it.version == to);
         self.rollback = self.rollback.filter(|it| is_known(it.to));
     }
 
     /// Whether failures are to be forgotten.
-    pub fn resets(&self, status: &Status) -> bool {
+    pub fn resets(&self, status: &ReleaseStatus) -> bool {
         self.asks(self.reset.as_ref(), status.last_handled_reset.as_ref(), status)
     }
 
     /// A request counts once, and only together with one for a run.
-    fn asks(&self, asked: Option<&String>, handled: Option<&String>, status: &Status) -> bool {
+    fn asks(
+        &self,
+        asked: Option<&String>,
+        handled: Option<&String>,
+        status: &ReleaseStatus,
+    ) -> bool {
         asked.is_some()
             && asked == self.reconcile.as_ref()
             && self.is_new(status)
@@ -270,7 +275,7 @@ pub struct Active {
     pub retry: Option<Duration>,
 }
 
-impl Desired {
+impl ReleaseDesiredState {
     /// By what a journal is known as that of an operation on this release.
     pub fn identity(&self) -> (&str, &str) {
         (&self.owner, &self.kube_context)
@@ -282,7 +287,7 @@ impl Desired {
     }
 
     /// What holds for the action that was attempted last.
-    pub fn active(&self, status: &Status) -> Option<Active> {
+    pub fn active(&self, status: &ReleaseStatus) -> Option<Active> {
         match status.last_attempted_action? {
             Action::Install => Some(Active {
                 remediation: self.install.remediation,

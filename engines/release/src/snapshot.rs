@@ -14,14 +14,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::instant::optional;
 use crate::record::{
-    EncodeError, FAILED, Fields, Record, SUCCEEDED, Status, hook_json, info_json, metadata_json,
+    EncodeError, FAILED, Fields, Record, RevisionStatus, SUCCEEDED, hook_json, info_json,
+    metadata_json,
 };
 
 /// Version of the way in which digests are made. Entries without it are taken at their word.
 pub const API_VERSION: &str = "v2";
 
 /// How many snapshots are kept where none of them is one that could be rolled back to.
-const KEPT: usize = 5;
+const MAX_HISTORY_SNAPSHOTS: usize = 5;
 
 /// What made a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -137,8 +138,8 @@ pub fn observation(record: &Record, oci_digest: &str) -> Result<String, DigestEr
         let metadata = record.metadata().map_or_else(|| Ok("{}".to_owned()), metadata_json)?;
         fields.raw("chartMetadata", &metadata);
         let config = match record.config.is_empty() {
-            true => golang::Value::Nil,
-            false => golang::Value::Map(record.config.clone()),
+            true => golang::GoRuntimeValue::Nil,
+            false => golang::GoRuntimeValue::Map(record.config.clone()),
         };
         fields.value("config", &config)?;
         fields.text("manifest", &record.manifest)?;
@@ -255,8 +256,8 @@ impl Snapshot {
     }
 
     fn is_target_of_rollback(&self, ignore_tests: bool) -> bool {
-        let status = Status::parse(&self.status);
-        matches!(status, Status::Deployed | Status::Superseded)
+        let status = RevisionStatus::parse(&self.status);
+        matches!(status, RevisionStatus::Deployed | RevisionStatus::Superseded)
             && (ignore_tests || !self.has_failed_test())
     }
 }
@@ -315,13 +316,13 @@ pub fn truncate(history: &mut Vec<Snapshot>, ignore_tests: bool) {
         return;
     }
     let previous = history[1..].iter().position(|it| it.is_target_of_rollback(ignore_tests));
-    history.truncate(previous.map_or(KEPT, |at| at + 2));
+    history.truncate(previous.map_or(MAX_HISTORY_SNAPSHOTS, |at| at + 2));
 }
 
 /// Keeps the five newest. Leaves the newest first.
 pub fn truncate_to_newest(history: &mut Vec<Snapshot>) {
     sort(history);
-    history.truncate(KEPT);
+    history.truncate(MAX_HISTORY_SNAPSHOTS);
 }
 
 /// Puts the newest first.

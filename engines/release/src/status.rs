@@ -9,7 +9,7 @@ use std::time::Duration;
 use reconcile::{Reason, reason};
 
 use crate::journal::Action;
-use crate::settings::Desired;
+use crate::settings::ReleaseDesiredState;
 use crate::snapshot::Snapshot;
 
 /// Type of the condition of installations and upgrades.
@@ -79,9 +79,9 @@ reasons! {
 
 /// A condition of the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct ReleaseCondition {
     /// Whether it holds.
-    pub status: reconcile::Status,
+    pub status: reconcile::ConditionStatus,
     /// Why, as one word.
     pub reason: Reason,
     /// Why, for people.
@@ -92,7 +92,7 @@ pub struct Said {
 
 /// What the status says of the release.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Status {
+pub struct ReleaseStatus {
     /// `observedGeneration`
     pub observed_generation: i64,
     /// `storageNamespace`: empty before the first installation.
@@ -128,16 +128,16 @@ pub struct Status {
     /// `observedCommonMetadataDigest`
     pub common_metadata_digest: String,
     /// The condition [`RELEASED`].
-    pub released: Option<Said>,
+    pub released: Option<ReleaseCondition>,
     /// The condition [`TEST_SUCCESS`].
-    pub tested: Option<Said>,
+    pub tested: Option<ReleaseCondition>,
     /// The condition [`REMEDIATED`].
-    pub remediated: Option<Said>,
+    pub remediated: Option<ReleaseCondition>,
     /// The condition [`DRIFTED`].
-    pub drifted: Option<Said>,
+    pub drifted: Option<ReleaseCondition>,
 }
 
-impl Status {
+impl ReleaseStatus {
     /// Forgets failures.
     pub fn clear_failures(&mut self) {
         (self.failures, self.install_failures, self.upgrade_failures) = (0, 0, 0);
@@ -155,12 +155,12 @@ impl Status {
     /// What `Ready` says: of the newest generation that any of them is of the first of Remediated, TestSuccess, Released.
     ///
     /// Parity(flux): what was undone counts as an error, also when that went well.
-    pub fn summary(&self, desired: &Desired) -> Option<Said> {
+    pub fn summary(&self, desired: &ReleaseDesiredState) -> Option<ReleaseCondition> {
         let tested = self.tested.as_ref();
         let tested = tested.filter(|_| desired.test.enable && !desired.test.ignore_failures);
         let remediated = self.remediated.clone().map(|said| {
-            let status = reconcile::Status::False;
-            Said { status, ..said }
+            let status = reconcile::ConditionStatus::False;
+            ReleaseCondition { status, ..said }
         });
         let all = [remediated, tested.cloned(), self.released.clone()];
         let newest = all.iter().flatten().map(|said| said.generation).max()?;
@@ -191,7 +191,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The status.
-    pub status: Status,
+    pub status: ReleaseStatus,
     /// What `Reconciling` says from now on; `None` leaves it.
     pub progress: Option<Progress>,
     /// What is told.
@@ -201,12 +201,12 @@ pub struct Report {
     /// The operation of whose end it tells.
     pub ended: Option<Action>,
     /// The operation that a lifecycle did not let begin.
-    pub refused: Option<Box<Refused>>,
+    pub refused: Option<Box<RefusedOperation>>,
 }
 
 /// An installation or upgrade that a lifecycle did not let begin, so that it has no journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedOperation {
     /// Its name.
     pub operation: String,
     /// What was to be done.
@@ -216,7 +216,7 @@ pub struct Refused {
     /// The revision that was to be.
     pub to: lifecycle::Revision,
     /// What lifecycles answered.
-    pub answers: Vec<lifecycle::Answer>,
+    pub answers: Vec<lifecycle::EventAnswer>,
     /// Why it failed.
     pub error: String,
 }
@@ -232,7 +232,7 @@ pub struct Progress {
 
 impl Report {
     /// Only a status.
-    pub fn of(status: Status) -> Self {
+    pub fn of(status: ReleaseStatus) -> Self {
         Self {
             status,
             progress: None,

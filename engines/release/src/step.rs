@@ -5,7 +5,7 @@
 //!
 //! Elsewhere: when a step is due ([`crate::plan`]).
 
-use lifecycle::{Ask, Dismissed};
+use lifecycle::{Ask, DismissedEvent};
 use reconcile::RemovalPermit;
 
 use crate::journal::{Action, Propagation};
@@ -15,11 +15,11 @@ use crate::status::Report;
 
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum ReleaseStep {
     /// Writes the status of the HelmRelease, and then emits the events.
     Tell(Box<Report>),
     /// Does all that comes before a record: CRDs by policy, capabilities, rendering, building objects, checking
-    /// whose they are, the namespace. The result is kept for [`Step::Open`].
+    /// whose they are, the namespace. The result is kept for [`ReleaseStep::Open`].
     Prepare {
         /// [`Action::Install`] or [`Action::Upgrade`].
         action: Action,
@@ -43,7 +43,7 @@ pub enum Step {
     /// Creates the event of a lifecycle; one of its name that is there already is left as it is.
     Ask(Box<Ask>),
     /// Cancels events of lifecycles that are still open, and deletes them; not there is well, too.
-    Dismiss(Vec<Dismissed>),
+    Dismiss(Vec<DismissedEvent>),
     /// Deletes the object of a hook; nothing there is well, too.
     DeleteHook {
         /// The revision whose hook it is.

@@ -89,14 +89,14 @@ pub enum UnpackError {
 
 /// What a record is in storage.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Packed {
+pub struct PackedRecord {
     /// Data of the Secret, and of those that hold the rest; not empty.
     pub parts: Vec<Vec<u8>>,
     /// The digest of all of it: `sha256:…`.
     pub digest: String,
 }
 
-impl Packed {
+impl PackedRecord {
     /// What has to stand on the Secret if there is more than one part.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         if self.parts.len() < 2 {
@@ -149,7 +149,7 @@ pub fn selector(release: &str) -> String {
 
 /// Whether a record is written for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
+pub enum RecordWriteMode {
     /// The Secret is created.
     New,
     /// The Secret is there and replaced.
@@ -159,11 +159,11 @@ pub enum Written {
 /// The labels of a record's Secret.
 ///
 /// Parity(helm 4): a Secret that is written again has no `createdAt` any more.
-pub fn labels(record: &Record, written: Written, now: Time) -> BTreeMap<String, String> {
+pub fn labels(record: &Record, written: RecordWriteMode, now: Time) -> BTreeMap<String, String> {
     let mut labels = record.labels.clone();
     let stamp = match written {
-        Written::New => "createdAt",
-        Written::Again => "modifiedAt",
+        RecordWriteMode::New => "createdAt",
+        RecordWriteMode::Again => "modifiedAt",
     };
     let system = [
         (stamp, now.as_second().to_string()),
@@ -186,7 +186,7 @@ pub fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String
 ///
 /// # Errors
 /// It has no JSON or is too large. Does not tell what is in it.
-pub fn pack(record: &Record) -> Result<Packed, PackError> {
+pub fn pack(record: &Record) -> Result<PackedRecord, PackError> {
     let json = record.to_json().map_err(|error| PackError::Encode(record.full_name(), error))?;
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
     // Writing to memory cannot fail.
@@ -197,7 +197,7 @@ pub fn pack(record: &Record) -> Result<Packed, PackError> {
     }
     let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
     let parts = text.chunks(MAX_PART).map(<[u8]>::to_vec).collect();
-    Ok(Packed { parts, digest })
+    Ok(PackedRecord { parts, digest })
 }
 
 /// How many parts a Secret says that it has.

@@ -8,7 +8,7 @@ use crate::snapshot::{Snapshot, latest};
 
 /// Where a release is and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct ReleaseTarget {
     /// Where its records are.
     pub storage_namespace: String,
     /// Where its objects are.
@@ -19,7 +19,7 @@ pub struct Target {
     pub full_name: String,
 }
 
-impl Target {
+impl ReleaseTarget {
     /// The target of a HelmRelease by its own name and namespace and those fields of its spec, empty where absent.
     pub fn of(
         name: &str,
@@ -74,7 +74,7 @@ impl TargetChange {
 ///
 /// Before anything was released, nothing has changed.
 pub fn change(
-    target: &Target,
+    target: &ReleaseTarget,
     chart_name: &str,
     storage_namespace: &str,
     history: &[Snapshot],
@@ -106,18 +106,23 @@ mod tests {
 
     #[test]
     fn a_target_has_the_defaults_of_flux() {
-        let own = Target::of("web", "apps", "", "", "");
-        let all = |it: &Target| [&it.storage_namespace, &it.namespace, &it.name].map(String::clone);
+        let own = ReleaseTarget::of("web", "apps", "", "", "");
+        let all = |it: &ReleaseTarget| {
+            [&it.storage_namespace, &it.namespace, &it.name].map(String::clone)
+        };
         assert_eq!(all(&own), ["apps", "apps", "web"]);
-        assert_eq!(all(&Target::of("web", "apps", "", "prod", "")), ["apps", "prod", "prod-web"]);
-        assert_eq!(all(&Target::of("web", "apps", "x", "prod", "s")), ["s", "prod", "x"]);
-        let long = Target::of(&"a".repeat(60), "apps", "", "", "");
+        assert_eq!(
+            all(&ReleaseTarget::of("web", "apps", "", "prod", "")),
+            ["apps", "prod", "prod-web"]
+        );
+        assert_eq!(all(&ReleaseTarget::of("web", "apps", "x", "prod", "s")), ["s", "prod", "x"]);
+        let long = ReleaseTarget::of(&"a".repeat(60), "apps", "", "", "");
         assert_eq!((long.name.len(), long.full_name.len()), (53, 60));
     }
 
     #[test]
     fn a_change_is_told_only_of_what_was_released() {
-        let target = Target::of("web", "apps", "", "", "");
+        let target = ReleaseTarget::of("web", "apps", "", "", "");
         let seen = |storage: &str, history: &[Snapshot]| {
             change(&target, "c", storage, history).map(TargetChange::as_str)
         };

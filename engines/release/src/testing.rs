@@ -7,29 +7,31 @@ use std::time::Duration;
 
 use helm::chart::Metadata;
 use lifecycle::{Event, State};
-use reconcile::{Kind as _, Rest, Time, Verdict};
+use reconcile::{PlanVerdict, ReconciledKind as _, Rest, Time};
 
 use crate::decide::Drift;
 use crate::journal::{Action, Journal};
-use crate::operation::{Health, HookObject, Live, Outcome, Scope, Write, rolled_back};
+use crate::operation::{
+    Health, HookObject, Live, ObservationScope, StepOutcome, Write, rolled_back,
+};
 use crate::phase::Gates;
-use crate::plan::{Need, Observed, Ran, Release, need};
-use crate::record::{HookRecord, Info, Record, Status as Life, StoredChart, Timestamp};
+use crate::plan::{Need, Release, ReleaseObservedState, RunProgress, need};
+use crate::record::{HookRecord, Info, Record, RevisionStatus as Life, StoredChart, Timestamp};
 use crate::revisions::{Revision, Revisions};
-use crate::settings::{Desired, Install, Requests, Rollback, Test, Uninstall, Upgrade};
-use crate::status::Status;
-use crate::step::Step;
-use crate::target::Target;
+use crate::settings::{Install, ReleaseDesiredState, Requests, Rollback, Test, Uninstall, Upgrade};
+use crate::status::ReleaseStatus;
+use crate::step::ReleaseStep;
+use crate::target::ReleaseTarget;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const ONE_MINUTE: Duration = Duration::from_secs(60);
 
 /// A release `apps/web` of chart `c`, by its version and a word for its values.
-pub(crate) fn desired(version: &str, values: &str) -> Desired {
-    Desired {
+pub(crate) fn desired(version: &str, values: &str) -> ReleaseDesiredState {
+    ReleaseDesiredState {
         owner: "uid".to_owned(),
         kube_context: String::new(),
         generation: 1,
-        target: Target::of("web", "apps", "", "", ""),
+        target: ReleaseTarget::of("web", "apps", "", "", ""),
         deleted: false,
         suspended: false,
         gates: Gates::default(),
@@ -42,23 +44,23 @@ pub(crate) fn desired(version: &str, values: &str) -> Desired {
         inputs: format!("sha256:{version}/{values}"),
         post_renderers_digest: String::new(),
         common_metadata_digest: String::new(),
-        timeout: 5 * MINUTE,
+        timeout: 5 * ONE_MINUTE,
         max_history: 5,
-        install: Install { timeout: 5 * MINUTE, ..Install::default() },
-        upgrade: Upgrade { timeout: 5 * MINUTE, ..Upgrade::default() },
-        rollback: Rollback { timeout: 5 * MINUTE, ..Rollback::default() },
-        test: Test { timeout: 5 * MINUTE, ..Test::default() },
-        uninstall: Uninstall { timeout: 5 * MINUTE, ..Uninstall::default() },
+        install: Install { timeout: 5 * ONE_MINUTE, ..Install::default() },
+        upgrade: Upgrade { timeout: 5 * ONE_MINUTE, ..Upgrade::default() },
+        rollback: Rollback { timeout: 5 * ONE_MINUTE, ..Rollback::default() },
+        test: Test { timeout: 5 * ONE_MINUTE, ..Test::default() },
+        uninstall: Uninstall { timeout: 5 * ONE_MINUTE, ..Uninstall::default() },
         drift: crate::settings::DriftMode::Disabled,
         requests: Requests::default(),
         origin: crate::Origin { generation: 1, ..crate::Origin::default() },
         retry: Duration::from_secs(1),
-        interval: 10 * MINUTE,
+        interval: 10 * ONE_MINUTE,
     }
 }
 
 pub(crate) fn config(values: &str) -> golang::value::Map {
-    let entries = [(golang::value::Str::from("v"), golang::Value::string(values))];
+    let entries = [(golang::value::Str::from("v"), golang::GoRuntimeValue::string(values))];
     golang::value::Map::new(golang::value::Type::Any, entries)
 }
 
@@ -108,9 +110,9 @@ struct Job {
 
 /// The cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct World {
-    pub(crate) desired: Desired,
-    pub(crate) status: Status,
+pub(crate) struct TestCluster {
+    pub(crate) desired: ReleaseDesiredState,
+    pub(crate) status: ReleaseStatus,
     pub(crate) now: Time,
     pub(crate) records: BTreeMap<i64, (Record, Option<Journal>)>,
     pub(crate) hooks: Vec<HookRecord>,
@@ -150,11 +152,11 @@ pub(crate) enum End {
     Crash,
 }
 
-impl World {
-    pub(crate) fn new(desired: Desired) -> Self {
+impl TestCluster {
+    pub(crate) fn new(desired: ReleaseDesiredState) -> Self {
         Self {
             desired,
-            status: Status::default(),
+            status: ReleaseStatus::default(),
             now: Time::from_second(1_800_000_000).unwrap(),
             records: BTreeMap::new(),
             hooks: Vec::new(),
@@ -198,14 +200,14 @@ impl World {
 
     /// Runs until there is a rest, as `reconcile::drive` does it.
     pub(crate) fn run(&mut self) -> End {
-        let mut ran = Ran::default();
-        let mut outcome: Option<Outcome> = None;
-        let mut done: Vec<Step> = Vec::new();
+        let mut ran = RunProgress::default();
+        let mut outcome: Option<StepOutcome> = None;
+        let mut done: Vec<ReleaseStep> = Vec::new();
         for _ in 0..500 {
             let observed = self.observe(&ran, outcome.as_ref());
             let steps = match Release::plan(&self.desired, &observed) {
-                Verdict::Act(steps) => steps,
-                Verdict::Rest(rest) => {
+                PlanVerdict::Act(steps) => steps,
+                PlanVerdict::Rest(rest) => {
                     assert!(!rest.has_empty_wake(), "{rest:?}");
                     return End::Rest(rest);
                 }
@@ -256,7 +258,11 @@ impl World {
         panic!("never settled: {:#?}", self.log);
     }
 
-    fn observe(&mut self, ran: &Ran, outcome: Option<&Outcome>) -> Observed {
+    fn observe(
+        &mut self,
+        ran: &RunProgress,
+        outcome: Option<&StepOutcome>,
+    ) -> ReleaseObservedState {
         let revisions = self.revisions();
         let mut live = Live::default();
         let mut drift = None;
@@ -270,7 +276,7 @@ impl World {
             }
         }
         (live.events, live.glass) = (self.asked.clone(), self.desired.lifecycles.glass);
-        Observed {
+        ReleaseObservedState {
             now: self.now,
             status: self.status.clone(),
             revisions,
@@ -282,7 +288,12 @@ impl World {
         }
     }
 
-    fn live(&mut self, scope: Scope, record: &Record, journal: Option<&Journal>) -> Live {
+    fn live(
+        &mut self,
+        scope: ObservationScope,
+        record: &Record,
+        journal: Option<&Journal>,
+    ) -> Live {
         let health = |faults: &BTreeSet<String>, slow: &BTreeSet<String>, what: &str| {
             if slow.contains(what) {
                 Health::Pending(vec![format!("Deployment/apps/{what} status: 'InProgress'")])
@@ -296,14 +307,16 @@ impl World {
         let mut objects = None;
         let mut hook_watched = false;
         match scope {
-            Scope::Nothing => {}
-            Scope::Ready { .. } => objects = Some(health(&self.faults, &self.slow, "ready")),
-            Scope::Gone => objects = Some(health(&self.faults, &self.slow, "gone")),
-            Scope::Hook(place) => {
+            ObservationScope::Nothing => {}
+            ObservationScope::Ready { .. } => {
+                objects = Some(health(&self.faults, &self.slow, "ready"));
+            }
+            ObservationScope::Gone => objects = Some(health(&self.faults, &self.slow, "gone")),
+            ObservationScope::Hook(place) => {
                 self.watched = None;
                 hook = Some(self.hook(&record.hooks[place].name, journal));
             }
-            Scope::Run(place) => {
+            ObservationScope::Run(place) => {
                 let name = &record.hooks[place].name;
                 let operation = journal.map(|journal| journal.id.clone()).unwrap_or_default();
                 let key = (operation, name.clone());
@@ -354,7 +367,7 @@ impl World {
         }
     }
 
-    fn perform(&mut self, step: &Step) -> Outcome {
+    fn perform(&mut self, step: &ReleaseStep) -> StepOutcome {
         let (line, fault) = self.done(step);
         let error = fault.filter(|fault| self.faults.contains(fault));
         let error = error.map(|fault| format!("refused: {fault}"));
@@ -363,45 +376,45 @@ impl World {
             self.log.push(format!("{line}{end}"));
         }
         let created = match step {
-            Step::Apply { .. } => vec!["apps_new__Secret".to_owned()],
+            ReleaseStep::Apply { .. } => vec!["apps_new__Secret".to_owned()],
             _ => Vec::new(),
         };
-        Outcome { step: step.clone(), created, error }
+        StepOutcome { step: step.clone(), created, error }
     }
 
     /// Does a step; gives a line for the log, and the fault that would make it fail.
-    fn done(&mut self, step: &Step) -> (String, Option<String>) {
+    fn done(&mut self, step: &ReleaseStep) -> (String, Option<String>) {
         match step {
-            Step::Tell(report) => {
+            ReleaseStep::Tell(report) => {
                 self.status = report.status.clone();
                 let events = report.events.iter();
                 self.events.extend(events.map(|it| format!("{} {}", it.reason, it.text)));
                 let progress = report.progress.as_ref().map(|progress| progress.text.clone());
                 (progress.unwrap_or_default(), None)
             }
-            Step::Prepare { action, version, .. } => {
+            ReleaseStep::Prepare { action, version, .. } => {
                 (format!("prepare {} v{version}", action.as_str()), Some("prepare".to_owned()))
             }
-            Step::Ask(ask) => (self.ask(ask), None),
-            Step::Dismiss(over) => (self.dismiss(over), None),
-            Step::Open { prune, write } => {
+            ReleaseStep::Ask(ask) => (self.ask(ask), None),
+            ReleaseStep::Dismiss(over) => (self.dismiss(over), None),
+            ReleaseStep::Open { prune, write } => {
                 prune.iter().for_each(|version| drop(self.records.remove(version)));
                 self.open(write);
                 let prune =
                     if prune.is_empty() { String::new() } else { format!(", prune {prune:?}") };
                 (format!("open v{}{prune}", write.version), None)
             }
-            Step::Write(write) => {
+            ReleaseStep::Write(write) => {
                 self.write(write);
                 let changes: Vec<String> = write.changes.iter().map(change_text).collect();
                 (changes.join(", "), None)
             }
-            Step::DeleteHook { hook, version, policy, .. } => {
+            ReleaseStep::DeleteHook { hook, version, policy, .. } => {
                 let name = self.records[version].0.hooks[*hook].name.clone();
                 self.jobs.remove(&name);
                 (format!("delete hook {name} ({})", policy.as_str()), None)
             }
-            Step::CreateHook { hook, version, operation } => {
+            ReleaseStep::CreateHook { hook, version, operation } => {
                 let name = self.records[version].0.hooks[*hook].name.clone();
                 let fault = format!("create {name}");
                 if !self.faults.contains(&fault) {
@@ -414,7 +427,7 @@ impl World {
                 }
                 (format!("run hook {name}"), Some(fault))
             }
-            Step::Apply { version, base, .. } => {
+            ReleaseStep::Apply { version, base, .. } => {
                 let chart = self.records[version].0.metadata().unwrap().version.clone();
                 if !self.faults.contains("apply") {
                     self.applied = Some((*version, chart));
@@ -422,23 +435,25 @@ impl World {
                 let base = base.map(|base| format!(" over v{base}")).unwrap_or_default();
                 (format!("apply v{version}{base}"), Some("apply".to_owned()))
             }
-            Step::Delete { version, .. } => {
+            ReleaseStep::Delete { version, .. } => {
                 self.applied = None;
                 (format!("delete objects of v{version}"), Some("delete".to_owned()))
             }
-            Step::CleanUp { created, .. } => (format!("clean up {}", created.join(" ")), None),
-            Step::Purge { versions } => {
+            ReleaseStep::CleanUp { created, .. } => {
+                (format!("clean up {}", created.join(" ")), None)
+            }
+            ReleaseStep::Purge { versions } => {
                 versions.iter().for_each(|version| drop(self.records.remove(version)));
                 (format!("purge {versions:?}"), None)
             }
-            Step::Unlock { version, description } => {
+            ReleaseStep::Unlock { version, description } => {
                 if let Some((record, _)) = self.records.get_mut(version) {
                     record.info.status = Life::Failed;
                     record.info.description.clone_from(description);
                 }
                 (format!("unlock v{version}"), None)
             }
-            Step::CorrectDrift { version, digest } => {
+            ReleaseStep::CorrectDrift { version, digest } => {
                 if !self.faults.contains("correct") {
                     self.drift = Drift::None;
                 }
@@ -466,7 +481,7 @@ impl World {
         format!("ask {} at {}", ask.hold.lifecycle, ask.phase.as_str())
     }
 
-    fn dismiss(&mut self, over: &[lifecycle::Dismissed]) -> String {
+    fn dismiss(&mut self, over: &[lifecycle::DismissedEvent]) -> String {
         let is_over = |event: &Event| over.iter().any(|it| it.uid == event.uid);
         self.asked.retain(|event| !is_over(event));
         let open = over.iter().filter(|it| it.is_open).count();
@@ -523,13 +538,15 @@ impl World {
     }
 }
 
-fn change_text(change: &crate::record::Change) -> String {
-    use crate::record::Change;
+fn change_text(change: &crate::record::RecordChange) -> String {
+    use crate::record::RecordChange;
     match change {
-        Change::HookStarted { hook, .. } => format!("record: hook {hook} runs"),
-        Change::HookNotBegun { hook } => format!("record: hook {hook} was not begun"),
-        Change::HookEnded { hook, succeeded: true, .. } => format!("record: hook {hook} succeeded"),
-        Change::HookEnded { hook, .. } => format!("record: hook {hook} failed"),
-        Change::Status { status, .. } => format!("record: {status}"),
+        RecordChange::HookStarted { hook, .. } => format!("record: hook {hook} runs"),
+        RecordChange::HookNotBegun { hook } => format!("record: hook {hook} was not begun"),
+        RecordChange::HookEnded { hook, succeeded: true, .. } => {
+            format!("record: hook {hook} succeeded")
+        }
+        RecordChange::HookEnded { hook, .. } => format!("record: hook {hook} failed"),
+        RecordChange::Status { status, .. } => format!("record: {status}"),
     }
 }

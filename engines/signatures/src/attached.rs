@@ -29,7 +29,7 @@ const MOST_OLD_BYTES: usize = 8 << 20;
 
 /// A request to the repository of the image.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Request {
+pub enum ImageRequest {
     /// `manifests/<tag or digest>`.
     Manifest(String),
     /// `referrers/<digest>`.
@@ -45,7 +45,7 @@ pub enum Request {
 
 /// What a registry answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct RegistryBlob {
     /// The media type.
     pub media_type: String,
     /// The bytes.
@@ -76,7 +76,7 @@ pub(crate) const MOST_NOTATION: usize = 3;
 pub struct Search {
     sought: Sought,
     subject: String,
-    answers: BTreeMap<Request, Option<Answer>>,
+    answers: BTreeMap<ImageRequest, Option<RegistryBlob>>,
     /// Bytes of referrers, and of what stands under the tag.
     bytes: [usize; 2],
 }
@@ -100,7 +100,7 @@ impl Search {
     ///
     /// # Guarantees
     /// At most three rounds, and at most twice [`MOST_REFERRERS`] and [`MOST_LAYERS`] requests and four more.
-    pub fn open(&self) -> Vec<Request> {
+    pub fn open(&self) -> Vec<ImageRequest> {
         let mut needed = Vec::new();
         match self.sought {
             Sought::Cosign => {
@@ -109,7 +109,7 @@ impl Search {
                 needed.extend(self.old_layers().iter().filter_map(blob));
             }
             Sought::Notation => {
-                needed.push(Request::Manifest(self.subject.clone()));
+                needed.push(ImageRequest::Manifest(self.subject.clone()));
                 self.needed_of_referrers(&mut needed);
             }
         }
@@ -118,15 +118,15 @@ impl Search {
         needed
     }
 
-    fn needed_of_referrers(&self, needed: &mut Vec<Request>) {
-        let api = Request::Referrers(self.subject.clone());
+    fn needed_of_referrers(&self, needed: &mut Vec<ImageRequest>) {
+        let api = ImageRequest::Referrers(self.subject.clone());
         if self.answers.get(&api).is_some_and(Option::is_none) {
             needed.push(self.fallback());
         }
         needed.push(api);
         let mut blobs = Vec::new();
         for referrer in self.candidates() {
-            let request = Request::Manifest(referrer.digest);
+            let request = ImageRequest::Manifest(referrer.digest);
             if let Some(manifest) = self.manifest(&request) {
                 blobs.extend(self.signature(&manifest).map(|it| (it.size, blob(it))));
             }
@@ -142,7 +142,11 @@ impl Search {
     ///
     /// # Errors
     /// The answer is another than was asked for.
-    pub fn answer(&mut self, request: Request, answer: Option<Answer>) -> Result<(), Mismatch> {
+    pub fn answer(
+        &mut self,
+        request: ImageRequest,
+        answer: Option<RegistryBlob>,
+    ) -> Result<(), Mismatch> {
         let mut answer = answer;
         let is_old = self.is_old(&request);
         if let Some(given) = &answer {
@@ -152,9 +156,9 @@ impl Search {
                 false => (of_referrers, MOST_BYTES),
             };
             let digest = match &request {
-                Request::Manifest(reference) => Some(reference).filter(|it| it.contains(':')),
-                Request::Blob { digest, .. } => Some(digest),
-                Request::Referrers(_) => None,
+                ImageRequest::Manifest(reference) => Some(reference).filter(|it| it.contains(':')),
+                ImageRequest::Blob { digest, .. } => Some(digest),
+                ImageRequest::Referrers(_) => None,
             };
             if let Some(digest) = digest
                 && *digest != digest_of(&given.body)
@@ -173,9 +177,9 @@ impl Search {
     }
 
     /// Whether a request is for what stands under the tag of the image.
-    fn is_old(&self, request: &Request) -> bool {
+    fn is_old(&self, request: &ImageRequest) -> bool {
         *request == self.old_tag()
-            || (matches!(request, Request::Blob { .. })
+            || (matches!(request, ImageRequest::Blob { .. })
                 && self.old_layers().iter().filter_map(blob).any(|it| it == *request))
     }
 
@@ -186,7 +190,7 @@ impl Search {
 
     /// The image's own manifest, as a signature of Notation describes it.
     pub(crate) fn described(&self) -> Option<Descriptor> {
-        let answer = self.found(&Request::Manifest(self.subject.clone()))?;
+        let answer = self.found(&ImageRequest::Manifest(self.subject.clone()))?;
         let said = Manifest::parse(&answer.body).and_then(|manifest| manifest.media_type);
         Some(Descriptor {
             media_type: said.unwrap_or_else(|| answer.media_type.clone()),
@@ -210,18 +214,18 @@ impl Search {
     /// The signatures among the referrers: the digest of the manifest, and what it describes.
     pub(crate) fn attached(&self) -> Vec<(String, Option<Descriptor>)> {
         let manifest = |referrer: Descriptor| {
-            let manifest = self.manifest(&Request::Manifest(referrer.digest.clone()));
+            let manifest = self.manifest(&ImageRequest::Manifest(referrer.digest.clone()));
             let signature = manifest.and_then(|manifest| self.signature(&manifest).cloned());
             (referrer.digest, signature)
         };
         self.candidates().into_iter().map(manifest).collect()
     }
 
-    fn found(&self, request: &Request) -> Option<&Answer> {
+    fn found(&self, request: &ImageRequest) -> Option<&RegistryBlob> {
         self.answers.get(request)?.as_ref()
     }
 
-    fn manifest(&self, request: &Request) -> Option<Manifest> {
+    fn manifest(&self, request: &ImageRequest) -> Option<Manifest> {
         Manifest::parse(&self.found(request)?.body)
     }
 
@@ -239,7 +243,7 @@ impl Search {
     ///
     /// Parity(flux): cosign reads all, whatever type a registry says that they have; Notation those of its type.
     fn candidates(&self) -> Vec<Descriptor> {
-        let api = Request::Referrers(self.subject.clone());
+        let api = ImageRequest::Referrers(self.subject.clone());
         let request = match self.answers.get(&api) {
             Some(None) => self.fallback(),
             _ => api,
@@ -260,18 +264,18 @@ impl Search {
     }
 
     /// The tag `sha256-<hex>`.
-    fn fallback(&self) -> Request {
-        Request::Manifest(self.subject.replace(':', "-"))
+    fn fallback(&self) -> ImageRequest {
+        ImageRequest::Manifest(self.subject.replace(':', "-"))
     }
 
-    fn old_tag(&self) -> Request {
-        Request::Manifest(format!("{}.sig", self.subject.replace(':', "-")))
+    fn old_tag(&self) -> ImageRequest {
+        ImageRequest::Manifest(format!("{}.sig", self.subject.replace(':', "-")))
     }
 }
 
-fn blob(descriptor: &Descriptor) -> Option<Request> {
+fn blob(descriptor: &Descriptor) -> Option<ImageRequest> {
     let Descriptor { digest, size, .. } = descriptor;
-    let request = Request::Blob { digest: digest.clone(), size: *size };
+    let request = ImageRequest::Blob { digest: digest.clone(), size: *size };
     Some(request).filter(|_| *size <= MOST_BLOB && is_sha256(digest))
 }
 

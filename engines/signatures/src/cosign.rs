@@ -14,7 +14,7 @@ mod simple;
 
 use crate::attached::{Descriptor, Search};
 use crate::key::Key;
-use crate::sigstore::{Identities, Identity, TrustedRoot};
+use crate::sigstore::{CertificateIdentity, Identities, TrustedRoot};
 
 pub(crate) use bundle::Bundle;
 
@@ -27,7 +27,7 @@ pub struct Signer {
 
 /// Why no signature counts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum CosignVerificationError {
     /// A key cannot be read.
     #[error("{0}")]
     BadKey(String),
@@ -64,7 +64,7 @@ pub fn verify<'k>(
     if keys.len() > MOST_KEYS {
         return Err(format!("the Secret has more than {MOST_KEYS} keys that end in `.pub`"));
     }
-    let found = Found::of(search);
+    let found = CosignSearchResult::of(search);
     let mut bad = None;
     for (name, key) in keys {
         match Key::from_pem(key) {
@@ -84,9 +84,9 @@ pub fn verify<'k>(
 ///
 /// # Errors
 /// It is not: the reasons.
-pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), Refused> {
-    let key = Key::from_pem(key).map_err(Refused::BadKey)?;
-    Found::of(search).any(&Trust::Key(key)).map(drop)
+pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), CosignVerificationError> {
+    let key = Key::from_pem(key).map_err(CosignVerificationError::BadKey)?;
+    CosignSearchResult::of(search).any(&Trust::Key(key)).map(drop)
 }
 
 /// Whether an image is signed by somebody whose certificate leads to a trusted authority and has one of the identities.
@@ -98,19 +98,19 @@ pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), Refused> {
 pub fn verify_keyless(
     search: &Search,
     root: &TrustedRoot,
-    identities: &[Identity],
-) -> Result<Signer, Refused> {
-    Found::of(search).any(&Trust::Identities(root, &Identities::new(identities)))
+    identities: &[CertificateIdentity],
+) -> Result<Signer, CosignVerificationError> {
+    CosignSearchResult::of(search).any(&Trust::Identities(root, &Identities::new(identities)))
 }
 
 /// What a search found, read once for all keys.
-struct Found<'s> {
+struct CosignSearchResult<'s> {
     search: &'s Search,
     bundles: Vec<Bundle>,
     layers: Vec<Descriptor>,
 }
 
-impl<'s> Found<'s> {
+impl<'s> CosignSearchResult<'s> {
     fn of(search: &'s Search) -> Self {
         let bundle = |descriptor: Option<Descriptor>| Bundle::parse(search.blob(&descriptor?)?);
         let attached = search.attached().into_iter();
@@ -118,7 +118,7 @@ impl<'s> Found<'s> {
         Self { search, bundles, layers: search.old_layers() }
     }
 
-    fn any(&self, trust: &Trust<'_>) -> Result<Signer, Refused> {
+    fn any(&self, trust: &Trust<'_>) -> Result<Signer, CosignVerificationError> {
         let subject = self.search.subject();
         let mut of_bundles = Vec::new();
         for bundle in &self.bundles {
@@ -146,9 +146,9 @@ impl<'s> Found<'s> {
             }
         }
         Err(match (of_bundles.is_empty(), of_layers.is_empty()) {
-            (false, _) => Refused::Bundles(of_bundles),
-            (true, false) => Refused::Signatures(of_layers),
-            (true, true) => Refused::Unsigned,
+            (false, _) => CosignVerificationError::Bundles(of_bundles),
+            (true, false) => CosignVerificationError::Signatures(of_layers),
+            (true, true) => CosignVerificationError::Unsigned,
         })
     }
 }

@@ -102,7 +102,7 @@ impl<'d> Keys<'d> {
 /// Why something is not verified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
+pub struct GitVerificationError {
     /// The reason of the condition `SourceVerified`, as in Flux.
     pub reason: &'static str,
     /// What is wrong, with which object.
@@ -111,7 +111,7 @@ pub struct Refused {
     pub is_permanent: bool,
 }
 
-impl Refused {
+impl GitVerificationError {
     /// The Secret with the keys cannot be read, for this reason.
     #[must_use]
     pub fn without_keys(why: &str) -> Self {
@@ -123,25 +123,25 @@ impl Refused {
 /// Verifies what was checked out; `now` is in seconds since 1970. Says who signed what, in the words of Flux.
 ///
 /// # Errors
-/// Something that has to be signed is not, or by none of the keys, or the signature does not count; see [`Refused`].
+/// Something that has to be signed is not, or by none of the keys, or the signature does not count; see [`GitVerificationError`].
 pub fn verify(
     mode: Mode,
     checkout: &Checkout<'_>,
     keys: &Keys<'_>,
     now: u64,
-) -> Result<String, Refused> {
-    let refused = |reason, message| Refused { reason, message, is_permanent: false };
+) -> Result<String, GitVerificationError> {
+    let refused = |reason, message| GitVerificationError { reason, message, is_permanent: false };
     let mut message = "verified signature of".to_owned();
     if mode.has_tag() {
         let Some(tag) = &checkout.tag else {
-            return Err(Refused {
+            return Err(GitVerificationError {
                 reason: "InvalidVerificationMode",
                 message: "cannot verify tag object's signature if a tag reference is not specified"
                     .to_owned(),
                 is_permanent: true,
             });
         };
-        let signed = tag.object.map(|(_, object)| Signed::tag(object));
+        let signed = tag.object.map(|(_, object)| SignedGitObject::tag(object));
         let Some(signed) = signed.filter(|signed| !signed.signature.is_empty()) else {
             let message = format!("cannot verify signature of tag '{tag}' since it is not signed");
             return Err(refused("InvalidGitObject", message));
@@ -155,7 +155,7 @@ pub fn verify(
     }
     if mode.has_commit() {
         let (hash, object) = checkout.commit;
-        let key = Signed::commit(object).verify("commit", keys, now).map_err(|why| {
+        let key = SignedGitObject::commit(object).verify("commit", keys, now).map_err(|why| {
             let message = format!("signature verification of commit '{hash}' failed: {why}");
             refused("InvalidCommitSignature", message)
         })?;
@@ -165,13 +165,13 @@ pub fn verify(
 }
 
 /// An object in two: its signature, and what was signed.
-struct Signed {
+struct SignedGitObject {
     signature: Vec<u8>,
     payload: Vec<u8>,
 }
 
 /// What the first line of a signature may be, with the name of its format.
-const FORMATS: [(&[u8], &str); 4] = [
+const SIGNATURE_FORMATS: [(&[u8], &str); 4] = [
     (b"-----BEGIN PGP SIGNATURE-----", "openpgp"),
     (b"-----BEGIN SSH SIGNATURE-----", "ssh"),
     (b"-----BEGIN SIGNED MESSAGE-----", "x509"),
@@ -180,14 +180,14 @@ const FORMATS: [(&[u8], &str); 4] = [
 ];
 
 /// The header of a signature, and of that of an object with SHA-256, which is not read. Neither is part of what is signed.
-const HEADERS: [&[u8]; 2] = [b"gpgsig ", b"gpgsig-sha256 "];
+const SIGNATURE_HEADERS: [&[u8]; 2] = [b"gpgsig ", b"gpgsig-sha256 "];
 
-impl Signed {
+impl SignedGitObject {
     /// The signature of a commit is its first header `gpgsig`, with the lines that continue it.
     fn commit(object: &[u8]) -> Self {
         let mut signed = Self { signature: Vec::new(), payload: Vec::with_capacity(object.len()) };
         let mut signatures = 0;
-        let [header, other] = HEADERS;
+        let [header, other] = SIGNATURE_HEADERS;
         let mut is_header = true;
         let mut within = None;
         for line in object.split_inclusive(|byte| *byte == b'\n') {
@@ -218,7 +218,7 @@ impl Signed {
         let mut at = 0;
         let mut found = object.len();
         for line in object.split_inclusive(|byte| *byte == b'\n') {
-            if FORMATS.iter().any(|(begin, _)| line.starts_with(begin)) {
+            if SIGNATURE_FORMATS.iter().any(|(begin, _)| line.starts_with(begin)) {
                 found = at;
             }
             at += line.len();
@@ -247,7 +247,7 @@ impl Signed {
 
     fn format(&self) -> &'static str {
         let signature = self.signature.trim_ascii();
-        let known = FORMATS.iter().find(|(begin, _)| signature.starts_with(begin));
+        let known = SIGNATURE_FORMATS.iter().find(|(begin, _)| signature.starts_with(begin));
         let other = if self.signature.is_empty() { "empty" } else { "unknown" };
         known.map_or(other, |(_, name)| name)
     }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::attached::Search;
 use crate::cosign;
-use crate::notation::{Notation, Verdict};
-use crate::sigstore::{Identity, TrustedRoot};
+use crate::notation::{Notation, NotationVerdict};
+use crate::sigstore::{CertificateIdentity, TrustedRoot};
 
 /// The data of a Secret.
-pub type Data = BTreeMap<String, Vec<u8>>;
+pub type SignatureSecretData = BTreeMap<String, Vec<u8>>;
 
 /// Identities of a spec: each expression is compiled.
 const MOST_IDENTITIES: usize = 64;
@@ -22,16 +22,16 @@ const TRUSTED_ROOT: &str = "trusted_root.json";
 #[derive(Debug, Clone)]
 pub enum Trust {
     /// The owner of one of these keys of cosign; entries that do not end in `.pub` are something else.
-    Keys(Data),
+    Keys(SignatureSecretData),
     /// Somebody whom an identity provider named.
-    Identities(Box<TrustedRoot>, Vec<Identity>),
+    Identities(Box<TrustedRoot>, Vec<CertificateIdentity>),
     /// Whom a trust policy of Notation trusts.
     Notation(Box<Notation>),
 }
 
 /// What is known of an image that may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verified {
+pub enum ImageVerification {
     /// It is signed, by whom.
     By(String),
     /// Its signature is not asked for by the trust policy, or does not have to be trusted.
@@ -43,7 +43,7 @@ impl Trust {
     ///
     /// # Errors
     /// The root that windlass has cannot be used, or there are more than 64 identities; the text is for people.
-    pub fn public(identities: Vec<Identity>) -> Result<Self, String> {
+    pub fn public(identities: Vec<CertificateIdentity>) -> Result<Self, String> {
         few(&identities)?;
         Ok(Self::Identities(Box::new(TrustedRoot::public()?), identities))
     }
@@ -52,7 +52,11 @@ impl Trust {
     ///
     /// # Errors
     /// The root cannot be used, or there are more than 64 identities; the text is for people.
-    pub fn identities(place: &str, data: &Data, identities: Vec<Identity>) -> Result<Self, String> {
+    pub fn identities(
+        place: &str,
+        data: &SignatureSecretData,
+        identities: Vec<CertificateIdentity>,
+    ) -> Result<Self, String> {
         few(&identities)?;
         let root = data.get(TRUSTED_ROOT).ok_or_else(|| {
             format!("failed to read trusted root from secret '{place}': '{TRUSTED_ROOT}' not found in secret '{place}'")
@@ -64,7 +68,7 @@ impl Trust {
     ///
     /// # Errors
     /// They cannot be used; the text is for people.
-    pub fn notation(place: &str, data: &Data) -> Result<Self, String> {
+    pub fn notation(place: &str, data: &SignatureSecretData) -> Result<Self, String> {
         Notation::from_secret(place, data).map(|it| Self::Notation(Box::new(it)))
     }
 
@@ -80,26 +84,34 @@ impl Trust {
     ///
     /// # Errors
     /// It may not; the text is for people.
-    pub fn verify(&self, search: &Search, repository: &str, now: i64) -> Result<Verified, String> {
+    pub fn verify(
+        &self,
+        search: &Search,
+        repository: &str,
+        now: i64,
+    ) -> Result<ImageVerification, String> {
         let image = format!("{repository}@{}", search.subject());
         match self {
             Self::Keys(data) => {
                 let keys = data.iter().map(|(name, key)| (name.as_str(), key.as_slice()));
-                cosign::verify(search, &image, keys).map(|signer| Verified::By(signer.name))
+                cosign::verify(search, &image, keys)
+                    .map(|signer| ImageVerification::By(signer.name))
             }
             Self::Identities(root, identities) => {
                 let signer = cosign::verify_keyless(search, root, identities);
-                signer.map(|signer| Verified::By(signer.name)).map_err(|why| why.to_string())
+                signer
+                    .map(|signer| ImageVerification::By(signer.name))
+                    .map_err(|why| why.to_string())
             }
             Self::Notation(notation) => match notation.verify(search, &image, now)? {
-                Verdict::Verified(subject) => Ok(Verified::By(subject)),
-                Verdict::Ignored => Ok(Verified::Ignored),
+                NotationVerdict::Verified(subject) => Ok(ImageVerification::By(subject)),
+                NotationVerdict::Ignored => Ok(ImageVerification::Ignored),
             },
         }
     }
 }
 
-fn few(identities: &[Identity]) -> Result<(), String> {
+fn few(identities: &[CertificateIdentity]) -> Result<(), String> {
     if identities.len() <= MOST_IDENTITIES {
         return Ok(());
     }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use crate::attached::{Descriptor, MOST_NOTATION, Search};
 use crate::pem;
 use crate::x509::Certificate;
-use envelope::{Envelope, Failed, Scheme};
+use envelope::{Envelope, EnvelopeError, Scheme};
 use policy::{Action, Check, Level, Policy, Statement};
 
 /// What is trusted: a policy, and certificates, each of which is in every trust store.
@@ -32,7 +32,7 @@ pub struct Notation {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum NotationVerdict {
     /// It is signed; by the subject of this certificate.
     Verified(String),
     /// The policy says that signatures are skipped, or that an untrusted signer is only to be logged.
@@ -65,11 +65,16 @@ impl Notation {
     ///
     /// # Errors
     /// It is not; the text is for people.
-    pub fn verify(&self, search: &Search, image: &str, now: i64) -> Result<Verdict, String> {
+    pub fn verify(
+        &self,
+        search: &Search,
+        image: &str,
+        now: i64,
+    ) -> Result<NotationVerdict, String> {
         let statement = self.policy.applicable(image)?;
         let level = statement.level()?;
         if level.is_skip() {
-            return Ok(Verdict::Ignored);
+            return Ok(NotationVerdict::Ignored);
         }
         let subject =
             search.described().ok_or_else(|| format!("the manifest of {image} is missing"))?;
@@ -80,7 +85,8 @@ impl Notation {
             let (descriptor, bytes) = blob.ok_or_else(|| {
                 format!("unable to retrieve digital signature with digest {manifest:?} associated with {image:?} from the Repository")
             })?;
-            let asked = Asked { statement, level: &level, subject: &subject, now };
+            let asked =
+                NotationVerificationContext { statement, level: &level, subject: &subject, now };
             match self.verify_one(&asked, &descriptor.media_type, bytes) {
                 Ok(verdict) => return Ok(verdict),
                 Err(why) => {
@@ -104,15 +110,15 @@ impl Notation {
 
     fn verify_one(
         &self,
-        asked: &Asked<'_>,
+        asked: &NotationVerificationContext<'_>,
         media_type: &str,
         bytes: &[u8],
-    ) -> Result<Verdict, String> {
+    ) -> Result<NotationVerdict, String> {
         let envelope = Envelope::verified(media_type, bytes).map_err(|failed| match failed {
-            Failed::Unreadable(why) => {
+            EnvelopeError::Unreadable(why) => {
                 format!("unable to parse the digital signature, error : {why}")
             }
-            Failed::Invalid(why) => why,
+            EnvelopeError::Invalid(why) => why,
         })?;
         if let Some(attribute) = &envelope.unknown_critical {
             return Err(format!(
@@ -144,8 +150,8 @@ impl Notation {
             return Err("content descriptor mismatch".to_owned());
         }
         Ok(match is_ignored {
-            true => Verdict::Ignored,
-            false => Verdict::Verified(leaf.subject_text.clone()),
+            true => NotationVerdict::Ignored,
+            false => NotationVerdict::Verified(leaf.subject_text.clone()),
         })
     }
 
@@ -188,7 +194,7 @@ impl Notation {
 }
 
 /// What is asked about a signature.
-struct Asked<'a> {
+struct NotationVerificationContext<'a> {
     statement: &'a Statement,
     level: &'a Level,
     subject: &'a Descriptor,
@@ -196,7 +202,7 @@ struct Asked<'a> {
 }
 
 /// Whether the certificates are valid now; those of an authority at the time that it vouches for.
-fn is_timely(asked: &Asked<'_>, envelope: &Envelope) -> Result<(), String> {
+fn is_timely(asked: &NotationVerificationContext<'_>, envelope: &Envelope) -> Result<(), String> {
     let wants_authority = asked.statement.stores().any(|(kind, _)| kind == "tsa");
     if envelope.scheme == Scheme::X509 && wants_authority {
         let is_over = envelope.chain.iter().any(|it| it.validity.1 < asked.now);

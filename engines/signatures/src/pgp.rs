@@ -12,14 +12,14 @@ use pgp::packet::{Packet, Signature, SignatureType};
 use pgp::types::{KeyId, VerifyingKey};
 
 use self::key::Verifier;
-use self::policy::Bound;
+use self::policy::BoundKey;
 pub(crate) use self::ring::{Effort, Entity, read as read_ring};
 
 /// How many signatures one block may have.
 const MAX_SIGNATURES: usize = 16;
 
 /// The largest armored signature.
-const LARGEST: usize = 1 << 20;
+const MAX_SIGNATURE_BYTES: usize = 1 << 20;
 
 /// The id of the primary key, of any of some armored rings, with which a signature was made.
 ///
@@ -34,9 +34,9 @@ pub(crate) fn verify_any(
     if payload.is_empty() {
         return Err("unable to verify payload: payload is empty".to_owned());
     }
-    if signature.len() > LARGEST {
+    if signature.len() > MAX_SIGNATURE_BYTES {
         return Err(format!(
-            "unable to verify payload: the signature is larger than {LARGEST} bytes"
+            "unable to verify payload: the signature is larger than {MAX_SIGNATURE_BYTES} bytes"
         ));
     }
     let mut effort = Effort::default();
@@ -157,7 +157,7 @@ fn check_with(
 fn is_made_with<K: VerifyingKey>(
     signature: &Signature,
     payload: &[u8],
-    with: &Bound<K>,
+    with: &BoundKey<K>,
     id: KeyId,
     effort: &mut Effort,
 ) -> Option<Result<(), String>> {

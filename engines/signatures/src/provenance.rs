@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::pgp::{self, Effort, armor};
 
 /// The largest provenance file that is read.
-pub const LARGEST: usize = 1 << 20;
+pub const MAX_PROVENANCE_BYTES: usize = 1 << 20;
 
 /// The keyring of some entries, of which each is a keyring: binary, or armored as `gpg --export --armor` writes it.
 pub fn keyring<'k>(entries: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
@@ -26,7 +26,7 @@ pub fn keyring<'k>(entries: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
 
 /// What is known of a chart that was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedChart {
     /// The names of who signed, by their own word.
     pub signers: Vec<String>,
     /// The fingerprint of their primary key, in capitals.
@@ -38,7 +38,7 @@ pub struct Verified {
 /// Why a chart is not verified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(String);
+pub struct ProvenanceVerificationError(String);
 
 /// Verifies a chart against its provenance file; `file` is the name under which it is served, `now` in seconds since 1970.
 ///
@@ -52,15 +52,17 @@ pub fn verify(
     provenance: &[u8],
     keyring: &[u8],
     now: u64,
-) -> Result<Verified, Refused> {
-    let refused = |why: String| Refused(why);
+) -> Result<VerifiedChart, ProvenanceVerificationError> {
+    let refused = |why: String| ProvenanceVerificationError(why);
     let mut effort = Effort::default();
     let ring = pgp::read_ring(keyring, &mut effort);
     let ring = ring.map_err(|why| refused(format!("failed to load keyring: {why}")))?;
-    if provenance.len() > LARGEST {
-        return Err(refused(format!("the provenance file is larger than {LARGEST} bytes")));
+    if provenance.len() > MAX_PROVENANCE_BYTES {
+        return Err(refused(format!(
+            "the provenance file is larger than {MAX_PROVENANCE_BYTES} bytes"
+        )));
     }
-    let signed = Clearsigned::parse(provenance)
+    let signed = ClearsignedMessage::parse(provenance)
         .ok_or_else(|| refused("signature block not found".to_owned()))?;
     let signer = pgp::check(&signed.signature, &signed.signed, &ring, now, &mut effort);
     let signer = signer.map_err(refused)?;
@@ -73,7 +75,7 @@ pub fn verify(
         Some(sum) if *sum != digest => {
             Err(refused(format!("sha256 sum does not match for {file}: \"{sum}\" != \"{digest}\"")))
         }
-        Some(_) => Ok(Verified {
+        Some(_) => Ok(VerifiedChart {
             signers: signer.names.clone(),
             fingerprint: signer.fingerprint(),
             digest,
@@ -93,7 +95,7 @@ fn sums(text: &str) -> Result<BTreeMap<String, String>, String> {
     let (Some(_), Some(sums)) = (parts.next(), parts.next()) else {
         return Err("message block must have at least two parts".to_owned());
     };
-    let sums = goyaml::to_json_within(sums.as_bytes(), &goyaml::Limits::default());
+    let sums = goyaml::to_json_within(sums.as_bytes(), &goyaml::YamlLimits::default());
     let sums = sums.map_err(|error| error.to_string())?;
     let files = sums.get("files").and_then(serde_json::Value::as_object);
     let files = files.into_iter().flatten();
@@ -101,7 +103,7 @@ fn sums(text: &str) -> Result<BTreeMap<String, String>, String> {
 }
 
 /// A text with a signature below it.
-struct Clearsigned {
+struct ClearsignedMessage {
     /// The text as people read it.
     text: String,
     /// What was signed: without blanks at the ends of lines, which end in CR LF.
@@ -109,14 +111,16 @@ struct Clearsigned {
     signature: Vec<u8>,
 }
 
-impl Clearsigned {
+impl ClearsignedMessage {
     /// The first such text; what stands around it is passed over.
     fn parse(all: &[u8]) -> Option<Self> {
-        const START: &[u8] = b"-----BEGIN PGP SIGNED MESSAGE-----";
-        const SIGNATURE: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
-        const END: &[u8] = b"-----END PGP SIGNATURE-----";
+        const SIGNED_MESSAGE_HEADER: &[u8] = b"-----BEGIN PGP SIGNED MESSAGE-----";
+        const SIGNATURE_HEADER: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
+        const SIGNATURE_FOOTER: &[u8] = b"-----END PGP SIGNATURE-----";
         let mut lines = Lines(all);
-        lines.find(|line| line.starts_with(START)).filter(|line| *line == START)?;
+        lines
+            .find(|line| line.starts_with(SIGNED_MESSAGE_HEADER))
+            .filter(|line| *line == SIGNED_MESSAGE_HEADER)?;
         loop {
             let line = lines.next()?;
             if line.trim_ascii().is_empty() {
@@ -132,7 +136,7 @@ impl Clearsigned {
         let armored = loop {
             let rest = lines.0;
             let line = lines.next()?;
-            if line == SIGNATURE {
+            if line == SIGNATURE_HEADER {
                 break rest;
             }
             if !std::mem::take(&mut is_first) {
@@ -145,7 +149,7 @@ impl Clearsigned {
             signed.extend(line);
             text.push_str(&String::from_utf8_lossy(line));
         };
-        Lines(armored).find(|line| line.starts_with(END))?;
+        Lines(armored).find(|line| line.starts_with(SIGNATURE_FOOTER))?;
         let signature = armor::first(armored)?.content;
         Some(Self { text, signed, signature })
     }

@@ -19,8 +19,8 @@ use crate::x509::{Certificate, chain};
 use entry::RawEntry;
 use identity::Summary;
 
+pub use identity::CertificateIdentity;
 pub(crate) use identity::Identities;
-pub use identity::Identity;
 pub use root::TrustedRoot;
 
 /// Verifies the certificate of a bundle with its entries in logs; gives what the certificate says.

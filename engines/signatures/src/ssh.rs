@@ -11,10 +11,10 @@ use ssh_key::{HashAlg, PublicKey, Signature};
 
 use crate::pem;
 
-const MAGIC: &[u8] = b"SSHSIG";
+const SSHSIG_MAGIC: &[u8] = b"SSHSIG";
 
 /// What Git signs for.
-const NAMESPACE: &[u8] = b"git";
+const GIT_SIGNATURE_NAMESPACE: &[u8] = b"git";
 
 /// How many keys are tried.
 const MAX_KEYS: usize = 1_000;
@@ -28,8 +28,8 @@ pub(crate) fn verify_any(
     if payload.is_empty() {
         return Err("unable to verify payload: payload is empty".to_owned());
     }
-    let signed =
-        Signed::read(signature).map_err(|why| format!("unable to unarmor SSH signature: {why}"))?;
+    let signed = SshSignature::read(signature)
+        .map_err(|why| format!("unable to unarmor SSH signature: {why}"))?;
     let mut problem = None;
     let mut is_tried = false;
     let mut told: Vec<&str> = Vec::new();
@@ -64,22 +64,22 @@ pub(crate) fn verify_any(
 }
 
 /// A signature, taken apart.
-struct Signed {
+struct SshSignature {
     key: Vec<u8>,
     namespace: Vec<u8>,
     hash: Vec<u8>,
     signature: Vec<u8>,
 }
 
-impl Signed {
+impl SshSignature {
     fn read(armored: &[u8]) -> Result<Self, String> {
         let block = pem::first(armored).ok_or("invalid PEM block")?;
         if block.kind != "SSH SIGNATURE" {
             return Err(format!("invalid PEM type {:?}", block.kind));
         }
-        let mut rest = Reader(&block.content);
+        let mut rest = SshReader(&block.content);
         let broken = || "ssh: parse error in message type 0".to_owned();
-        let magic = rest.take(MAGIC.len()).ok_or_else(broken)?;
+        let magic = rest.take(SSHSIG_MAGIC.len()).ok_or_else(broken)?;
         let version = rest.number().ok_or_else(broken)?;
         let mut string = || rest.string().map(<[u8]>::to_vec).ok_or_else(broken);
         let key = string()?;
@@ -93,7 +93,7 @@ impl Signed {
         if version != 1 {
             return Err(format!("unsupported signature version {version}: expected 1"));
         }
-        if magic != MAGIC {
+        if magic != SSHSIG_MAGIC {
             return Err("invalid magic preamble".to_owned());
         }
         Ok(Self { key, namespace, hash, signature })
@@ -109,11 +109,11 @@ impl Signed {
         if own.key_data() != key {
             return Err("public key does not match");
         }
-        if self.namespace != NAMESPACE {
+        if self.namespace != GIT_SIGNATURE_NAMESPACE {
             return Err("namespace does not match");
         }
-        let mut message = MAGIC.to_vec();
-        for part in [NAMESPACE, b"", &self.hash, &digest] {
+        let mut message = SSHSIG_MAGIC.to_vec();
+        for part in [GIT_SIGNATURE_NAMESPACE, b"", &self.hash, &digest] {
             message.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
             message.extend(part);
         }
@@ -128,9 +128,9 @@ impl Signed {
 }
 
 /// Strings and numbers of the SSH protocol.
-struct Reader<'d>(&'d [u8]);
+struct SshReader<'d>(&'d [u8]);
 
-impl<'d> Reader<'d> {
+impl<'d> SshReader<'d> {
     fn take(&mut self, count: usize) -> Option<&'d [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

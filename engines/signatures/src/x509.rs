@@ -32,7 +32,7 @@ pub(crate) struct Certificate {
     pub(crate) authority: Option<(bool, Option<u32>)>,
     /// Whether the extension is critical, and its bits, the first of which is the lowest.
     pub(crate) key_usage: Option<(bool, u16)>,
-    pub(crate) extended: Option<Extended>,
+    pub(crate) extended: Option<ExtendedKeyUsage>,
     /// Critical extensions that mean nothing to us.
     has_unknown_critical: bool,
     pub(crate) names: Vec<Name>,
@@ -50,7 +50,7 @@ enum Algorithm {
 
 /// Extended key usages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extended {
+pub(crate) struct ExtendedKeyUsage {
     pub(crate) any: bool,
     pub(crate) code_signing: bool,
     /// Servers, mail, timestamps, OCSP.
@@ -70,7 +70,7 @@ pub(crate) enum Name {
 /// The bit of `keyCertSign`.
 pub(crate) const SIGNS_CERTIFICATES: u16 = 1 << 5;
 /// The bit of `digitalSignature`.
-pub(crate) const SIGNS: u16 = 1;
+pub(crate) const DIGITAL_SIGNATURE_BIT: u16 = 1;
 
 impl Certificate {
     /// Reads one in DER, which is all of the bytes. The text of an error is a reason.
@@ -112,7 +112,7 @@ impl Certificate {
             ),
             authority: authority.map(|it| (it.value.ca, it.value.path_len_constraint)),
             key_usage: usage.map(|it| (it.critical, it.value.flags)),
-            extended: extended.map(|it| Extended {
+            extended: extended.map(|it| ExtendedKeyUsage {
                 any: it.value.any,
                 code_signing: it.value.code_signing,
                 foreign: it.value.server_auth

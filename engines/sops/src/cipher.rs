@@ -12,7 +12,7 @@ use golang::time::{RFC3339, RFC3339_NANO, Time, Zone};
 use zeroize::Zeroizing;
 
 use crate::gcm;
-use crate::value::{Bytes, Comment, Value};
+use crate::value::{Bytes, Comment, SopsValue};
 
 /// Go ignores bits that are left over.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -39,14 +39,14 @@ pub(crate) enum CipherError {
     Typed(&'static str),
 }
 
-struct Parts<'t> {
+struct CiphertextParts<'t> {
     data: Vec<u8>,
     nonce: Vec<u8>,
     datatype: &'t str,
 }
 
 /// The parts of a value; each is as long as can be, and text behind the last `]` is ignored.
-fn parse(text: &[u8]) -> Result<Parts<'_>, CipherError> {
+fn parse(text: &[u8]) -> Result<CiphertextParts<'_>, CipherError> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = std::str::from_utf8(line).map_err(|_| CipherError::Form)?;
     let inner = line.strip_prefix("ENC[AES256_GCM,data:").ok_or(CipherError::Form)?;
@@ -68,7 +68,7 @@ fn parse(text: &[u8]) -> Result<Parts<'_>, CipherError> {
     let mut bytes = decode(data, "data")?;
     let nonce = decode(nonce, "iv")?;
     bytes.extend(decode(tag, "tag")?);
-    Ok(Parts { data: bytes, nonce, datatype })
+    Ok(CiphertextParts { data: bytes, nonce, datatype })
 }
 
 /// Opens what sops itself closed.
@@ -81,9 +81,9 @@ fn open(key: &[u8], nonce: [u8; 32], sealed: &[u8], path: &[u8]) -> Result<Bytes
 }
 
 /// The plain value. `path` is authenticated with it: the keys that lead to it, each followed by a colon.
-pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<Value, CipherError> {
+pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<SopsValue, CipherError> {
     if text.is_empty() {
-        return Ok(Value::from_text(""));
+        return Ok(SopsValue::from_text(""));
     }
     let parts = parse(text)?;
     let nonce = parts.nonce.as_slice();
@@ -97,22 +97,22 @@ pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<Value, Ciph
     typed(plain, parts.datatype)
 }
 
-fn typed(plain: Bytes, datatype: &str) -> Result<Value, CipherError> {
+fn typed(plain: Bytes, datatype: &str) -> Result<SopsValue, CipherError> {
     let text = || std::str::from_utf8(&plain).unwrap_or("\u{fffd}");
     match datatype {
-        "str" => Ok(Value::Text(plain)),
-        "comment" => Ok(Value::Comment(Comment { text: plain, inline: false })),
-        "int" => strconv::atoi(text()).map(Value::Int).map_err(|_| CipherError::Typed("int")),
+        "str" => Ok(SopsValue::Text(plain)),
+        "comment" => Ok(SopsValue::Comment(Comment { text: plain, inline: false })),
+        "int" => strconv::atoi(text()).map(SopsValue::Int).map_err(|_| CipherError::Typed("int")),
         "float" => {
-            let float = strconv::parse_float(text(), 64).map(Value::Float);
+            let float = strconv::parse_float(text(), 64).map(SopsValue::Float);
             float.map_err(|_| CipherError::Typed("float"))
         }
         "bool" => {
-            strconv::parse_bool(text()).map(Value::Bool).map_err(|_| CipherError::Typed("bool"))
+            strconv::parse_bool(text()).map(SopsValue::Bool).map_err(|_| CipherError::Typed("bool"))
         }
         "time" => {
             let time = Time::parse(RFC3339, text(), &Zone::Utc);
-            time.map(|time| Value::Time(time.format(RFC3339_NANO)))
+            time.map(|time| SopsValue::Time(time.format(RFC3339_NANO)))
                 .map_err(|_| CipherError::Typed("time"))
         }
         // `bytes`, which sops never writes, is refused too: sops panics over it, and Flux makes that an error.
@@ -158,7 +158,7 @@ mod tests {
             ),
         ] {
             let value = decrypt(text.as_bytes(), &[7; 32], "a:b:").unwrap();
-            let Value::Text(plain) = value else { panic!("{value:?}") };
+            let SopsValue::Text(plain) = value else { panic!("{value:?}") };
             assert_eq!(*plain, format!("plain with an iv of {length}").into_bytes());
             assert_eq!(decrypt(text.as_bytes(), &[7; 32], "a:").unwrap_err(), CipherError::Forged);
         }

@@ -5,14 +5,14 @@ use golang::time::RFC3339;
 use zeroize::Zeroizing;
 
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::SopsFormat;
 use crate::group::data_key;
 use crate::keys::Keys;
-use crate::limits::{Exceeded, Limits, Until};
+use crate::limits::{FileLimitExceeded, SopsLimits, Until};
 use crate::metadata::Metadata;
 use crate::service::{NoServices, Services};
-use crate::value::{Item, Value};
-use crate::walk::Covered;
+use crate::value::{MapItem, SopsValue};
+use crate::walk::MacCoverage;
 use crate::{cipher, store, walk};
 
 /// Whether the MAC of a file has to be that of its content.
@@ -34,7 +34,7 @@ pub struct Decryptor<'k> {
     keys: &'k Keys,
     services: &'k dyn Services,
     mac: MacPolicy,
-    pub(crate) limits: Limits,
+    pub(crate) limits: SopsLimits,
     until: Until<'k>,
 }
 
@@ -55,7 +55,7 @@ impl<'k> Decryptor<'k> {
             keys,
             services: &NoServices,
             mac: MacPolicy::Ignore,
-            limits: Limits::default(),
+            limits: SopsLimits::default(),
             until: Until::default(),
         }
     }
@@ -74,7 +74,7 @@ impl<'k> Decryptor<'k> {
 
     /// With these bounds.
     #[must_use]
-    pub fn with_limits(self, limits: Limits) -> Self {
+    pub fn with_limits(self, limits: SopsLimits) -> Self {
         Self { limits, ..self }
     }
 
@@ -97,8 +97,8 @@ impl<'k> Decryptor<'k> {
     pub fn decrypt(
         &self,
         data: &[u8],
-        from: Format,
-        to: Format,
+        from: SopsFormat,
+        to: SopsFormat,
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
         let (documents, _) = self.open(data, from)?;
         store::write(&documents, to).map_err(|problem| Error::Emit(from, to, problem.to_string()))
@@ -112,7 +112,7 @@ impl<'k> Decryptor<'k> {
     pub fn check(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let strict = self.with_mac(MacPolicy::Require);
         let mut outcome = Ok(Vec::new());
-        for format in Format::detect(data) {
+        for format in SopsFormat::detect(data) {
             match strict.open(data, format) {
                 Ok((_, covered)) => return Ok(covered),
                 Err(error) => outcome = outcome.and(Err(error)),
@@ -122,10 +122,10 @@ impl<'k> Decryptor<'k> {
     }
 
     /// Decrypts the documents of a file; gives the encrypted strings too that its MAC covers where it has to be right.
-    fn open(&self, data: &[u8], from: Format) -> Result<Opened, Error> {
+    fn open(&self, data: &[u8], from: SopsFormat) -> Result<DecryptedDocuments, Error> {
         self.go_on()?;
         if data.len() > self.limits.bytes {
-            let problem = Exceeded::Bytes(self.limits.bytes);
+            let problem = FileLimitExceeded::Bytes(self.limits.bytes);
             return Err(Error::Load(from, problem.to_string()));
         }
         let loaded = store::read(data, from, &self.limits);
@@ -134,7 +134,7 @@ impl<'k> Decryptor<'k> {
         let key = data_key(&metadata, self.keys, self.services, self.until);
         self.go_on()?;
         let key = key.map_err(|problem| Error::DataKey(problem.to_string()))?;
-        let mut covered = (self.mac == MacPolicy::Require).then(|| Covered::new(&metadata));
+        let mut covered = (self.mac == MacPolicy::Require).then(|| MacCoverage::new(&metadata));
         let walked = walk::decrypt(&mut documents, &metadata, &key, covered.as_mut(), self.until);
         self.go_on()?;
         walked.map_err(|problem| Error::Decrypt(problem.to_string()))?;
@@ -147,15 +147,15 @@ impl<'k> Decryptor<'k> {
 }
 
 /// Plain documents, and the encrypted strings that a right MAC covers.
-type Opened = (Vec<Vec<Item>>, Vec<Vec<u8>>);
+type DecryptedDocuments = (Vec<Vec<MapItem>>, Vec<Vec<u8>>);
 
 fn check_mac(metadata: &Metadata, key: &[u8], mac: &str) -> Result<(), Error> {
     let modified = metadata.last_modified.format(RFC3339);
     let recorded = cipher::decrypt(metadata.mac.as_bytes(), key, &modified)
         .map_err(|problem| Error::Integrity(format!("the MAC cannot be decrypted: {problem}")))?;
     match recorded {
-        Value::Text(recorded) if recorded.as_slice() == mac.as_bytes() => Ok(()),
-        Value::Text(recorded) if recorded.is_empty() => {
+        SopsValue::Text(recorded) if recorded.as_slice() == mac.as_bytes() => Ok(()),
+        SopsValue::Text(recorded) if recorded.is_empty() => {
             Err(Error::Integrity("the file has no MAC; encrypt it again with sops".to_owned()))
         }
         // Both are digests of plain values, which could be guessed: they are not shown.

@@ -1,6 +1,6 @@
 //! Why something was not decrypted.
 
-use crate::format::Format;
+use crate::format::SopsFormat;
 
 /// Why a file or an object was not decrypted.
 ///
@@ -10,7 +10,7 @@ use crate::format::Format;
 pub enum Error {
     /// The data are not what sops writes in this format.
     #[error("failed to load encrypted {0} data: {1}")]
-    Load(Format, String),
+    Load(SopsFormat, String),
     /// No master key, or too few, decrypt the data key.
     #[error("cannot get sops data key: {0}")]
     DataKey(String),
@@ -22,7 +22,7 @@ pub enum Error {
     Integrity(String),
     /// The plain content cannot be written in this format.
     #[error("failed to emit encrypted {0} file as decrypted {1}: {2}")]
-    Emit(Format, Format, String),
+    Emit(SopsFormat, SopsFormat, String),
     /// The caller ended it.
     #[error("decrypting takes too long")]
     Stopped,

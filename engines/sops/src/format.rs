@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A format of encrypted files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum SopsFormat {
     /// Anything: in encrypted form it is JSON with the content as one value.
     Binary,
     /// Lines of `KEY=value`.
@@ -17,11 +17,11 @@ pub enum Format {
     Yaml,
 }
 
-impl Format {
+impl SopsFormat {
     /// In the order in which marks are looked for.
     const ALL: [Self; 5] = [Self::Json, Self::Binary, Self::Yaml, Self::Dotenv, Self::Ini];
 
-    /// What a name ends with says which format a file has; without a known ending it is [`Format::Binary`].
+    /// What a name ends with says which format a file has; without a known ending it is [`SopsFormat::Binary`].
     ///
     /// A name that ends with `.dockerconfigjson` is JSON. The spelling counts: `X.YAML` is binary.
     #[must_use]
@@ -63,7 +63,7 @@ impl Format {
     }
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for SopsFormat {
     /// As error messages of Flux call it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

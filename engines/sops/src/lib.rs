@@ -43,9 +43,9 @@ mod walk;
 
 pub use decryptor::{Decryptor, MacPolicy};
 pub use error::Error;
-pub use format::Format;
+pub use format::SopsFormat;
 pub use keys::{Credentials, Keys};
-pub use limits::Limits;
-pub use resource::Change;
+pub use limits::SopsLimits;
+pub use resource::DecryptionOutcome;
 pub use service::{NoServices, ServiceKey, Services};
-pub use sources::{Decrypted, SourceError};
+pub use sources::{DecryptedFiles, SourceError};

@@ -4,11 +4,11 @@ use golang::meter::Stop;
 
 /// Bounds on one file or object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct SopsLimits {
     /// Bytes of the file; Flux has the same bound for files, and none for objects. The text of its tree, counted again
     /// where aliases repeat it, may be twice as long: escapes can grow.
     pub bytes: usize,
-    /// Lists and maps within each other; more than [`Limits::MAX_DEPTH`] counts as that.
+    /// Lists and maps within each other; more than [`SopsLimits::MAX_DEPTH`] counts as that.
     pub depth: usize,
     /// Values, keys and comments of the tree, counted again where aliases repeat them.
     pub entries: usize,
@@ -18,12 +18,12 @@ pub struct Limits {
     pub files: usize,
 }
 
-impl Limits {
+impl SopsLimits {
     /// The deepest nesting: what `serde_json` reads at most.
     pub const MAX_DEPTH: usize = 127;
 }
 
-impl Default for Limits {
+impl Default for SopsLimits {
     /// 5 MiB, 127 levels, 500 000 entries, 256 master keys, 10 000 files.
     fn default() -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Default for Limits {
 
 /// A bound that a file exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Exceeded {
+pub(crate) enum FileLimitExceeded {
     #[error("the file is longer than {0} bytes")]
     Bytes(usize),
     #[error("lists and maps are nested more than {0} deep")]
@@ -53,35 +53,35 @@ pub(crate) enum Exceeded {
 
 /// What is left of the bounds while a tree is made.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    limits: Limits,
+pub(crate) struct SopsBudget {
+    limits: SopsLimits,
     entries: usize,
     text: usize,
 }
 
-impl Budget {
-    pub(crate) fn new(limits: &Limits) -> Self {
+impl SopsBudget {
+    pub(crate) fn new(limits: &SopsLimits) -> Self {
         Self { limits: *limits, entries: 0, text: 0 }
     }
 
     /// Counts an entry at a depth.
-    pub(crate) fn take(&mut self, depth: usize) -> Result<(), Exceeded> {
-        let deepest = self.limits.depth.min(Limits::MAX_DEPTH);
+    pub(crate) fn take(&mut self, depth: usize) -> Result<(), FileLimitExceeded> {
+        let deepest = self.limits.depth.min(SopsLimits::MAX_DEPTH);
         if depth > deepest {
-            return Err(Exceeded::Depth(deepest));
+            return Err(FileLimitExceeded::Depth(deepest));
         }
         self.entries += 1;
         if self.entries > self.limits.entries {
-            return Err(Exceeded::Entries(self.limits.entries));
+            return Err(FileLimitExceeded::Entries(self.limits.entries));
         }
         Ok(())
     }
 
     /// Counts text before it is copied into the tree.
-    pub(crate) fn take_text(&mut self, bytes: usize) -> Result<(), Exceeded> {
+    pub(crate) fn take_text(&mut self, bytes: usize) -> Result<(), FileLimitExceeded> {
         let most = self.limits.bytes.saturating_mul(2);
         self.text = self.text.saturating_add(bytes);
-        if self.text > most { Err(Exceeded::Text(most)) } else { Ok(()) }
+        if self.text > most { Err(FileLimitExceeded::Text(most)) } else { Ok(()) }
     }
 }
 

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use golang::time::{RFC3339, Time, Zone};
 
-use crate::limits::{Exceeded, Limits};
+use crate::limits::{FileLimitExceeded, SopsLimits};
 use crate::rule::{Pattern, Rule};
 use crate::service::ServiceKey;
-use crate::value::{Item, Value};
+use crate::value::{MapItem, SopsValue};
 use weak::{Weak, WeakError};
 
 /// The key under which metadata stand.
@@ -41,7 +41,7 @@ pub(crate) enum MetadataError {
     #[error("Error while unflattening: {0}")]
     Flat(&'static str),
     #[error("{0}")]
-    Exceeded(#[from] Exceeded),
+    Exceeded(#[from] FileLimitExceeded),
 }
 
 /// A key that encrypts the data key or a part of it.
@@ -67,7 +67,7 @@ pub(crate) struct Metadata {
 }
 
 /// Takes the entry `sops` out of all documents; that of the first has the metadata.
-pub(crate) fn take(documents: &mut [Vec<Item>]) -> Result<Vec<Item>, MetadataError> {
+pub(crate) fn take(documents: &mut [Vec<MapItem>]) -> Result<Vec<MapItem>, MetadataError> {
     let mut found = None;
     for (at, document) in documents.iter_mut().enumerate() {
         let (own, rest) = std::mem::take(document).into_iter().partition(|item| item.is(SOPS));
@@ -75,12 +75,12 @@ pub(crate) fn take(documents: &mut [Vec<Item>]) -> Result<Vec<Item>, MetadataErr
         if at > 0 {
             continue;
         }
-        let own: Vec<Item> = own;
+        let own: Vec<MapItem> = own;
         let mut own = own.into_iter();
         match (own.next().map(|item| item.value), own.next()) {
             (None, _) => {}
-            (Some(Value::Map(items)), None) => found = Some(items),
-            (Some(Value::Map(_)), Some(_)) => return Err(MetadataError::Duplicate),
+            (Some(SopsValue::Map(items)), None) => found = Some(items),
+            (Some(SopsValue::Map(_)), Some(_)) => return Err(MetadataError::Duplicate),
             (Some(_), _) => return Err(MetadataError::NoMap),
         }
     }
@@ -89,7 +89,7 @@ pub(crate) fn take(documents: &mut [Vec<Item>]) -> Result<Vec<Item>, MetadataErr
 
 impl Metadata {
     /// Reads the members.
-    pub(crate) fn read(items: &[Item], limits: &Limits) -> Result<Self, MetadataError> {
+    pub(crate) fn read(items: &[MapItem], limits: &SopsLimits) -> Result<Self, MetadataError> {
         let root = Weak::root(items);
         let text = |name: &str| root.text(name);
         let mac = text("mac")?;
@@ -132,7 +132,7 @@ impl Metadata {
             return Err(MetadataError::NoKeys);
         }
         if groups.iter().map(Vec::len).sum::<usize>() > limits.master_keys {
-            return Err(Exceeded::MasterKeys(limits.master_keys).into());
+            return Err(FileLimitExceeded::MasterKeys(limits.master_keys).into());
         }
         let rule = match (rules.pop(), rules.is_empty()) {
             (None, _) => Rule::UnencryptedSuffix("_unencrypted".to_owned()),

@@ -7,11 +7,11 @@ use zeroize::Zeroizing;
 
 use crate::decryptor::{Decryptor, MacPolicy};
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::SopsFormat;
 
 /// Whether an object was decrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum DecryptionOutcome {
     /// It has nothing that Flux would decrypt.
     LeftAlone,
     /// It is a Secret, or was encrypted; it may be as it was.
@@ -47,19 +47,22 @@ impl Decryptor<'_> {
     ///
     /// # Errors
     /// Names the object and what of it is not decrypted; the object is as it was then.
-    pub fn decrypt_resource(&self, object: &mut Map<String, Value>) -> Result<Change, Error> {
+    pub fn decrypt_resource(
+        &self,
+        object: &mut Map<String, Value>,
+    ) -> Result<DecryptionOutcome, Error> {
         if text(object, &["metadata", "annotations", ANNOTATION]).eq_ignore_ascii_case("disabled") {
-            return Ok(Change::LeftAlone);
+            return Ok(DecryptionOutcome::LeftAlone);
         }
         if is_encrypted(object) {
             let kind = text(object, &["kind"]).to_owned();
             *object = self
                 .whole(object)
                 .map_err(|error| failed(object, format!("{kind} data"), error))?;
-            return Ok(Change::Decrypted);
+            return Ok(DecryptionOutcome::Decrypted);
         }
         if text(object, &["kind"]) != "Secret" {
-            return Ok(Change::LeftAlone);
+            return Ok(DecryptionOutcome::LeftAlone);
         }
         let mut decrypted = Vec::new();
         for (name, value) in object.get("data").and_then(Value::as_object).into_iter().flatten() {
@@ -68,7 +71,7 @@ impl Decryptor<'_> {
                 encoded.chars().filter(|char| !matches!(char, '\r' | '\n')).collect();
             // What is no base64 is refused by the API server.
             let Ok(data) = STANDARD.decode(encoded) else { continue };
-            let to = Format::of_name(name);
+            let to = SopsFormat::of_name(name);
             if let Some(result) = self.entry(&data, to) {
                 let what = format!("Secret field '{name}'");
                 let plain = result.map_err(|error| failed(object, what, error))?;
@@ -83,15 +86,15 @@ impl Decryptor<'_> {
             // Parity(flux): data without entries are removed.
             _ => drop(object.remove("data")),
         }
-        Ok(Change::Decrypted)
+        Ok(DecryptionOutcome::Decrypted)
     }
 
     /// An entry in any of the formats whose marks it has.
     ///
     /// Differs(flux): there chance decides between formats; here the first that decrypts.
-    fn entry(&self, data: &[u8], to: Format) -> Option<Result<crate::value::Bytes, Error>> {
+    fn entry(&self, data: &[u8], to: SopsFormat) -> Option<Result<crate::value::Bytes, Error>> {
         let mut result = None;
-        for from in Format::detect(data) {
+        for from in SopsFormat::detect(data) {
             let tried = self.decrypt(data, from, to);
             if tried.is_ok() {
                 return Some(tried);
@@ -102,12 +105,13 @@ impl Decryptor<'_> {
     }
 
     fn whole(&self, object: &Map<String, Value>) -> Result<Map<String, Value>, Error> {
-        let emit = |problem: &str| Error::Emit(Format::Json, Format::Json, problem.to_owned());
+        let emit =
+            |problem: &str| Error::Emit(SopsFormat::Json, SopsFormat::Json, problem.to_owned());
         let json = serde_json::to_vec(object).map_err(|_| emit("the object has no JSON"))?;
         let json = Zeroizing::new(json);
         // A build may have changed any of it.
         let lenient = self.with_mac(MacPolicy::Ignore);
-        let plain = lenient.decrypt(&json, Format::Json, Format::Json)?;
+        let plain = lenient.decrypt(&json, SopsFormat::Json, SopsFormat::Json)?;
         let mut plain: Map<String, Value> =
             serde_json::from_slice(&plain).map_err(|_| emit("the plain object is no JSON"))?;
         plain.values_mut().for_each(through_floats);
@@ -136,7 +140,7 @@ fn through_floats(value: &mut Value) {
             Value::Array(items) => open.extend(items),
             Value::Object(members) => open.extend(members.values_mut()),
             Value::Number(number) => {
-                let float = golang::Value::from(number.as_f64().unwrap_or_default());
+                let float = golang::GoRuntimeValue::from(number.as_f64().unwrap_or_default());
                 let text = golang::json::encode(&float, golang::json::Form::default(), 64);
                 let read = text.ok().and_then(|text| serde_json::from_str(&text).ok());
                 if let Some(read) = read {

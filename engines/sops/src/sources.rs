@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
-use tree::{Entry, Files, RelPath, TreeError};
+use tree::{FileMetadata, FileTree, RelPath, TreeError};
 use zeroize::Zeroizing;
 
 use crate::decryptor::Decryptor;
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::SopsFormat;
 
 /// The names that a kustomization may have; kustomize knows the same.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
@@ -60,12 +60,12 @@ pub enum SourceError {
 }
 
 /// Files by path, as they are without encryption.
-pub type Decrypted = BTreeMap<RelPath, Zeroizing<Vec<u8>>>;
+pub type DecryptedFiles = BTreeMap<RelPath, Zeroizing<Vec<u8>>>;
 
 /// What a kustomization refers to.
 #[derive(Default)]
 struct References {
-    files: Vec<(String, Format)>,
+    files: Vec<(String, SopsFormat)>,
     folders: Vec<String>,
 }
 
@@ -92,10 +92,10 @@ impl Decryptor<'_> {
     /// See [`SourceError`].
     pub fn decrypt_sources(
         &self,
-        tree: &dyn Files,
+        tree: &dyn FileTree,
         folder: &RelPath,
-    ) -> Result<Decrypted, SourceError> {
-        let mut changed = Decrypted::new();
+    ) -> Result<DecryptedFiles, SourceError> {
+        let mut changed = DecryptedFiles::new();
         let mut seen_files = BTreeSet::new();
         let mut seen_folders = BTreeSet::new();
         let mut open = vec![(folder.clone(), true)];
@@ -105,10 +105,10 @@ impl Decryptor<'_> {
             }
             self.go_on().map_err(|error| SourceError::Decrypt(folder.clone(), error))?;
             match tree.entry(&folder) {
-                Some(Entry::Dir) => {}
+                Some(FileMetadata::Dir) => {}
                 // A resource may be a file, or an address.
                 _ if !is_root => continue,
-                Some(Entry::File { .. }) => return Err(SourceError::NoFolder(folder)),
+                Some(FileMetadata::File { .. }) => return Err(SourceError::NoFolder(folder)),
                 None => return Err(SourceError::Missing(folder)),
             }
             let references = references(tree, &folder)?;
@@ -135,18 +135,18 @@ impl Decryptor<'_> {
     /// A file without encryption; nothing if it does not look encrypted.
     fn file(
         &self,
-        tree: &dyn Files,
+        tree: &dyn FileTree,
         path: &RelPath,
-        format: Format,
+        format: SopsFormat,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, SourceError> {
         self.go_on().map_err(|error| SourceError::Decrypt(path.clone(), error))?;
         let limit = self.limits.bytes;
         match tree.entry(path) {
             None => return Err(SourceError::Missing(path.clone())),
-            Some(Entry::Dir) => return Err(SourceError::Irregular(path.clone())),
-            Some(Entry::File { len, .. }) if usize::try_from(len).is_ok_and(|len| len <= limit) => {
-            }
-            Some(Entry::File { len, .. }) => {
+            Some(FileMetadata::Dir) => return Err(SourceError::Irregular(path.clone())),
+            Some(FileMetadata::File { len, .. })
+                if usize::try_from(len).is_ok_and(|len| len <= limit) => {}
+            Some(FileMetadata::File { len, .. }) => {
                 return Err(SourceError::TooLarge { path: path.clone(), len, limit });
             }
         }
@@ -159,7 +159,7 @@ impl Decryptor<'_> {
     }
 }
 
-fn read(tree: &dyn Files, path: &RelPath) -> Result<std::sync::Arc<[u8]>, SourceError> {
+fn read(tree: &dyn FileTree, path: &RelPath) -> Result<std::sync::Arc<[u8]>, SourceError> {
     tree.read(path).map_err(|error| match error {
         TreeError::NotFound(path) | TreeError::NotDirectory(path) => SourceError::Missing(path),
         TreeError::IsDirectory(path) => SourceError::Irregular(path),
@@ -167,17 +167,17 @@ fn read(tree: &dyn Files, path: &RelPath) -> Result<std::sync::Arc<[u8]>, Source
 }
 
 /// Reads the kustomization of a folder.
-fn references(tree: &dyn Files, folder: &RelPath) -> Result<References, SourceError> {
+fn references(tree: &dyn FileTree, folder: &RelPath) -> Result<References, SourceError> {
     let mut found = None;
     for name in NAMES {
         let Ok(path) = folder.join(name) else { continue };
         match tree.entry(&path) {
             None => {}
-            Some(Entry::Dir) => return Err(SourceError::KustomizationIsFolder(path)),
-            Some(Entry::File { .. }) if found.is_some() => {
+            Some(FileMetadata::Dir) => return Err(SourceError::KustomizationIsFolder(path)),
+            Some(FileMetadata::File { .. }) if found.is_some() => {
                 return Err(SourceError::Ambiguous(folder.clone()));
             }
-            Some(Entry::File { .. }) => found = Some(path),
+            Some(FileMetadata::File { .. }) => found = Some(path),
         }
     }
     let path = found.ok_or_else(|| SourceError::NoKustomization(folder.clone()))?;
@@ -236,11 +236,11 @@ fn of_members(members: &Map<String, Value>) -> Result<References, &'static str> 
     for generator in maps(members, "secretGenerator")? {
         for file in strings(generator, "files")? {
             let (key, path) = file.split_once('=').unwrap_or((file, file));
-            references.files.push((path.to_owned(), Format::of_name(key)));
+            references.files.push((path.to_owned(), SopsFormat::of_name(key)));
         }
         for file in strings(generator, "envs")? {
-            let format = match Format::of_name(file) {
-                Format::Binary => Format::Dotenv,
+            let format = match SopsFormat::of_name(file) {
+                SopsFormat::Binary => SopsFormat::Dotenv,
                 other => other,
             };
             references.files.push((file.to_owned(), format));
@@ -251,7 +251,7 @@ fn of_members(members: &Map<String, Value>) -> Result<References, &'static str> 
             None | Some(Value::Null) => {}
             Some(Value::String(path)) if path.is_empty() || is_address(path) => {}
             Some(Value::String(path)) => {
-                references.files.push((path.clone(), Format::of_name(path)));
+                references.files.push((path.clone(), SopsFormat::of_name(path)));
             }
             Some(_) => return Err("path"),
         }

@@ -10,10 +10,10 @@ mod yaml;
 
 use zeroize::Zeroizing;
 
-use crate::format::Format;
-use crate::limits::{Budget, Exceeded, Limits};
+use crate::format::SopsFormat;
+use crate::limits::{FileLimitExceeded, SopsBudget, SopsLimits};
 use crate::metadata::{self, Metadata, MetadataError};
-use crate::value::{Bytes, Item, Value};
+use crate::value::{Bytes, MapItem, SopsValue};
 
 /// Why a file was not read. Displays in the words of sops, without values.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -23,7 +23,7 @@ pub(crate) enum ReadError {
     #[error("{0}")]
     Metadata(#[from] MetadataError),
     #[error("{0}")]
-    Exceeded(#[from] Exceeded),
+    Exceeded(#[from] FileLimitExceeded),
 }
 
 /// Why a tree cannot be written in a format. Displays in the words of sops, without values.
@@ -44,28 +44,28 @@ pub(crate) enum WriteError {
 /// The encrypted documents of a file, and its metadata.
 pub(crate) fn read(
     data: &[u8],
-    format: Format,
-    limits: &Limits,
-) -> Result<(Vec<Vec<Item>>, Metadata), ReadError> {
-    let mut budget = Budget::new(limits);
+    format: SopsFormat,
+    limits: &SopsLimits,
+) -> Result<(Vec<Vec<MapItem>>, Metadata), ReadError> {
+    let mut budget = SopsBudget::new(limits);
     let mut documents = match format {
-        Format::Yaml => yaml::read(data, limits, &mut budget)?,
-        Format::Json | Format::Binary => vec![json::read(data, &mut budget)?],
-        Format::Dotenv => vec![dotenv::read(data, &mut budget)?],
-        Format::Ini => vec![ini::read(data, &mut budget)?],
+        SopsFormat::Yaml => yaml::read(data, limits, &mut budget)?,
+        SopsFormat::Json | SopsFormat::Binary => vec![json::read(data, &mut budget)?],
+        SopsFormat::Dotenv => vec![dotenv::read(data, &mut budget)?],
+        SopsFormat::Ini => vec![ini::read(data, &mut budget)?],
     };
     let items = match format {
-        Format::Yaml | Format::Json | Format::Binary => metadata::take(&mut documents)?,
-        Format::Ini => {
+        SopsFormat::Yaml | SopsFormat::Json | SopsFormat::Binary => metadata::take(&mut documents)?,
+        SopsFormat::Ini => {
             let mut items = metadata::take(&mut documents)?;
             for item in &mut items {
-                if let Value::Text(text) = &mut item.value {
+                if let SopsValue::Text(text) = &mut item.value {
                     *text = with_lines(text);
                 }
             }
             flat::unflatten(items, limits)?
         }
-        Format::Dotenv => {
+        SopsFormat::Dotenv => {
             let items = flat::take(&mut documents).ok_or(MetadataError::Missing)?;
             flat::unflatten(items, limits)?
         }
@@ -89,24 +89,24 @@ fn with_lines(text: &[u8]) -> Bytes {
 }
 
 /// The text of plain documents.
-pub(crate) fn write(documents: &[Vec<Item>], format: Format) -> Result<Bytes, WriteError> {
+pub(crate) fn write(documents: &[Vec<MapItem>], format: SopsFormat) -> Result<Bytes, WriteError> {
     let first = documents.first().map(Vec::as_slice).unwrap_or_default();
     match format {
-        Format::Yaml => yaml::write(documents),
-        Format::Json => json::write(first),
-        Format::Dotenv => dotenv::write(first),
-        Format::Ini => ini::write(documents),
-        Format::Binary => binary(documents),
+        SopsFormat::Yaml => yaml::write(documents),
+        SopsFormat::Json => json::write(first),
+        SopsFormat::Dotenv => dotenv::write(first),
+        SopsFormat::Ini => ini::write(documents),
+        SopsFormat::Binary => binary(documents),
     }
 }
 
 /// The content of a file that is one value.
-fn binary(documents: &[Vec<Item>]) -> Result<Bytes, WriteError> {
+fn binary(documents: &[Vec<MapItem>]) -> Result<Bytes, WriteError> {
     let [document] = documents else {
         return Err(WriteError::Binary("there must be exactly one tree branch"));
     };
     match document.iter().find(|item| item.is("data")).map(|item| &item.value) {
-        Some(Value::Text(text)) => Ok(text.clone()),
+        Some(SopsValue::Text(text)) => Ok(text.clone()),
         Some(_) => Err(WriteError::Binary("'data' key in tree does not have a string value")),
         None => Err(WriteError::Binary("no binary data found in tree")),
     }

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha512};
 use zeroize::Zeroizing;
 
 use crate::limits::Until;
-use crate::{Decryptor, Error, Format, Keys, Limits, MacPolicy, ServiceKey, Services};
+use crate::{Decryptor, Error, Keys, MacPolicy, ServiceKey, Services, SopsFormat, SopsLimits};
 
 const DATA_KEY: [u8; 32] = [7; 32];
 const MODIFIED: &str = "2026-11-23T00:00:00Z";
@@ -73,7 +73,7 @@ fn decrypt(data: &str, policy: MacPolicy) -> Result<String, Error> {
     let keys = Keys::default();
     let vault = Vault(DATA_KEY.to_vec());
     let decryptor = Decryptor::new(&keys).with_services(&vault).with_mac(policy);
-    let plain = decryptor.decrypt(data.as_bytes(), Format::Yaml, Format::Yaml)?;
+    let plain = decryptor.decrypt(data.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml)?;
     Ok(String::from_utf8(plain.to_vec()).unwrap())
 }
 
@@ -119,7 +119,8 @@ fn groups_are_combined_from_as_many_parts_as_the_threshold_says() {
 #[test]
 fn without_services_their_keys_are_refused_by_name() {
     let keys = Keys::default();
-    let error = Decryptor::new(&keys).decrypt(file("").as_bytes(), Format::Yaml, Format::Yaml);
+    let error =
+        Decryptor::new(&keys).decrypt(file("").as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("https://vault/v1/sops/keys/one: FAILED"), "{error}");
     assert!(error.contains("sops.vault-token"), "{error}");
@@ -129,45 +130,61 @@ fn without_services_their_keys_are_refused_by_name() {
 fn bounds_are_named() {
     let keys = Keys::default();
     let vault = Vault(DATA_KEY.to_vec());
-    let check = |limits: Limits, data: &str, format, wanted: &str| {
+    let check = |limits: SopsLimits, data: &str, format, wanted: &str| {
         let decryptor = Decryptor::new(&keys).with_services(&vault).with_limits(limits);
         let error = decryptor.decrypt(data.as_bytes(), format, format).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
     };
-    let limits = Limits::default();
+    let limits = SopsLimits::default();
     let file = file("");
-    check(Limits { bytes: 10, ..limits }, &file, Format::Yaml, "longer than 10 bytes");
-    check(Limits { master_keys: 0, ..limits }, &file, Format::Yaml, "more than 0 master keys");
-    let nested = |open: &str, close: &str| format!("{}{}", open.repeat(200), close.repeat(200));
-    check(limits, &format!("a: {}\n{file}", nested("[", "]")), Format::Yaml, "max depth of 127");
-    check(limits, &format!("{{\"a\":{}}}", nested("[", "]")), Format::Json, "recursion limit");
-    check(Limits { entries: 3, ..limits }, "{\"a\":[1,2,3,4]}", Format::Json, "more than 3 values");
+    check(SopsLimits { bytes: 10, ..limits }, &file, SopsFormat::Yaml, "longer than 10 bytes");
     check(
-        Limits { entries: 3, ..limits },
-        "A=1\nB=2\nC=3\nD=4\n",
-        Format::Dotenv,
+        SopsLimits { master_keys: 0, ..limits },
+        &file,
+        SopsFormat::Yaml,
+        "more than 0 master keys",
+    );
+    let nested = |open: &str, close: &str| format!("{}{}", open.repeat(200), close.repeat(200));
+    check(
+        limits,
+        &format!("a: {}\n{file}", nested("[", "]")),
+        SopsFormat::Yaml,
+        "max depth of 127",
+    );
+    check(limits, &format!("{{\"a\":{}}}", nested("[", "]")), SopsFormat::Json, "recursion limit");
+    check(
+        SopsLimits { entries: 3, ..limits },
+        "{\"a\":[1,2,3,4]}",
+        SopsFormat::Json,
         "more than 3 values",
     );
     check(
-        Limits { entries: 3, ..limits },
+        SopsLimits { entries: 3, ..limits },
         "A=1\nB=2\nC=3\nD=4\n",
-        Format::Ini,
+        SopsFormat::Dotenv,
+        "more than 3 values",
+    );
+    check(
+        SopsLimits { entries: 3, ..limits },
+        "A=1\nB=2\nC=3\nD=4\n",
+        SopsFormat::Ini,
         "more than 3 values",
     );
     let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n";
-    check(Limits { entries: 500, ..limits }, bomb, Format::Yaml, "failed to load");
+    check(SopsLimits { entries: 500, ..limits }, bomb, SopsFormat::Yaml, "failed to load");
     let flat = format!("sops{}=1\n", "_a__map_b".repeat(200));
-    check(limits, &flat, Format::Dotenv, "nested more than 127 deep");
+    check(limits, &flat, SopsFormat::Dotenv, "nested more than 127 deep");
 }
 
 #[test]
 fn text_that_aliases_repeat_is_bounded_in_every_document() {
     let keys = Keys::default();
-    let limits = Limits { bytes: 2000, ..Limits::default() };
+    let limits = SopsLimits { bytes: 2000, ..SopsLimits::default() };
     let check = |data: &str| {
         assert!(data.len() <= limits.bytes);
         let decryptor = Decryptor::new(&keys).with_limits(limits);
-        let error = decryptor.decrypt(data.as_bytes(), Format::Yaml, Format::Yaml).unwrap_err();
+        let error =
+            decryptor.decrypt(data.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml).unwrap_err();
         assert!(error.to_string().contains("more than 4000 bytes"), "{error}");
     };
     let long = "x".repeat(900);
@@ -177,9 +194,9 @@ fn text_that_aliases_repeat_is_bounded_in_every_document() {
     check(&format!("x: &a\n  # {long}\n  y: 1\nb: [{aliases}]\n"));
     check(&format!("x: &a\n  # {long}\n  - 1\nb: [{aliases}]\n"));
     let lines = format!("a: 1 # x\n{}", "# x\n".repeat(300));
-    let limits = Limits { entries: 200, ..Limits::default() };
+    let limits = SopsLimits { entries: 200, ..SopsLimits::default() };
     let error = Decryptor::new(&keys).with_limits(limits);
-    let error = error.decrypt(lines.as_bytes(), Format::Yaml, Format::Yaml).unwrap_err();
+    let error = error.decrypt(lines.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml).unwrap_err();
     assert!(error.to_string().contains("more than 200 values, keys and comments"), "{error}");
 }
 
@@ -207,7 +224,7 @@ fn decrypting_ends_when_the_caller_says_so() {
     let stop = golang::meter::Stop::default();
     let decryptor = Decryptor::new(&keys).with_services(&vault).with_stop(&stop);
     let file = file(&mac_of(CANARY));
-    let decrypt = || decryptor.decrypt(file.as_bytes(), Format::Yaml, Format::Yaml);
+    let decrypt = || decryptor.decrypt(file.as_bytes(), SopsFormat::Yaml, SopsFormat::Yaml);
     assert!(decrypt().is_ok());
     stop.set();
     assert!(matches!(decrypt(), Err(Error::Stopped)));
@@ -243,20 +260,21 @@ fn nothing_secret_is_said() {
     let decryptor = Decryptor::new(&keys);
     assert!(!format!("{keys:?} {decryptor:?} {:?}", keys.credentials()).contains(CANARY));
     let strings = [
-        (format!("{CANARY}\n"), Format::Dotenv),
-        (format!("{CANARY}\n"), Format::Ini),
-        (format!("\"{CANARY}\""), Format::Json),
-        (format!("[{CANARY}"), Format::Yaml),
-        (CANARY.to_owned(), Format::Yaml),
-        (file("").replace("ENC[AES256_GCM", CANARY), Format::Yaml),
+        (format!("{CANARY}\n"), SopsFormat::Dotenv),
+        (format!("{CANARY}\n"), SopsFormat::Ini),
+        (format!("\"{CANARY}\""), SopsFormat::Json),
+        (format!("[{CANARY}"), SopsFormat::Yaml),
+        (CANARY.to_owned(), SopsFormat::Yaml),
+        (file("").replace("ENC[AES256_GCM", CANARY), SopsFormat::Yaml),
     ];
     for (text, format) in strings {
         let vault = Vault(DATA_KEY.to_vec());
-        let error = decryptor.with_services(&vault).decrypt(text.as_bytes(), format, Format::Yaml);
+        let error =
+            decryptor.with_services(&vault).decrypt(text.as_bytes(), format, SopsFormat::Yaml);
         let error = error.unwrap_err();
         assert!(!format!("{error} {error:?}").contains(CANARY), "{error}");
     }
-    let value = crate::value::Value::from_text(CANARY);
+    let value = crate::value::SopsValue::from_text(CANARY);
     assert_eq!(format!("{value:?}"), "string");
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Comment {
 ///
 /// Nested no deeper than [`crate::Limits::MAX_DEPTH`], which is what makes recursion over it safe.
 #[derive(Clone)]
-pub(crate) enum Value {
+pub(crate) enum SopsValue {
     Null,
     Bool(bool),
     Int(i64),
@@ -33,15 +33,15 @@ pub(crate) enum Value {
     Time(String),
     Text(Bytes),
     Comment(Comment),
-    Map(Vec<Item>),
+    Map(Vec<MapItem>),
     List(Vec<Self>),
 }
 
 /// An entry of a map: a key may occur twice, and comments are entries too.
 #[derive(Clone)]
-pub(crate) struct Item {
+pub(crate) struct MapItem {
     pub(crate) key: Key,
-    pub(crate) value: Value,
+    pub(crate) value: SopsValue,
 }
 
 /// What an entry begins with.
@@ -54,14 +54,14 @@ pub(crate) enum Key {
     Other(&'static str),
 }
 
-impl Item {
-    pub(crate) fn text(key: impl Into<String>, value: Value) -> Self {
+impl MapItem {
+    pub(crate) fn text(key: impl Into<String>, value: SopsValue) -> Self {
         Self { key: Key::Text(key.into()), value }
     }
 
     pub(crate) fn comment(text: &[u8], inline: bool) -> Self {
         let comment = Comment { text: Zeroizing::new(text.to_vec()), inline };
-        Self { key: Key::Comment(comment), value: Value::Null }
+        Self { key: Key::Comment(comment), value: SopsValue::Null }
     }
 
     pub(crate) fn is(&self, name: &str) -> bool {
@@ -69,7 +69,7 @@ impl Item {
     }
 }
 
-impl Value {
+impl SopsValue {
     pub(crate) fn from_text(text: impl AsRef<[u8]>) -> Self {
         Self::Text(Zeroizing::new(text.as_ref().to_vec()))
     }
@@ -122,14 +122,14 @@ fn without_fraction(time: &str) -> String {
     format!("{whole}{zone}")
 }
 
-impl fmt::Debug for Value {
+impl fmt::Debug for SopsValue {
     /// The type only: the rest may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.type_name())
     }
 }
 
-impl fmt::Debug for Item {
+impl fmt::Debug for MapItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.key {
             Key::Text(key) => write!(f, "{key}: {:?}", self.value),

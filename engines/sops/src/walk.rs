@@ -7,7 +7,7 @@ use crate::cipher::{self, CipherError};
 use crate::limits::Until;
 use crate::metadata::Metadata;
 use crate::rule::Rule;
-use crate::value::{Bytes, Comment, Item, Key, Value};
+use crate::value::{Bytes, Comment, Key, MapItem, SopsValue};
 use golang::strconv::{FloatForm, format_float};
 
 /// What a MAC over encrypted values begins with, so that it differs from one over all: the SHA-256 of `sops`.
@@ -34,13 +34,13 @@ pub(crate) enum WalkError {
 }
 
 /// What the MAC of a file covers.
-pub(crate) struct Covered {
+pub(crate) struct MacCoverage {
     hash: Sha512,
     only_encrypted: bool,
     strings: Vec<Vec<u8>>,
 }
 
-impl Covered {
+impl MacCoverage {
     /// Of a file with these metadata, before its values.
     pub(crate) fn new(metadata: &Metadata) -> Self {
         let only_encrypted = metadata.mac_covers_encrypted;
@@ -56,10 +56,10 @@ impl Covered {
 
 /// Decrypts documents in place, and notes what their MAC covers where it has to be right.
 pub(crate) fn decrypt(
-    documents: &mut [Vec<Item>],
+    documents: &mut [Vec<MapItem>],
     metadata: &Metadata,
     key: &[u8],
-    covered: Option<&mut Covered>,
+    covered: Option<&mut MacCoverage>,
     until: Until<'_>,
 ) -> Result<(), WalkError> {
     let rule = &metadata.rule;
@@ -73,7 +73,7 @@ struct Walk<'w> {
     path: Vec<String>,
     /// Comments above the current value, a list for each map and list around it.
     comments: Vec<Vec<Bytes>>,
-    covered: Option<&'w mut Covered>,
+    covered: Option<&'w mut MacCoverage>,
     until: Until<'w>,
 }
 
@@ -90,15 +90,15 @@ impl Walk<'_> {
         }
     }
 
-    fn map(&mut self, items: &mut [Item]) -> Result<(), WalkError> {
+    fn map(&mut self, items: &mut [MapItem]) -> Result<(), WalkError> {
         self.comments.push(Vec::new());
         for item in items {
             match &mut item.key {
                 Key::Comment(comment) => {
                     self.note(comment);
                     match self.comment(comment) {
-                        Value::Comment(plain) => *comment = plain,
-                        Value::Text(text) => comment.text = text,
+                        SopsValue::Comment(plain) => *comment = plain,
+                        SopsValue::Text(text) => comment.text = text,
                         other => return Err(WalkError::Comment(other.type_name())),
                     }
                 }
@@ -115,10 +115,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn list(&mut self, values: &mut [Value]) -> Result<(), WalkError> {
+    fn list(&mut self, values: &mut [SopsValue]) -> Result<(), WalkError> {
         self.comments.push(Vec::new());
         for value in values {
-            if let Value::Comment(comment) = value {
+            if let SopsValue::Comment(comment) = value {
                 self.note(comment);
                 *value = self.comment(comment);
             } else {
@@ -131,8 +131,8 @@ impl Walk<'_> {
     }
 
     /// What a comment becomes; one that does not decrypt stays, as it may never have been encrypted.
-    fn comment(&mut self, comment: &Comment) -> Value {
-        let stays = || Value::Comment(comment.clone());
+    fn comment(&mut self, comment: &Comment) -> SopsValue {
+        let stays = || SopsValue::Comment(comment.clone());
         if !self.rule.encrypts(&self.path, &self.comments, true) {
             return stays();
         }
@@ -147,20 +147,22 @@ impl Walk<'_> {
         format!("{}:", self.path.join(":"))
     }
 
-    fn value(&mut self, value: &mut Value) -> Result<(), WalkError> {
+    fn value(&mut self, value: &mut SopsValue) -> Result<(), WalkError> {
         if self.until.is_over() {
             return Err(WalkError::Stopped);
         }
         match value {
-            Value::Null => return Ok(()),
-            Value::Map(items) => return self.map(items),
-            Value::List(values) => return self.list(values),
-            Value::Uint(_) => return Err(WalkError::Unknown(value.type_name())),
+            SopsValue::Null => return Ok(()),
+            SopsValue::Map(items) => return self.map(items),
+            SopsValue::List(values) => return self.list(values),
+            SopsValue::Uint(_) => return Err(WalkError::Unknown(value.type_name())),
             _ => {}
         }
         let encrypted = self.rule.encrypts(&self.path, &self.comments, false);
         if encrypted {
-            let Value::Text(text) = value else { return Err(WalkError::NoText(value.type_name())) };
+            let SopsValue::Text(text) = value else {
+                return Err(WalkError::NoText(value.type_name()));
+            };
             let plain = cipher::decrypt(text, self.key, &self.joined_path())?;
             if let Some(covered) = &mut self.covered {
                 covered.strings.push(text.to_vec());
@@ -177,15 +179,15 @@ impl Walk<'_> {
 }
 
 /// A value as the MAC covers it.
-fn hashed(value: &Value) -> Bytes {
+fn hashed(value: &SopsValue) -> Bytes {
     match value {
-        Value::Bool(truth) => {
+        SopsValue::Bool(truth) => {
             Zeroizing::new(if *truth { b"True".to_vec() } else { b"False".to_vec() })
         }
-        Value::Float(float) => {
+        SopsValue::Float(float) => {
             Zeroizing::new(format_float(*float, FloatForm::Fixed, None).into_bytes())
         }
-        Value::Time(time) => Zeroizing::new(time.clone().into_bytes()),
+        SopsValue::Time(time) => Zeroizing::new(time.clone().into_bytes()),
         other => other.shown(),
     }
 }

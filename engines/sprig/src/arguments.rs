@@ -2,57 +2,57 @@
 //!
 //! Here also: Go's panics, whose strings templates show.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::fmt::sprint_within;
-use golang::meter::{Exhausted, Meter};
+use golang::meter::{Meter, WorkLimitExceeded};
 use golang::value::{IntKind, Integer, Map, Str};
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
 /// What a function gives.
-pub(crate) type Outcome = Result<Value, Failure>;
+pub(crate) type SprigResult = Result<GoRuntimeValue, FunctionError>;
 
 /// What Go says of the type of a nil.
 pub(crate) const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
 
 /// The `string` at a place.
-pub(crate) fn text(args: &[Value], at: usize) -> &[u8] {
+pub(crate) fn text(args: &[GoRuntimeValue], at: usize) -> &[u8] {
     match args.get(at) {
-        Some(Value::String(text)) => text,
+        Some(GoRuntimeValue::String(text)) => text,
         _ => b"",
     }
 }
 
 /// The integer at a place.
-pub(crate) fn int(args: &[Value], at: usize) -> i64 {
+pub(crate) fn int(args: &[GoRuntimeValue], at: usize) -> i64 {
     match args.get(at) {
-        Some(Value::Integer(integer)) => integer.signed(),
+        Some(GoRuntimeValue::Integer(integer)) => integer.signed(),
         _ => 0,
     }
 }
 
 /// The `float64` at a place.
-pub(crate) fn float(args: &[Value], at: usize) -> f64 {
+pub(crate) fn float(args: &[GoRuntimeValue], at: usize) -> f64 {
     match args.get(at) {
-        Some(Value::Float(float)) => *float,
+        Some(GoRuntimeValue::Float(float)) => *float,
         _ => 0.0,
     }
 }
 
 /// The `interface {}` at a place.
-pub(crate) fn any(args: &[Value], at: usize) -> &Value {
-    args.get(at).unwrap_or(&Value::Nil)
+pub(crate) fn any(args: &[GoRuntimeValue], at: usize) -> &GoRuntimeValue {
+    args.get(at).unwrap_or(&GoRuntimeValue::Nil)
 }
 
 /// The map at a place, which may be nil.
-pub(crate) fn map(args: &[Value], at: usize) -> Map {
+pub(crate) fn map(args: &[GoRuntimeValue], at: usize) -> Map {
     match args.get(at) {
-        Some(Value::Map(map)) => map.clone(),
+        Some(GoRuntimeValue::Map(map)) => map.clone(),
         _ => Map::nil(golang::value::Type::Any),
     }
 }
 
 /// What remains of the arguments from a place on.
-pub(crate) fn rest(args: &[Value], from: usize) -> &[Value] {
+pub(crate) fn rest(args: &[GoRuntimeValue], from: usize) -> &[GoRuntimeValue] {
     args.get(from..).unwrap_or_default()
 }
 
@@ -62,78 +62,90 @@ pub(crate) fn as_int(length: usize) -> i64 {
 }
 
 /// How many items a slice has, also one with a name; what is none is one.
-pub(crate) fn length(value: &Value) -> usize {
+pub(crate) fn length(value: &GoRuntimeValue) -> usize {
     match value {
-        Value::List(list) => list.len(),
-        Value::Bytes(bytes) => bytes.len(),
-        Value::Object(object) => object.underlying().map_or(1, |value| length(&value)),
+        GoRuntimeValue::List(list) => list.len(),
+        GoRuntimeValue::Bytes(bytes) => bytes.len(),
+        GoRuntimeValue::Object(object) => object.underlying().map_or(1, |value| length(&value)),
         _ => 1,
     }
 }
 
 /// The items of a slice, also of one with a name; nothing for what is none.
-pub(crate) fn items(value: &Value) -> Option<Vec<Value>> {
+pub(crate) fn items(value: &GoRuntimeValue) -> Option<Vec<GoRuntimeValue>> {
     Some(match value {
-        Value::List(list) => list.items().to_vec(),
-        Value::Bytes(bytes) => {
-            let byte = |byte: &u8| Value::Integer(Integer::new(IntKind::Uint8, i64::from(*byte)));
+        GoRuntimeValue::List(list) => list.items().to_vec(),
+        GoRuntimeValue::Bytes(bytes) => {
+            let byte =
+                |byte: &u8| GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(*byte)));
             bytes.iter().map(byte).collect()
         }
-        Value::Object(object) => return items(&object.underlying()?),
+        GoRuntimeValue::Object(object) => return items(&object.underlying()?),
         _ => return None,
     })
 }
 
 /// A value as a text: what it says of itself, or what Go prints. A text that was not there before is counted.
-pub(crate) fn text_of(call: &mut Call<'_>, value: &Value) -> Result<Str, Failure> {
+pub(crate) fn text_of(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<Str, FunctionError> {
     Ok(match value {
-        Value::String(text) | Value::Bytes(text) => text.clone(),
+        GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => text.clone(),
         other => printed(call, other)?.into(),
     })
 }
 
 /// What Go prints for a value, which is counted.
-pub(crate) fn printed(call: &mut Call<'_>, value: &Value) -> Result<Vec<u8>, Failure> {
+pub(crate) fn printed(
+    call: &mut Call<'_>,
+    value: &GoRuntimeValue,
+) -> Result<Vec<u8>, FunctionError> {
     let text = sprint_within(std::slice::from_ref(value), call.text_limits())?;
     call.work(text.len() / 8)?;
-    call.produce(text.len() + TEXT)?;
+    call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
     Ok(text)
 }
 
 /// What a text takes beside its bytes.
-pub(crate) const TEXT: usize = 16;
+pub(crate) const TEXT_OVERHEAD_BYTES: usize = 16;
 
 /// What a list takes beside its items.
-const LIST: usize = 96;
+const LIST_OVERHEAD_BYTES: usize = 96;
 
 /// What a map takes that is not empty, and what each entry takes beside its key and value.
-pub(crate) const MAP: usize = 448;
-pub(crate) const ENTRY: usize = 64;
+pub(crate) const MAP_OVERHEAD_BYTES: usize = 448;
+pub(crate) const MAP_ENTRY_OVERHEAD_BYTES: usize = 64;
 
 /// Says that a map of so many entries is about to be made.
-pub(crate) fn mapped(call: &mut Call<'_>, entries: usize) -> Result<(), Failure> {
-    let base = if entries == 0 { LIST } else { MAP };
-    call.produce(entries.saturating_mul(ENTRY).saturating_add(base))?;
+pub(crate) fn mapped(call: &mut Call<'_>, entries: usize) -> Result<(), FunctionError> {
+    let base = if entries == 0 { LIST_OVERHEAD_BYTES } else { MAP_OVERHEAD_BYTES };
+    call.produce(entries.saturating_mul(MAP_ENTRY_OVERHEAD_BYTES).saturating_add(base))?;
     call.work(entries)
 }
 
 /// Says that so many items of a slice are about to be copied.
 ///
 /// They count for half of what they take: most slices do not live for long.
-pub(crate) fn copied(call: &mut Call<'_>, count: usize) -> Result<(), Failure> {
+pub(crate) fn copied(call: &mut Call<'_>, count: usize) -> Result<(), FunctionError> {
     call.work(count)?;
-    call.produce(count.saturating_mul(size_of::<Value>() / 2).saturating_add(LIST))
+    call.produce(
+        count.saturating_mul(size_of::<GoRuntimeValue>() / 2).saturating_add(LIST_OVERHEAD_BYTES),
+    )
 }
 
 /// Says that so many new values are about to be made.
-pub(crate) fn made(call: &mut Call<'_>, count: usize) -> Result<(), Failure> {
+pub(crate) fn made(call: &mut Call<'_>, count: usize) -> Result<(), FunctionError> {
     // Memory is the narrower limit, and asking for it costs nothing.
-    call.produce(count.saturating_mul(size_of::<Value>()).saturating_add(LIST))?;
+    call.produce(
+        count.saturating_mul(size_of::<GoRuntimeValue>()).saturating_add(LIST_OVERHEAD_BYTES),
+    )?;
     call.work(count)
 }
 
 /// Says that all that is in a value is about to be gone through, which [`walk`] counts.
-pub(crate) fn walked(call: &mut Call<'_>, value: &Value, bytes: usize) -> Result<(), Failure> {
+pub(crate) fn walked(
+    call: &mut Call<'_>,
+    value: &GoRuntimeValue,
+    bytes: usize,
+) -> Result<(), FunctionError> {
     Ok(walk(call.meter(), value, bytes)?)
 }
 
@@ -142,11 +154,15 @@ pub(crate) fn walked(call: &mut Call<'_>, value: &Value, bytes: usize) -> Result
 ///
 /// # Errors
 /// It is more than there is.
-pub fn walk(meter: &mut Meter, value: &Value, bytes: usize) -> Result<(), Exhausted> {
-    let mut open: Vec<(Value, usize)> = vec![(Value::list([value.clone()]), 0)];
+pub fn walk(
+    meter: &mut Meter,
+    value: &GoRuntimeValue,
+    bytes: usize,
+) -> Result<(), WorkLimitExceeded> {
+    let mut open: Vec<(GoRuntimeValue, usize)> = vec![(GoRuntimeValue::list([value.clone()]), 0)];
     while let Some((container, next)) = open.last_mut() {
         let item = match container {
-            Value::List(list) => list.items().get(*next).cloned(),
+            GoRuntimeValue::List(list) => list.items().get(*next).cloned(),
             _ => None,
         };
         *next += 1;
@@ -160,10 +176,10 @@ pub fn walk(meter: &mut Meter, value: &Value, bytes: usize) -> Result<(), Exhaus
         match item.underlying() {
             // Whoever writes it finds that it is nested too deeply.
             _ if open.len() > MAX_NESTING => {}
-            list @ Value::List(_) => open.push((list, 0)),
-            Value::Map(map) => {
+            list @ GoRuntimeValue::List(_) => open.push((list, 0)),
+            GoRuntimeValue::Map(map) => {
                 let values = map.entries().into_iter().map(|(_, value)| value);
-                open.push((Value::list(values), 0));
+                open.push((GoRuntimeValue::list(values), 0));
             }
             _ => {}
         }

@@ -1,18 +1,18 @@
 //! Numbers out of any value, as `spf13/cast` 1.7 makes them: what is no number is zero.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{parse_float, parse_int};
 
 /// `ToInt64`, and `ToInt`, which differs on machines with 32 bits only.
 ///
 /// Parity(helm 4): strings say their base (`010` is 8), zeros behind a point are no fraction, and of named types only
 /// months and weekdays are numbers.
-pub(crate) fn to_int(value: &Value) -> i64 {
+pub(crate) fn to_int(value: &GoRuntimeValue) -> i64 {
     match value {
-        Value::Bool(truth) => i64::from(*truth),
-        Value::Integer(integer) => integer.signed(),
-        Value::Float(float) => truncated(*float),
-        Value::String(text) => std::str::from_utf8(text)
+        GoRuntimeValue::Bool(truth) => i64::from(*truth),
+        GoRuntimeValue::Integer(integer) => integer.signed(),
+        GoRuntimeValue::Float(float) => truncated(*float),
+        GoRuntimeValue::String(text) => std::str::from_utf8(text)
             .ok()
             .and_then(|text| parse_int(without_zeros(text), 0, 64).ok())
             .unwrap_or_default(),
@@ -21,13 +21,13 @@ pub(crate) fn to_int(value: &Value) -> i64 {
 }
 
 /// `ToFloat64`.
-pub(crate) fn to_float(value: &Value) -> f64 {
+pub(crate) fn to_float(value: &GoRuntimeValue) -> f64 {
     match value {
-        Value::Bool(truth) => f64::from(u8::from(*truth)),
-        Value::Integer(integer) if integer.kind().is_signed() => integer.signed() as f64,
-        Value::Integer(integer) => integer.unsigned() as f64,
-        Value::Float(float) => *float,
-        Value::String(text) => std::str::from_utf8(text)
+        GoRuntimeValue::Bool(truth) => f64::from(u8::from(*truth)),
+        GoRuntimeValue::Integer(integer) if integer.kind().is_signed() => integer.signed() as f64,
+        GoRuntimeValue::Integer(integer) => integer.unsigned() as f64,
+        GoRuntimeValue::Float(float) => *float,
+        GoRuntimeValue::String(text) => std::str::from_utf8(text)
             .ok()
             .and_then(|text| parse_float(text, 64).ok())
             .unwrap_or_default(),
@@ -41,10 +41,10 @@ pub(crate) fn truncated(float: f64) -> i64 {
     if (-bound..bound).contains(&float) { float as i64 } else { i64::MIN }
 }
 
-fn calendar_number(value: &Value) -> Option<i64> {
-    let Value::Object(object) = value else { return None };
+fn calendar_number(value: &GoRuntimeValue) -> Option<i64> {
+    let GoRuntimeValue::Object(object) = value else { return None };
     match (object.type_name(), object.underlying()?) {
-        ("time.Month" | "time.Weekday", Value::Integer(integer)) => Some(integer.signed()),
+        ("time.Month" | "time.Weekday", GoRuntimeValue::Integer(integer)) => Some(integer.signed()),
         _ => None,
     }
 }
@@ -76,7 +76,7 @@ mod tests {
             ("1e3", 0),
             (" 1", 0),
         ] {
-            assert_eq!(to_int(&Value::from(text)), wanted, "{text}");
+            assert_eq!(to_int(&GoRuntimeValue::from(text)), wanted, "{text}");
         }
     }
 

@@ -4,7 +4,7 @@ use golang::strconv::{FloatForm, format_float};
 use num_bigint::{BigInt, Sign};
 
 /// Digits behind the point that a division keeps.
-const PRECISION: i32 = 16;
+const DIVISION_PRECISION_DIGITS: i32 = 16;
 
 /// `coefficient * 10^exponent`.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ impl Decimal {
         if other.coefficient.sign() == Sign::NoSign {
             return Err("decimal division by 0".to_owned());
         }
-        let shift = self.exponent - other.exponent + PRECISION;
+        let shift = self.exponent - other.exponent + DIVISION_PRECISION_DIGITS;
         let (dividend, divisor) = if shift < 0 {
             (self.coefficient.clone(), &other.coefficient * power(-shift))
         } else {
@@ -85,7 +85,7 @@ impl Decimal {
             let is_negative = dividend.sign() != Sign::NoSign && dividend.sign() != divisor.sign();
             quotient += if is_negative { -1 } else { 1 };
         }
-        Ok(Self { coefficient: quotient, exponent: -PRECISION })
+        Ok(Self { coefficient: quotient, exponent: -DIVISION_PRECISION_DIGITS })
     }
 
     /// The coefficient for a smaller exponent.

@@ -29,10 +29,10 @@ mod versions;
 mod words;
 pub(crate) mod yaml;
 
-use crate::table::Entry;
+use crate::table::SprigFunctionEntry;
 
 /// All of them.
-pub(crate) const ALL: &[&[Entry]] = &[
+pub(crate) const ALL: &[&[SprigFunctionEntry]] = &[
     crypto::ENTRIES,
     crypto::aes::ENTRIES,
     crypto::passwords::ENTRIES,

@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::time::{Time, Zone};
-use gotemplate::{MissingKey, STACK, Set};
+use gotemplate::{MissingKey, REQUIRED_STACK_BYTES, Set};
 
-use crate::{Fill, World};
+use crate::{Fill, TemplateEnvironment};
 
 /// A world at noon of the second day of 2020, whose randomness is a counter that was mixed well.
 #[derive(Debug)]
-pub(crate) struct Fixed;
+pub(crate) struct DeterministicWorld;
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-impl World for Fixed {
+impl TemplateEnvironment for DeterministicWorld {
     fn now(&self) -> Time {
         Time::from_unix(1_577_966_400, 0, Zone::Utc)
     }
@@ -45,22 +45,23 @@ fn fill(buffer: &mut [u8]) {
 
 /// What a template prints, or what its function says is wrong.
 pub(crate) fn render(template: &str) -> String {
-    render_with(template, Value::Nil)
+    render_with(template, GoRuntimeValue::Nil)
 }
 
 /// [`render`] with data.
-pub(crate) fn render_with(template: &str, data: Value) -> String {
+pub(crate) fn render_with(template: &str, data: GoRuntimeValue) -> String {
     let run = || {
-        let functions = crate::functions::<Fixed>();
+        let functions = crate::functions::<DeterministicWorld>();
         let mut set = Set::new("t", functions).with_missing_key(MissingKey::Zero);
         set.parse("t", template.as_bytes()).map_err(|error| error.to_string())?;
-        set.run_with("t", data, &Fixed).map_err(|error| {
+        set.run_with("t", data, &DeterministicWorld).map_err(|error| {
             let text = error.to_string();
             text.split_once(">: ").map_or(text.clone(), |(_, message)| message.to_owned())
         })
     };
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
+        let thread =
+            std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, run);
         let result = thread.unwrap().join().unwrap();
         result.map_or_else(|error| error, |out| String::from_utf8_lossy(&out).into_owned())
     })

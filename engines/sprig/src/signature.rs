@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use golang::value::{IntKind, Kind, Signature, Type};
+use golang::value::{IntKind, ReflectKind, Signature, Type};
 
 /// What `func(int, ...interface {}) (string, error)` says; nothing for what no function here has.
 pub(crate) fn parse(text: &str) -> Option<Signature> {
@@ -40,9 +40,9 @@ fn read(name: &str) -> Option<Type> {
         "int64" => Type::INT64,
         "uint8" => Type::Integer(IntKind::Uint8),
         "uint32" => Type::Integer(IntKind::Uint32),
-        "time.Time" | "sprig.certificate" => Type::Named(name.into(), Kind::Struct),
-        "time.Duration" => Type::Named(name.into(), Kind::Integer(IntKind::Int64)),
-        "*semver.Version" => Type::Named(name.into(), Kind::Pointer),
+        "time.Time" | "sprig.certificate" => Type::Named(name.into(), ReflectKind::Struct),
+        "time.Duration" => Type::Named(name.into(), ReflectKind::Integer(IntKind::Int64)),
+        "*semver.Version" => Type::Named(name.into(), ReflectKind::Pointer),
         _ => return None,
     })
 }

@@ -1,16 +1,16 @@
 //! The table of functions.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Signature, Type};
-use gotemplate::{Call, Failure, Functions};
+use gotemplate::{Call, FunctionError, Functions};
 
-use crate::arguments::TEXT;
+use crate::arguments::TEXT_OVERHEAD_BYTES;
 use crate::functions::ALL;
 use crate::signature;
-use crate::world::{Draws, NOT_ALONE, Seen, World};
+use crate::world::{Draws, FunctionWorld, NOT_ALONE, TemplateEnvironment};
 
 /// A function of templates.
-pub(crate) struct Entry {
+pub(crate) struct SprigFunctionEntry {
     /// What templates call it.
     pub(crate) name: &'static str,
     /// What it takes and gives, as Go writes it. A second result `error` says nothing here: each body may fail.
@@ -23,56 +23,68 @@ pub(crate) struct Entry {
 pub(crate) enum Body {
     /// With its arguments alone. The strings among them are counted as read byte by byte, and a text or slice that it
     /// gives as made, which is about as long as they are: a function that makes or reads more is another kind.
-    Plain(fn(&[Value]) -> Result<Value, Failure>),
+    Plain(fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>),
     /// Within the limits of the run: what makes long strings, or works for long.
-    Bounded(fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+    Bounded(fn(&mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>),
     /// With the world.
-    Impure(fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+    Impure(
+        fn(
+            &dyn TemplateEnvironment,
+            &mut Call<'_>,
+            &[GoRuntimeValue],
+        ) -> Result<GoRuntimeValue, FunctionError>,
+    ),
     /// With the world and its randomness.
-    Random(fn(Draws<'_>, &mut Call<'_>, &[Value]) -> Result<Value, Failure>),
+    Random(
+        fn(Draws<'_>, &mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>,
+    ),
 }
 
 /// A function that needs its arguments alone.
 pub(crate) const fn plain(
     name: &'static str,
     signature: &'static str,
-    body: fn(&[Value]) -> Result<Value, Failure>,
-) -> Entry {
-    Entry { name, signature, body: Body::Plain(body) }
+    body: fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>,
+) -> SprigFunctionEntry {
+    SprigFunctionEntry { name, signature, body: Body::Plain(body) }
 }
 
 /// A function that has to ask how much it may do.
 pub(crate) const fn bounded(
     name: &'static str,
     signature: &'static str,
-    body: fn(&mut Call<'_>, &[Value]) -> Result<Value, Failure>,
-) -> Entry {
-    Entry { name, signature, body: Body::Bounded(body) }
+    body: fn(&mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>,
+) -> SprigFunctionEntry {
+    SprigFunctionEntry { name, signature, body: Body::Bounded(body) }
 }
 
 /// A function that asks the world.
 pub(crate) const fn impure(
     name: &'static str,
     signature: &'static str,
-    body: fn(&dyn World, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
-) -> Entry {
-    Entry { name, signature, body: Body::Impure(body) }
+    body: fn(
+        &dyn TemplateEnvironment,
+        &mut Call<'_>,
+        &[GoRuntimeValue],
+    ) -> Result<GoRuntimeValue, FunctionError>,
+) -> SprigFunctionEntry {
+    SprigFunctionEntry { name, signature, body: Body::Impure(body) }
 }
 
 /// A function that asks the world for random bytes.
 pub(crate) const fn random(
     name: &'static str,
     signature: &'static str,
-    body: fn(Draws<'_>, &mut Call<'_>, &[Value]) -> Result<Value, Failure>,
-) -> Entry {
-    Entry { name, signature, body: Body::Random(body) }
+    body: fn(Draws<'_>, &mut Call<'_>, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>,
+) -> SprigFunctionEntry {
+    SprigFunctionEntry { name, signature, body: Body::Random(body) }
 }
 
 /// All functions, for runs whose host is an `H`.
 ///
 /// # Panics
 /// Never: what entries say is parsed in a test.
-pub fn functions<H: World + 'static>() -> Functions {
+pub fn functions<H: TemplateEnvironment + 'static>() -> Functions {
     let mut functions = Functions::default();
     for entry in ALL.iter().copied().flatten() {
         let Some(signature) = signature::parse(entry.signature) else {
@@ -84,11 +96,11 @@ pub fn functions<H: World + 'static>() -> Functions {
             Body::Bounded(body) => functions.insert(entry.name, signature, body),
             Body::Impure(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
-                body(&Seen { world, function: entry.name }, call, args)
+                body(&FunctionWorld { world, function: entry.name }, call, args)
             }),
             Body::Random(body) => functions.insert(entry.name, signature, move |call, args| {
                 let world = call.host::<H>().ok_or("this run knows nothing of the world")?;
-                let seen = Seen { world, function: entry.name };
+                let seen = FunctionWorld { world, function: entry.name };
                 let draws = Draws::of(&seen).ok_or(NOT_ALONE)?;
                 body(draws, call, args)
             }),
@@ -98,26 +110,28 @@ pub fn functions<H: World + 'static>() -> Functions {
 }
 
 /// A text that takes longer to be read than a call.
-const LONG: usize = 256;
+const MIN_LONG_TEXT_BYTES: usize = 256;
 
 fn insert_plain(
     functions: &mut Functions,
     name: &str,
     signature: Signature,
-    body: fn(&[Value]) -> Result<Value, Failure>,
+    body: fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError>,
 ) {
     // What is given as `interface {}` was there before.
     let makes = matches!(signature.result, Type::String | Type::Slice(_));
     functions.insert(name, signature, move |call, args| {
-        let given = args.iter().filter_map(Value::bytes).map(|text| text.len()).sum();
-        if given >= LONG {
+        let given = args.iter().filter_map(GoRuntimeValue::bytes).map(|text| text.len()).sum();
+        if given >= MIN_LONG_TEXT_BYTES {
             call.work(given / 4)?;
             call.has_room(given)?;
         }
         let value = body(args)?;
         match &value {
-            Value::String(text) if makes => call.produce(text.len() + TEXT)?,
-            Value::List(list) if makes => crate::arguments::copied(call, list.len())?,
+            GoRuntimeValue::String(text) if makes => {
+                call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
+            }
+            GoRuntimeValue::List(list) if makes => crate::arguments::copied(call, list.len())?,
             _ => {}
         }
         Ok(value)

@@ -1,16 +1,16 @@
 //! A world for tests, and templates run in it.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::time::{Time, Zone};
-use gotemplate::{Limits, MissingKey, Set};
+use gotemplate::{MissingKey, Set, TemplateLimits};
 
-use crate::rendering::Fixed;
-use crate::{Fill, World};
+use crate::rendering::DeterministicWorld;
+use crate::{Fill, TemplateEnvironment};
 
 /// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.
 pub(crate) struct Still;
 
-impl World for Still {
+impl TemplateEnvironment for Still {
     fn now(&self) -> Time {
         Time::from_unix(1_904_281_689, 0, Zone::Utc)
     }
@@ -20,7 +20,7 @@ impl World for Still {
     }
 
     fn randomness(&self) -> Option<&Fill> {
-        Fixed.randomness()
+        DeterministicWorld.randomness()
     }
 
     fn address_of(&self, host: &str) -> Result<String, String> {
@@ -33,11 +33,15 @@ impl World for Still {
 
 /// What a template gives, or behind `error: ` what its error says last.
 pub(crate) fn run(template: &str) -> String {
-    run_with(template, Value::map([("nil", Value::Nil)]), Limits::default())
+    run_with(
+        template,
+        GoRuntimeValue::map([("nil", GoRuntimeValue::Nil)]),
+        TemplateLimits::default(),
+    )
 }
 
 /// [`run`] with data and limits.
-pub(crate) fn run_with(template: &str, data: Value, limits: Limits) -> String {
+pub(crate) fn run_with(template: &str, data: GoRuntimeValue, limits: TemplateLimits) -> String {
     let mut set = Set::new("t", crate::functions::<Still>())
         .with_missing_key(MissingKey::Zero)
         .with_limits(limits);

@@ -3,7 +3,7 @@
 //! A map takes hundreds of bytes, of which a text needs four: so it is found out before anything is read.
 //! Elsewhere: reading (`goyaml`, `golang::json`, `functions/toml.rs`), what else is counted (`arguments.rs`).
 
-use crate::arguments::{ENTRY, MAP};
+use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, MAP_OVERHEAD_BYTES};
 
 /// About how many bytes the values of a text in YAML, JSON or TOML take at most, but for its aliases.
 pub fn weight(text: &[u8]) -> usize {
@@ -33,14 +33,16 @@ pub fn weight(text: &[u8]) -> usize {
         items += 1 + dashes + keys;
         above = indent;
     }
-    let values = items.saturating_mul(ENTRY).saturating_add(maps.saturating_mul(MAP));
+    let values = items
+        .saturating_mul(MAP_ENTRY_OVERHEAD_BYTES)
+        .saturating_add(maps.saturating_mul(MAP_OVERHEAD_BYTES));
     values.saturating_add(text.len())
 }
 
 /// [`weight`] where keys may have points, each of which stands for a map.
 pub(crate) fn weight_with_points(text: &[u8]) -> usize {
     let points = memchr::memchr_iter(b'.', text).count();
-    weight(text).saturating_add(points.saturating_mul(MAP))
+    weight(text).saturating_add(points.saturating_mul(MAP_OVERHEAD_BYTES))
 }
 
 #[cfg(test)]
@@ -53,8 +55,8 @@ mod tests {
         let maps = "[{a: 1}, {a: 1}, {a: 1}]".repeat(100);
         assert!(weight(maps.as_bytes()) > 3 * weight(lists.as_bytes()));
         let nested: String = (0..100).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-        assert!(weight(nested.as_bytes()) > 100 * MAP);
+        assert!(weight(nested.as_bytes()) > 100 * MAP_OVERHEAD_BYTES);
         let flat = "key: value\n".repeat(100);
-        assert!(weight(flat.as_bytes()) < 100 * MAP);
+        assert!(weight(flat.as_bytes()) < 100 * MAP_OVERHEAD_BYTES);
     }
 }

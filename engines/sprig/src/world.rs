@@ -9,7 +9,7 @@ use golang::value::Map;
 pub type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
 /// The world as templates see it. A run of a template is a function of this, its data and its text.
-pub trait World: Send + Sync {
+pub trait TemplateEnvironment: Send + Sync {
     /// The time at which templates run, in the local zone.
     fn now(&self) -> Time;
 
@@ -38,12 +38,12 @@ pub trait World: Send + Sync {
 }
 
 /// The world as one function sees it: what it draws is noted under its name.
-pub(crate) struct Seen<'w> {
-    pub(crate) world: &'w dyn World,
+pub(crate) struct FunctionWorld<'w> {
+    pub(crate) world: &'w dyn TemplateEnvironment,
     pub(crate) function: &'static str,
 }
 
-impl World for Seen<'_> {
+impl TemplateEnvironment for FunctionWorld<'_> {
     fn now(&self) -> Time {
         self.world.drew(self.function);
         self.world.now()
@@ -71,12 +71,12 @@ impl World for Seen<'_> {
 /// order.
 #[derive(Clone, Copy)]
 pub(crate) struct Draws<'w> {
-    world: &'w dyn World,
+    world: &'w dyn TemplateEnvironment,
     fill: &'w Fill,
 }
 
 impl<'w> Draws<'w> {
-    pub(crate) fn of(world: &'w dyn World) -> Option<Self> {
+    pub(crate) fn of(world: &'w dyn TemplateEnvironment) -> Option<Self> {
         Some(Self { world, fill: world.randomness()? })
     }
 
@@ -87,7 +87,7 @@ impl<'w> Draws<'w> {
 }
 
 impl<'w> Deref for Draws<'w> {
-    type Target = dyn World + 'w;
+    type Target = dyn TemplateEnvironment + 'w;
 
     fn deref(&self) -> &Self::Target {
         self.world

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: the functions of templates (`functions/yaml.rs`), reading YAML (`goyaml`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{List, Map, Str, Type};
 use serde_json::{Number, Value as Json};
 
@@ -10,7 +10,7 @@ use serde_json::{Number, Value as Json};
 ///
 /// # Errors
 /// As [`goyaml::to_json`].
-pub fn read_yaml(text: &[u8]) -> Result<Value, goyaml::Error> {
+pub fn read_yaml(text: &[u8]) -> Result<GoRuntimeValue, goyaml::Error> {
     goyaml::to_value::<Values>(text)
 }
 
@@ -18,55 +18,55 @@ pub fn read_yaml(text: &[u8]) -> Result<Value, goyaml::Error> {
 struct Values;
 
 impl goyaml::Maker for Values {
-    type Value = Value;
+    type Value = GoRuntimeValue;
     type Key = Str;
 
-    fn null() -> Value {
-        Value::Nil
+    fn null() -> GoRuntimeValue {
+        GoRuntimeValue::Nil
     }
 
-    fn bool(truth: bool) -> Value {
-        Value::Bool(truth)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "Go's numbers of JSON are floats")]
-    fn int(int: i64) -> Value {
-        Value::Float(int as f64)
+    fn bool(truth: bool) -> GoRuntimeValue {
+        GoRuntimeValue::Bool(truth)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "Go's numbers of JSON are floats")]
-    fn uint(uint: u64) -> Value {
-        Value::Float(uint as f64)
+    fn int(int: i64) -> GoRuntimeValue {
+        GoRuntimeValue::Float(int as f64)
     }
 
-    fn number(number: Number) -> Value {
-        Value::Float(number.as_f64().unwrap_or_default())
+    #[expect(clippy::cast_precision_loss, reason = "Go's numbers of JSON are floats")]
+    fn uint(uint: u64) -> GoRuntimeValue {
+        GoRuntimeValue::Float(uint as f64)
     }
 
-    fn text(text: &str) -> Value {
-        Value::from(text)
+    fn number(number: Number) -> GoRuntimeValue {
+        GoRuntimeValue::Float(number.as_f64().unwrap_or_default())
     }
 
-    fn list(items: Vec<Value>) -> Value {
-        Value::List(List::decoded(items))
+    fn text(text: &str) -> GoRuntimeValue {
+        GoRuntimeValue::from(text)
     }
 
-    fn map(entries: Vec<(Str, Value)>) -> Value {
-        Value::Map(Map::new(Type::Any, entries))
+    fn list(items: Vec<GoRuntimeValue>) -> GoRuntimeValue {
+        GoRuntimeValue::List(List::decoded(items))
+    }
+
+    fn map(entries: Vec<(Str, GoRuntimeValue)>) -> GoRuntimeValue {
+        GoRuntimeValue::Map(Map::new(Type::Any, entries))
     }
 
     fn key(key: &str) -> Str {
         key.into()
     }
 
-    fn json(json: Json) -> Value {
-        Value::from_json(&json)
+    fn json(json: Json) -> GoRuntimeValue {
+        GoRuntimeValue::from_json(&json)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use golang::Value;
+    use golang::GoRuntimeValue;
     use golang::fmt::sprintf;
 
     use super::read_yaml;
@@ -83,18 +83,20 @@ mod tests {
             let json = goyaml::to_json(text.as_bytes()).unwrap();
             let shown = |value| sprintf("%#v", &[value]).unwrap();
             let read = read_yaml(text.as_bytes()).unwrap();
-            if let (Value::Map(read), Value::Map(wanted)) = (&read, &Value::from_json(&json)) {
+            if let (GoRuntimeValue::Map(read), GoRuntimeValue::Map(wanted)) =
+                (&read, &GoRuntimeValue::from_json(&json))
+            {
                 let capacities = |map: &golang::value::Map| -> Vec<usize> {
                     let lists = map.entries().into_iter();
                     lists.map(|(_, value)| capacity(&value)).collect()
                 };
                 assert_eq!(capacities(read), capacities(wanted), "{text}");
             }
-            assert_eq!(shown(read), shown(Value::from_json(&json)), "{text}");
+            assert_eq!(shown(read), shown(GoRuntimeValue::from_json(&json)), "{text}");
         }
     }
 
-    fn capacity(value: &Value) -> usize {
-        if let Value::List(list) = value { list.capacity() } else { 0 }
+    fn capacity(value: &GoRuntimeValue) -> usize {
+        if let GoRuntimeValue::List(list) = value { list.capacity() } else { 0 }
     }
 }

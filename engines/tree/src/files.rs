@@ -9,7 +9,7 @@ use crate::RelPath;
 
 /// Whether something in a tree is a file or a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     File,
     /// A folder.
@@ -18,7 +18,7 @@ pub enum Kind {
 
 /// What is known of a file or folder without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Entry {
+pub enum FileMetadata {
     /// A regular file.
     File {
         /// Its size in bytes.
@@ -30,13 +30,13 @@ pub enum Entry {
     Dir,
 }
 
-impl Entry {
+impl FileMetadata {
     /// File or folder.
     #[must_use]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> FileKind {
         match self {
-            Self::File { .. } => Kind::File,
-            Self::Dir => Kind::Dir,
+            Self::File { .. } => FileKind::File,
+            Self::Dir => FileKind::Dir,
         }
     }
 }
@@ -59,7 +59,7 @@ pub enum TreeError {
 ///
 /// # Guarantees
 /// The root always exists, every parent of an entry is a folder, and repeated questions get the same answer.
-pub trait Files {
+pub trait FileTree {
     /// The content of a file.
     ///
     /// # Errors
@@ -70,22 +70,22 @@ pub trait Files {
     ///
     /// # Errors
     /// Nothing is there, or it is a file.
-    fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError>;
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError>;
 
     /// What is at a path, if anything.
-    fn entry(&self, path: &RelPath) -> Option<Entry>;
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata>;
 }
 
-impl<F: Files + ?Sized> Files for &F {
+impl<F: FileTree + ?Sized> FileTree for &F {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         (**self).read(path)
     }
 
-    fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         (**self).list(dir)
     }
 
-    fn entry(&self, path: &RelPath) -> Option<Entry> {
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         (**self).entry(path)
     }
 }

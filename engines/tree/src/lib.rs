@@ -1,6 +1,6 @@
 //! Read-only file trees that cannot be escaped.
 //!
-//! Here: the path that stays inside ([`RelPath`]), the way to examine files ([`Files`]), a tree in memory ([`Memory`]),
+//! Here: the path that stays inside ([`RelPath`]), the way to examine files ([`FileTree`]), a tree in memory ([`MemoryTree`]),
 //! and a note of everything that a build examined ([`Recorder`]).
 //! Elsewhere: how a tree comes out of an archive (`sources::archive`), and everything that touches a disk.
 //!
@@ -11,7 +11,7 @@ mod memory;
 mod path;
 mod recorder;
 
-pub use files::{Entry, Files, Kind, TreeError};
-pub use memory::{BuildError, Builder, Limits, Memory};
+pub use files::{FileKind, FileMetadata, FileTree, TreeError};
+pub use memory::{BuildError, Builder, MemoryTree, TreeLimits};
 pub use path::{PathError, RelPath};
 pub use recorder::{Digest, Look, Recorder, Trace};

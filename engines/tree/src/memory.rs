@@ -5,29 +5,29 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-use crate::{Entry, Files, Kind, PathError, RelPath, TreeError};
+use crate::{FileKind, FileMetadata, FileTree, PathError, RelPath, TreeError};
 
 /// A tree of files in memory; clones share everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryTree {
     /// Every file and every folder but the root.
-    nodes: Arc<BTreeMap<RelPath, Node>>,
+    nodes: Arc<BTreeMap<RelPath, MemoryNode>>,
     bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
+enum MemoryNode {
     File { body: Arc<[u8]>, executable: bool },
     Dir,
 }
 
-impl Node {
-    fn entry(&self) -> Entry {
+impl MemoryNode {
+    fn entry(&self) -> FileMetadata {
         match self {
             Self::File { body, executable } => {
-                Entry::File { len: body.len() as u64, executable: *executable }
+                FileMetadata::File { len: body.len() as u64, executable: *executable }
             }
-            Self::Dir => Entry::Dir,
+            Self::Dir => FileMetadata::Dir,
         }
     }
 
@@ -41,7 +41,7 @@ impl Node {
 
 /// How much a tree may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Limits {
+pub struct TreeLimits {
     /// Bytes in all bodies and all paths together.
     pub total_bytes: u64,
     /// Bytes in one body.
@@ -52,7 +52,7 @@ pub struct Limits {
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for TreeLimits {
     /// 256 MiB, 64 MiB a file, 200 000 entries, 128 levels.
     fn default() -> Self {
         Self { total_bytes: 256 << 20, file_bytes: 64 << 20, entries: 200_000, depth: 128 }
@@ -78,7 +78,7 @@ pub enum BuildError {
         path: RelPath,
         /// Its size in bytes.
         len: u64,
-        /// [`Limits::file_bytes`].
+        /// [`TreeLimits::file_bytes`].
         max: u64,
     },
     /// Everything together is too big.
@@ -86,7 +86,7 @@ pub enum BuildError {
     TooLarge {
         /// What did not fit any more.
         path: RelPath,
-        /// [`Limits::total_bytes`].
+        /// [`TreeLimits::total_bytes`].
         max: u64,
     },
     /// There are too many files and folders.
@@ -94,7 +94,7 @@ pub enum BuildError {
     TooMany {
         /// What did not fit any more.
         path: RelPath,
-        /// [`Limits::entries`].
+        /// [`TreeLimits::entries`].
         max: usize,
     },
     /// A path has too many parts.
@@ -102,23 +102,23 @@ pub enum BuildError {
     TooDeep {
         /// The path.
         path: RelPath,
-        /// [`Limits::depth`].
+        /// [`TreeLimits::depth`].
         max: usize,
     },
 }
 
-/// Fills a [`Memory`].
+/// Fills a [`MemoryTree`].
 #[derive(Debug)]
 pub struct Builder {
-    nodes: BTreeMap<RelPath, Node>,
+    nodes: BTreeMap<RelPath, MemoryNode>,
     bytes: u64,
-    limits: Limits,
+    limits: TreeLimits,
 }
 
 impl Builder {
     /// An empty tree that will not grow beyond `limits`.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: TreeLimits) -> Self {
         Self { nodes: BTreeMap::new(), bytes: 0, limits }
     }
 
@@ -135,7 +135,7 @@ impl Builder {
         let body = body.into();
         self.admits(path, body.len() as u64)?;
         self.parents(path)?;
-        self.insert(path, Node::File { body, executable })
+        self.insert(path, MemoryNode::File { body, executable })
     }
 
     /// Puts a folder, and those above it, into the tree; one that is there already is fine.
@@ -149,9 +149,9 @@ impl Builder {
             return Ok(());
         }
         match self.nodes.get(path) {
-            Some(Node::Dir) => Ok(()),
-            Some(Node::File { .. }) => Err(BuildError::NotDirectory(path.clone())),
-            None => self.insert(path, Node::Dir),
+            Some(MemoryNode::Dir) => Ok(()),
+            Some(MemoryNode::File { .. }) => Err(BuildError::NotDirectory(path.clone())),
+            None => self.insert(path, MemoryNode::Dir),
         }
     }
 
@@ -161,7 +161,7 @@ impl Builder {
     /// A folder is there, or a limit is reached.
     pub fn admits(&self, path: &RelPath, len: u64) -> Result<(), BuildError> {
         self.is_shallow(path)?;
-        if path.is_root() || matches!(self.nodes.get(path), Some(Node::Dir)) {
+        if path.is_root() || matches!(self.nodes.get(path), Some(MemoryNode::Dir)) {
             return Err(BuildError::IsDirectory(path.clone()));
         }
         let max = self.limits.file_bytes;
@@ -178,8 +178,8 @@ impl Builder {
 
     /// The finished tree.
     #[must_use]
-    pub fn build(self) -> Memory {
-        Memory { nodes: Arc::new(self.nodes), bytes: self.bytes }
+    pub fn build(self) -> MemoryTree {
+        MemoryTree { nodes: Arc::new(self.nodes), bytes: self.bytes }
     }
 
     fn is_shallow(&self, path: &RelPath) -> Result<(), BuildError> {
@@ -196,17 +196,17 @@ impl Builder {
         let mut above = path.parent();
         while let Some(dir) = above.filter(|dir| !dir.is_root()) {
             match self.nodes.get(&dir) {
-                Some(Node::Dir) => break,
-                Some(Node::File { .. }) => return Err(BuildError::NotDirectory(dir)),
+                Some(MemoryNode::Dir) => break,
+                Some(MemoryNode::File { .. }) => return Err(BuildError::NotDirectory(dir)),
                 None => above = dir.parent(),
             }
             missing.push(dir);
         }
-        missing.iter().rev().try_for_each(|dir| self.insert(dir, Node::Dir))
+        missing.iter().rev().try_for_each(|dir| self.insert(dir, MemoryNode::Dir))
     }
 
-    fn insert(&mut self, path: &RelPath, node: Node) -> Result<(), BuildError> {
-        let Limits { total_bytes, entries, .. } = self.limits;
+    fn insert(&mut self, path: &RelPath, node: MemoryNode) -> Result<(), BuildError> {
+        let TreeLimits { total_bytes, entries, .. } = self.limits;
         let replaced = self.nodes.get(path);
         if replaced.is_none() && self.nodes.len() >= entries {
             return Err(BuildError::TooMany { path: path.clone(), max: entries });
@@ -227,10 +227,10 @@ fn weight(path: &RelPath) -> u64 {
     path.as_str().len() as u64
 }
 
-impl Memory {
+impl MemoryTree {
     /// An empty builder with these limits.
     #[must_use]
-    pub fn builder(limits: Limits) -> Builder {
+    pub fn builder(limits: TreeLimits) -> Builder {
         Builder::new(limits)
     }
 
@@ -241,7 +241,7 @@ impl Memory {
     pub fn from_files<P: AsRef<str>, B: AsRef<[u8]>>(
         files: impl IntoIterator<Item = (P, B)>,
     ) -> Result<Self, BuildError> {
-        let mut builder = Self::builder(Limits::default());
+        let mut builder = Self::builder(TreeLimits::default());
         for (path, body) in files {
             builder.file(&RelPath::parse(path.as_ref())?, body.as_ref(), false)?;
         }
@@ -250,11 +250,11 @@ impl Memory {
 
     /// A builder that begins with everything in this tree, sharing the bodies.
     #[must_use]
-    pub fn to_builder(&self, limits: Limits) -> Builder {
+    pub fn to_builder(&self, limits: TreeLimits) -> Builder {
         Builder { nodes: (*self.nodes).clone(), bytes: self.bytes, limits }
     }
 
-    /// The bytes that bodies and paths take, as [`Limits::total_bytes`] counts them.
+    /// The bytes that bodies and paths take, as [`TreeLimits::total_bytes`] counts them.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -273,25 +273,25 @@ impl Memory {
     }
 
     /// Every file and folder but the root, each folder before what is in it.
-    pub fn walk(&self) -> impl Iterator<Item = (&RelPath, Entry)> {
+    pub fn walk(&self) -> impl Iterator<Item = (&RelPath, FileMetadata)> {
         self.nodes.iter().map(|(path, node)| (path, node.entry()))
     }
 }
 
-impl Files for Memory {
+impl FileTree for MemoryTree {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         match self.nodes.get(path) {
-            Some(Node::File { body, .. }) => Ok(Arc::clone(body)),
-            Some(Node::Dir) => Err(TreeError::IsDirectory(path.clone())),
+            Some(MemoryNode::File { body, .. }) => Ok(Arc::clone(body)),
+            Some(MemoryNode::Dir) => Err(TreeError::IsDirectory(path.clone())),
             None if path.is_root() => Err(TreeError::IsDirectory(path.clone())),
             None => Err(TreeError::NotFound(path.clone())),
         }
     }
 
-    fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         match self.entry(dir) {
-            Some(Entry::Dir) => {}
-            Some(Entry::File { .. }) => return Err(TreeError::NotDirectory(dir.clone())),
+            Some(FileMetadata::Dir) => {}
+            Some(FileMetadata::File { .. }) => return Err(TreeError::NotDirectory(dir.clone())),
             None => return Err(TreeError::NotFound(dir.clone())),
         }
         let mut found = Vec::new();
@@ -305,11 +305,11 @@ impl Files for Memory {
         Ok(found)
     }
 
-    fn entry(&self, path: &RelPath) -> Option<Entry> {
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         if path.is_root() {
-            return Some(Entry::Dir);
+            return Some(FileMetadata::Dir);
         }
-        self.nodes.get(path).map(Node::entry)
+        self.nodes.get(path).map(MemoryNode::entry)
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{Entry, Files, Kind, RelPath, TreeError};
+use crate::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 /// A SHA-256 digest; reads as `sha256:<64 hexadecimal digits>`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,17 +50,17 @@ impl fmt::Debug for Digest {
 /// A way to examine a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Look {
-    /// [`Files::read`].
+    /// [`FileTree::read`].
     Read,
-    /// [`Files::list`].
+    /// [`FileTree::list`].
     List,
-    /// [`Files::entry`].
+    /// [`FileTree::entry`].
     Probe,
 }
 
 impl Look {
     /// Reads again, and digests the answer; that nothing is there is an answer too.
-    fn answer(self, files: &(impl Files + ?Sized), path: &RelPath) -> Digest {
+    fn answer(self, files: &(impl FileTree + ?Sized), path: &RelPath) -> Digest {
         match self {
             Self::Read => read(&files.read(path)),
             Self::List => list(&files.list(path)),
@@ -96,13 +96,13 @@ impl Trace {
     ///
     /// When it equals [`Trace::digest`], a build that depends on nothing else has the same result there.
     #[must_use]
-    pub fn digest_in(&self, files: &(impl Files + ?Sized)) -> Digest {
+    pub fn digest_in(&self, files: &(impl FileTree + ?Sized)) -> Digest {
         self.digest_of(|((path, look), _)| look.answer(files, path))
     }
 
     /// Whether `files` gives every answer that was seen; stops at the first that it does not.
     #[must_use]
-    pub fn is_same_in(&self, files: &(impl Files + ?Sized)) -> bool {
+    pub fn is_same_in(&self, files: &(impl FileTree + ?Sized)) -> bool {
         self.seen.iter().all(|((path, look), answer)| look.answer(files, path) == *answer)
     }
 
@@ -127,7 +127,7 @@ pub struct Recorder<'a, F: ?Sized> {
     trace: Mutex<Trace>,
 }
 
-impl<'a, F: Files + ?Sized> Recorder<'a, F> {
+impl<'a, F: FileTree + ?Sized> Recorder<'a, F> {
     /// Begins with an empty note.
     #[must_use]
     pub fn new(files: &'a F) -> Self {
@@ -146,20 +146,20 @@ impl<'a, F: Files + ?Sized> Recorder<'a, F> {
     }
 }
 
-impl<F: Files + ?Sized> Files for Recorder<'_, F> {
+impl<F: FileTree + ?Sized> FileTree for Recorder<'_, F> {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         let answer = self.files.read(path);
         self.note(path, Look::Read, read(&answer));
         answer
     }
 
-    fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         let answer = self.files.list(dir);
         self.note(dir, Look::List, list(&answer));
         answer
     }
 
-    fn entry(&self, path: &RelPath) -> Option<Entry> {
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         let answer = self.files.entry(path);
         self.note(path, Look::Probe, probe(answer));
         answer
@@ -173,7 +173,7 @@ fn read(answer: &Result<Arc<[u8]>, TreeError>) -> Digest {
     }
 }
 
-fn list(answer: &Result<Vec<(String, Kind)>, TreeError>) -> Digest {
+fn list(answer: &Result<Vec<(String, FileKind)>, TreeError>) -> Digest {
     match answer {
         Ok(found) => {
             let parts = found.iter().flat_map(|(name, kind)| [name.as_bytes(), word(*kind)]);
@@ -183,20 +183,20 @@ fn list(answer: &Result<Vec<(String, Kind)>, TreeError>) -> Digest {
     }
 }
 
-fn probe(answer: Option<Entry>) -> Digest {
+fn probe(answer: Option<FileMetadata>) -> Digest {
     match answer {
-        Some(Entry::File { len, executable }) => {
-            Digest::of([word(Kind::File), &len.to_le_bytes(), &[u8::from(executable)]])
+        Some(FileMetadata::File { len, executable }) => {
+            Digest::of([word(FileKind::File), &len.to_le_bytes(), &[u8::from(executable)]])
         }
-        Some(Entry::Dir) => Digest::of([word(Kind::Dir)]),
+        Some(FileMetadata::Dir) => Digest::of([word(FileKind::Dir)]),
         None => Digest::of([b"nothing".as_slice()]),
     }
 }
 
-fn word(kind: Kind) -> &'static [u8] {
+fn word(kind: FileKind) -> &'static [u8] {
     match kind {
-        Kind::File => b"file",
-        Kind::Dir => b"dir",
+        FileKind::File => b"file",
+        FileKind::Dir => b"dir",
     }
 }
 
@@ -211,18 +211,18 @@ fn refused(error: &TreeError) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Memory;
+    use crate::MemoryTree;
 
     fn path(text: &str) -> RelPath {
         RelPath::parse(text).expect("a path inside the tree")
     }
 
-    fn tree(files: &[(&str, &str)]) -> Memory {
-        Memory::from_files(files.iter().copied()).expect("a small tree")
+    fn tree(files: &[(&str, &str)]) -> MemoryTree {
+        MemoryTree::from_files(files.iter().copied()).expect("a small tree")
     }
 
     /// A build that reads one file, lists one folder and probes for two files.
-    fn build(files: &Memory) -> Trace {
+    fn build(files: &MemoryTree) -> Trace {
         let recorder = Recorder::new(files);
         drop(recorder.read(&path("app/a.yaml")));
         drop(recorder.list(&path("base")));

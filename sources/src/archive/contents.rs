@@ -15,11 +15,11 @@ use crate::ignore::Matcher;
 /// `T` is whatever finds the body later: an object id, a path on disk, the bytes themselves.
 #[derive(Debug, Clone)]
 pub struct Contents<T> {
-    entries: BTreeMap<RelPath, Item<T>>,
+    entries: BTreeMap<RelPath, ArchiveItem<T>>,
 }
 
 #[derive(Debug, Clone)]
-enum Item<T> {
+enum ArchiveItem<T> {
     Dir,
     File { executable: bool, source: T },
 }
@@ -42,11 +42,11 @@ impl<T> Contents<T> {
     /// # Errors
     /// A folder is there, or a file is where a folder must be.
     pub fn file(&mut self, path: RelPath, executable: bool, source: T) -> Result<(), Error> {
-        if path.is_root() || matches!(self.entries.get(&path), Some(Item::Dir)) {
+        if path.is_root() || matches!(self.entries.get(&path), Some(ArchiveItem::Dir)) {
             return Err(Error::Collision(path));
         }
         self.parents(&path)?;
-        self.entries.insert(path, Item::File { executable, source });
+        self.entries.insert(path, ArchiveItem::File { executable, source });
         Ok(())
     }
 
@@ -59,7 +59,9 @@ impl<T> Contents<T> {
         if path.is_root() {
             return Ok(());
         }
-        if let Item::File { .. } = self.entries.entry(path.clone()).or_insert(Item::Dir) {
+        if let ArchiveItem::File { .. } =
+            self.entries.entry(path.clone()).or_insert(ArchiveItem::Dir)
+        {
             return Err(Error::Collision(path));
         }
         Ok(())
@@ -71,8 +73,8 @@ impl<T> Contents<T> {
             self.entries.range(path.clone()..).take_while(|(it, _)| it.starts_with(path));
         match found.next() {
             None => true,
-            Some((first, Item::Dir)) => first == path && found.next().is_none(),
-            Some((_, Item::File { .. })) => false,
+            Some((first, ArchiveItem::Dir)) => first == path && found.next().is_none(),
+            Some((_, ArchiveItem::File { .. })) => false,
         }
     }
 
@@ -80,14 +82,15 @@ impl<T> Contents<T> {
     ///
     /// Each path is judged alone: a file may stay while its folder goes, and the other way round.
     pub fn leave_out(&mut self, ignored: &Matcher) {
-        self.entries.retain(|path, item| !ignored.is_ignored(path, matches!(item, Item::Dir)));
+        self.entries
+            .retain(|path, item| !ignored.is_ignored(path, matches!(item, ArchiveItem::Dir)));
     }
 
     /// The files, in the order in which they are archived.
     pub fn files(&self) -> impl Iterator<Item = (&RelPath, &T)> {
         self.entries.iter().filter_map(|(path, item)| match item {
-            Item::File { source, .. } => Some((path, source)),
-            Item::Dir => None,
+            ArchiveItem::File { source, .. } => Some((path, source)),
+            ArchiveItem::Dir => None,
         })
     }
 
@@ -96,14 +99,14 @@ impl<T> Contents<T> {
         let mut missing = Vec::new();
         while let Some(dir) = above.filter(|dir| !dir.is_root()) {
             match self.entries.get(&dir) {
-                Some(Item::Dir) => break,
+                Some(ArchiveItem::Dir) => break,
                 // Nothing is added yet, so a refused path leaves nothing behind.
-                Some(Item::File { .. }) => return Err(Error::Collision(dir)),
+                Some(ArchiveItem::File { .. }) => return Err(Error::Collision(dir)),
                 None => above = dir.parent(),
             }
             missing.push(dir);
         }
-        self.entries.extend(missing.into_iter().map(|dir| (dir, Item::Dir)));
+        self.entries.extend(missing.into_iter().map(|dir| (dir, ArchiveItem::Dir)));
         Ok(())
     }
 }
@@ -129,8 +132,8 @@ where
     writer.dir(&RelPath::root())?;
     for (path, item) in &contents.entries {
         match item {
-            Item::Dir => writer.dir(path)?,
-            Item::File { executable, source } => {
+            ArchiveItem::Dir => writer.dir(path)?,
+            ArchiveItem::File { executable, source } => {
                 let failed = |error: E| Error::Load { path: path.clone(), source: error.into() };
                 let body = load(path, source).map_err(failed)?;
                 let body = body.as_ref();

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 /// What is known of an artifact once it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct ArchiveDigest {
     /// `sha256:` and 64 hexadecimal digits, over all bytes written.
     pub digest: String,
     /// The number of bytes written.
@@ -31,9 +31,9 @@ impl<W: Write> Digesting<W> {
     }
 
     /// The inner writer, and what passed through to it.
-    pub fn finish(self) -> (W, Sealed) {
+    pub fn finish(self) -> (W, ArchiveDigest) {
         let digest = format!("sha256:{}", hex::encode(self.hash.finalize()));
-        (self.out, Sealed { digest, size: self.size })
+        (self.out, ArchiveDigest { digest, size: self.size })
     }
 }
 

@@ -9,10 +9,10 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-use tree::{BuildError, Limits, Memory, RelPath};
+use tree::{BuildError, MemoryTree, RelPath, TreeLimits};
 
 use super::{
-    reader::{Entry, Reader},
+    reader::{ArchiveEntry, TarReader},
     sink::{Directory, Sink},
 };
 
@@ -36,7 +36,7 @@ pub struct ExtractOptions {
     /// The most bytes in all entries together, as their headers claim; Flux's `WithMaxUntarSize`.
     pub max_size: Option<u64>,
     /// What a tree may hold, and the most entries that are read.
-    pub limits: Limits,
+    pub limits: TreeLimits,
     /// How many times larger than its compressed form an archive may be; it may always have 16 MiB.
     pub max_ratio: u64,
 }
@@ -44,7 +44,12 @@ pub struct ExtractOptions {
 impl Default for ExtractOptions {
     /// For a fetched artifact: links skipped, the default limits of a tree, at most 250 times its compressed size.
     fn default() -> Self {
-        Self { symlinks: Symlinks::Skip, max_size: None, limits: Limits::default(), max_ratio: 250 }
+        Self {
+            symlinks: Symlinks::Skip,
+            max_size: None,
+            limits: TreeLimits::default(),
+            max_ratio: 250,
+        }
     }
 }
 
@@ -154,8 +159,8 @@ impl From<io::Error> for ExtractError {
 ///
 /// # Errors
 /// It is no archive, a name leaves the tree, an entry is of another kind, or a limit is reached.
-pub fn extract(archive: impl Read, options: &ExtractOptions) -> Result<Memory, ExtractError> {
-    let mut tree = Memory::builder(options.limits);
+pub fn extract(archive: impl Read, options: &ExtractOptions) -> Result<MemoryTree, ExtractError> {
+    let mut tree = MemoryTree::builder(options.limits);
     run(archive, options, &mut tree)?;
     Ok(tree.build())
 }
@@ -185,7 +190,7 @@ fn run(
     if magic != [0x1f, 0x8b] {
         return Err(ExtractError::NotGzip);
     }
-    let mut entries = Reader::new(Meter::new(magic.chain(archive), options.max_ratio));
+    let mut entries = TarReader::new(Meter::new(magic.chain(archive), options.max_ratio));
     let mut seen = 0;
     let mut claimed: u64 = 0;
     while let Some(entry) = entries.next()? {
@@ -230,10 +235,10 @@ pub(super) fn is_within(
     path: &RelPath,
     size: u64,
     (seen, claimed): (usize, u64),
-    limits: &Limits,
+    limits: &TreeLimits,
 ) -> Result<(), ExtractError> {
     let path = || path.clone();
-    let Limits { total_bytes, file_bytes, entries, depth } = *limits;
+    let TreeLimits { total_bytes, file_bytes, entries, depth } = *limits;
     let broken = if seen > entries {
         BuildError::TooMany { path: path(), max: entries }
     } else if size > file_bytes {
@@ -258,7 +263,7 @@ enum Sort {
 }
 
 /// Parity(go): the type comes from the type flag and, in old archives, from the mode as well.
-fn sort(entry: &Entry) -> Sort {
+fn sort(entry: &ArchiveEntry) -> Sort {
     let by_flag = match entry.flag {
         b'0' | b'1' | b'7' | b'g' => "",
         b'2' => "L",
@@ -313,17 +318,17 @@ struct TooDense(u64);
 
 /// Decompresses while watching the ratio of what came out to what went in.
 struct Meter<R> {
-    gzip: MultiGzDecoder<Counted<R>>,
+    gzip: MultiGzDecoder<CountingReader<R>>,
     out: u64,
     max_ratio: u64,
 }
 
-struct Counted<R> {
+struct CountingReader<R> {
     input: R,
     count: u64,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         self.count += read as u64;
@@ -333,7 +338,7 @@ impl<R: Read> Read for Counted<R> {
 
 impl<R: Read> Meter<R> {
     fn new(input: R, max_ratio: u64) -> Self {
-        Self { gzip: MultiGzDecoder::new(Counted { input, count: 0 }), out: 0, max_ratio }
+        Self { gzip: MultiGzDecoder::new(CountingReader { input, count: 0 }), out: 0, max_ratio }
     }
 }
 

@@ -6,13 +6,13 @@
 use tree::RelPath;
 
 /// Everything in a tar archive comes in blocks of this size.
-pub(super) const BLOCK: usize = 512;
+pub(super) const TAR_BLOCK_BYTES: usize = 512;
 
 /// The largest size that the octal field holds.
 pub(super) const MAX_SIZE: u64 = 0o77_777_777_777;
 
-const NAME: usize = 100;
-const PREFIX: usize = 155;
+const MAX_NAME_BYTES: usize = 100;
+const MAX_PREFIX_BYTES: usize = 155;
 
 /// An entry to be written.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub(super) fn blocks(path: &RelPath, entry: Description) -> Vec<u8> {
         "" => ".",
         name => name,
     };
-    if name.is_ascii() && name.len() <= NAME {
+    if name.is_ascii() && name.len() <= MAX_NAME_BYTES {
         return block(name, "", entry).to_vec();
     }
     if let Some((prefix, rest)) = split(name) {
@@ -43,19 +43,23 @@ pub(super) fn blocks(path: &RelPath, entry: Description) -> Vec<u8> {
     let pax = Description { flag: b'x', mode: 0, size: record.len() as u64 };
     let mut blocks = block(header_name.trim_end_matches('/'), "", pax).to_vec();
     blocks.extend_from_slice(record.as_bytes());
-    blocks.resize(blocks.len().next_multiple_of(BLOCK), 0);
+    blocks.resize(blocks.len().next_multiple_of(TAR_BLOCK_BYTES), 0);
     blocks.extend_from_slice(&block(&ascii(name), "", entry));
     blocks
 }
 
 /// One header; a name that does not fit is cut, because a PAX record holds it in full.
-fn block(name: &str, prefix: &str, entry: Description) -> [u8; BLOCK] {
-    let mut block = [0; BLOCK];
+fn block(name: &str, prefix: &str, entry: Description) -> [u8; TAR_BLOCK_BYTES] {
+    let mut block = [0; TAR_BLOCK_BYTES];
     let mut put = |at: usize, text: &str| {
         block[at..at + text.len()].copy_from_slice(text.as_bytes());
     };
     // Some readers take a file whose cut name ends in a slash for a folder.
-    let cut = if name.len() > NAME { name[..NAME].trim_end_matches('/') } else { name };
+    let cut = if name.len() > MAX_NAME_BYTES {
+        name[..MAX_NAME_BYTES].trim_end_matches('/')
+    } else {
+        name
+    };
     put(0, cut);
     put(100, &format!("{:07o}", entry.mode));
     put(108, "0000000");
@@ -80,10 +84,11 @@ fn split(name: &str) -> Option<(&str, &str)> {
     if !name.is_ascii() {
         return None;
     }
-    let reach = name.len().min(PREFIX + 1);
+    let reach = name.len().min(MAX_PREFIX_BYTES + 1);
     let (prefix, _) = name[..reach].rsplit_once('/')?;
     let rest = &name[prefix.len() + 1..];
-    (!prefix.is_empty() && !rest.is_empty() && rest.len() <= NAME).then_some((prefix, rest))
+    (!prefix.is_empty() && !rest.is_empty() && rest.len() <= MAX_NAME_BYTES)
+        .then_some((prefix, rest))
 }
 
 /// A record of a PAX header, which begins with its own length.
@@ -132,7 +137,7 @@ pub(super) fn number(field: &[u8]) -> Option<u64> {
 }
 
 /// Whether the checksum field is right, counted with unsigned or, as some old programs did, signed bytes.
-pub(super) fn is_sound(block: &[u8; BLOCK]) -> bool {
+pub(super) fn is_sound(block: &[u8; TAR_BLOCK_BYTES]) -> bool {
     let bytes = block.iter().enumerate();
     let counted = bytes.map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });
     let unsigned: u64 = counted.clone().map(u64::from).sum();

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 use super::{
     ExtractError,
-    header::{BLOCK, is_sound, number, text},
+    header::{TAR_BLOCK_BYTES, is_sound, number, text},
 };
 
 /// The largest header that only describes the next one, as Go has it.
@@ -15,7 +15,7 @@ const MAX_SPECIAL: u64 = 1 << 20;
 
 /// An entry, before anybody judged it.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ArchiveEntry {
     /// The name as the archive has it.
     pub(super) name: Vec<u8>,
     /// The size that its header claims.
@@ -28,7 +28,7 @@ pub(super) struct Entry {
 
 /// Goes from entry to entry; reading from it reads the body of the current one.
 #[derive(Debug)]
-pub(super) struct Reader<R> {
+pub(super) struct TarReader<R> {
     input: R,
     /// What is left of the current body.
     remaining: u64,
@@ -42,7 +42,7 @@ struct Overrides {
     size: Option<u64>,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> TarReader<R> {
     pub(super) fn new(input: R) -> Self {
         Self { input, remaining: 0, padding: 0 }
     }
@@ -50,7 +50,7 @@ impl<R: Read> Reader<R> {
     /// The next entry; none at the end.
     ///
     /// Differs(go): sparse files are refused instead of being expanded, because nothing that Flux reads has them.
-    pub(super) fn next(&mut self) -> Result<Option<Entry>, ExtractError> {
+    pub(super) fn next(&mut self) -> Result<Option<ArchiveEntry>, ExtractError> {
         let mut pax = Overrides::default();
         let mut long_name = None;
         loop {
@@ -65,7 +65,7 @@ impl<R: Read> Reader<R> {
                     // Parity(go): a global header is an entry of its own, and applies to nothing.
                     let global = parse_pax(&self.special(entry.size)?)?;
                     let name = global.path.unwrap_or(entry.name);
-                    return Ok(Some(Entry { name, size: 0, mode: 0, flag: b'g' }));
+                    return Ok(Some(ArchiveEntry { name, size: 0, mode: 0, flag: b'g' }));
                 }
                 b'L' => long_name = Some(text(&self.special(entry.size)?).to_vec()),
                 b'K' => drop(self.special(entry.size)?),
@@ -88,7 +88,8 @@ impl<R: Read> Reader<R> {
 
     fn begin_body(&mut self, size: u64) {
         self.remaining = size;
-        self.padding = (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64;
+        self.padding =
+            (TAR_BLOCK_BYTES as u64 - size % TAR_BLOCK_BYTES as u64) % TAR_BLOCK_BYTES as u64;
     }
 
     /// Reads over what is left of a body; tells whether the archive goes on.
@@ -104,23 +105,23 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next header block; none at the end of the archive, marked or not.
-    fn header(&mut self) -> Result<Option<[u8; BLOCK]>, ExtractError> {
+    fn header(&mut self) -> Result<Option<[u8; TAR_BLOCK_BYTES]>, ExtractError> {
         let Some(block) = self.block()? else { return Ok(None) };
-        if block != [0; BLOCK] {
+        if block != [0; TAR_BLOCK_BYTES] {
             return Ok(Some(block));
         }
         match self.block()? {
-            Some(second) if second != [0; BLOCK] => {
+            Some(second) if second != [0; TAR_BLOCK_BYTES] => {
                 Err(ExtractError::Tar("a header follows the end of the archive"))
             }
             Some(_) | None => Ok(None),
         }
     }
 
-    fn block(&mut self) -> Result<Option<[u8; BLOCK]>, ExtractError> {
-        let mut block = [0; BLOCK];
+    fn block(&mut self) -> Result<Option<[u8; TAR_BLOCK_BYTES]>, ExtractError> {
+        let mut block = [0; TAR_BLOCK_BYTES];
         let mut filled = 0;
-        while filled < BLOCK {
+        while filled < TAR_BLOCK_BYTES {
             match self.input.read(&mut block[filled..]) {
                 Ok(0) if filled == 0 => return Ok(None),
                 Ok(0) => return Err(ExtractError::Tar("it ends in the middle of a header")),
@@ -147,7 +148,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Read for Reader<R> {
+impl<R: Read> Read for TarReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = (&mut self.input).take(self.remaining).read(buffer)?;
         self.remaining -= read as u64;
@@ -155,7 +156,7 @@ impl<R: Read> Read for Reader<R> {
     }
 }
 
-fn parse(block: &[u8; BLOCK]) -> Result<Entry, ExtractError> {
+fn parse(block: &[u8; TAR_BLOCK_BYTES]) -> Result<ArchiveEntry, ExtractError> {
     if !is_sound(block) {
         return Err(ExtractError::Tar("a header has a wrong checksum"));
     }
@@ -168,7 +169,7 @@ fn parse(block: &[u8; BLOCK]) -> Result<Entry, ExtractError> {
     }
     let size = number(&block[124..136]).ok_or_else(wrong)?;
     let mode = number(&block[100..108]).ok_or_else(wrong)?;
-    Ok(Entry { name, size, mode, flag: block[156] })
+    Ok(ArchiveEntry { name, size, mode, flag: block[156] })
 }
 
 /// Reads the records of a PAX header, each of which begins with its own length.

@@ -4,20 +4,20 @@
 
 use std::io::{Read, Seek, SeekFrom};
 
-use tree::{BuildError, Memory};
+use tree::{BuildError, MemoryTree};
 use zip::ZipArchive;
 
 use super::extract::{ExtractError, ExtractOptions, RATIO_FLOOR, Symlinks, is_within, place};
 use super::sink::Sink;
 
 /// The record at the end of an archive, without its comment.
-const END: usize = 22;
+const END_RECORD_BYTES: usize = 22;
 /// How a record at the end begins.
 const END_MAGIC: [u8; 4] = *b"PK\x05\x06";
 /// The longest comment.
 const LONGEST_COMMENT: usize = u16::MAX as usize;
 /// What precedes the record at the end where there is another one that counts instead: the ZIP64 form.
-const LOCATOR: usize = 20;
+const ZIP64_LOCATOR_BYTES: usize = 20;
 /// How that begins.
 const LOCATOR_MAGIC: [u8; 4] = *b"PK\x06\x07";
 
@@ -31,7 +31,7 @@ const LOCATOR_MAGIC: [u8; 4] = *b"PK\x06\x07";
 pub fn unzip(
     mut archive: impl Read + Seek,
     options: &ExtractOptions,
-) -> Result<Memory, ExtractError> {
+) -> Result<MemoryTree, ExtractError> {
     let len = archive.seek(SeekFrom::End(0)).map_err(ExtractError::Read)?;
     let max = options.limits.entries;
     // The list of entries is read whole, so it must be short before it is read.
@@ -40,7 +40,7 @@ pub fn unzip(
     }
     archive.rewind().map_err(ExtractError::Read)?;
     let mut archive = ZipArchive::new(archive).map_err(|error| unreadable(&error))?;
-    let mut tree = Memory::builder(options.limits);
+    let mut tree = MemoryTree::builder(options.limits);
     let mut claimed: u64 = 0;
     for index in 0..archive.len() {
         let mut entry = archive.by_index(index).map_err(|error| unreadable(&error))?;
@@ -94,7 +94,7 @@ fn unreadable(error: &zip::result::ZipError) -> ExtractError {
 /// Where there could be doubt which record counts, the archive is refused: two readers might see two archives.
 fn declared_entries(archive: &mut (impl Read + Seek), len: u64) -> Result<usize, ExtractError> {
     let bad = |why: &str| ExtractError::Zip(why.to_owned());
-    let tail_len = len.min((LOCATOR + END + LONGEST_COMMENT) as u64);
+    let tail_len = len.min((ZIP64_LOCATOR_BYTES + END_RECORD_BYTES + LONGEST_COMMENT) as u64);
     archive.seek(SeekFrom::Start(len - tail_len)).map_err(ExtractError::Read)?;
     let mut tail = Vec::new();
     archive.take(tail_len).read_to_end(&mut tail).map_err(ExtractError::Read)?;
@@ -112,7 +112,7 @@ fn declared_entries(archive: &mut (impl Read + Seek), len: u64) -> Result<usize,
     let (Some(entries), Some(comment)) = (number(at + 10), number(at + 20)) else {
         return Err(bad("it is truncated"));
     };
-    if at + END + comment != tail.len() {
+    if at + END_RECORD_BYTES + comment != tail.len() {
         return Err(bad("it has trailing data"));
     }
     // More entries than that are in a record of another form, and more than a tree may have.
@@ -126,7 +126,7 @@ fn declared_entries(archive: &mut (impl Read + Seek), len: u64) -> Result<usize,
 mod tests {
     use std::io::{Cursor, Write as _};
 
-    use tree::{Files as _, RelPath};
+    use tree::{FileTree as _, RelPath};
     use zip::write::SimpleFileOptions;
     use zip::{CompressionMethod, ZipWriter};
 
@@ -201,7 +201,7 @@ mod tests {
         let zeros = vec![0; 20 << 20];
         assert!(refused(zipped(&[("zeros", &zeros)])).contains("decompression bomb"));
         let mut many = zipped(&[("a", b"")]);
-        let end = many.len() - END;
+        let end = many.len() - END_RECORD_BYTES;
         many[end + 10..end + 12].copy_from_slice(&[0xff, 0xff]);
         assert!(refused(many).contains("more than 65534 entries"));
     }

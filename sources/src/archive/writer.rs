@@ -10,7 +10,7 @@ use tree::RelPath;
 
 use super::{
     Error,
-    header::{BLOCK, Description, MAX_SIZE, blocks},
+    header::{Description, MAX_SIZE, TAR_BLOCK_BYTES, blocks},
 };
 
 /// The modes that every archive has, whatever those of the source were.
@@ -87,9 +87,9 @@ impl<W: Write> Writer<W> {
         if found != len {
             return Err(Error::Length { path: path.clone(), announced: len, found });
         }
-        let used = usize::try_from(len % BLOCK as u64).unwrap_or_default();
-        let padding = used.next_multiple_of(BLOCK) - used;
-        self.out.write_all(&[0; BLOCK][..padding]).map_err(Error::Write)
+        let used = usize::try_from(len % TAR_BLOCK_BYTES as u64).unwrap_or_default();
+        let padding = used.next_multiple_of(TAR_BLOCK_BYTES) - used;
+        self.out.write_all(&[0; TAR_BLOCK_BYTES][..padding]).map_err(Error::Write)
     }
 
     /// Ends the archive, and gives the inner writer back.
@@ -97,7 +97,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The inner writer fails.
     pub fn finish(mut self) -> Result<W, Error> {
-        self.out.write_all(&[0; 2 * BLOCK]).map_err(Error::Write)?;
+        self.out.write_all(&[0; 2 * TAR_BLOCK_BYTES]).map_err(Error::Write)?;
         self.out.finish().map_err(Error::Write)
     }
 

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use tree::{Files as _, RelPath};
+use tree::{FileTree as _, RelPath};
 
 use super::*;
 use crate::archive::{Contents, write};
@@ -44,7 +44,11 @@ fn archive() -> (Vec<u8>, String) {
     (bytes, sealed.digest)
 }
 
-fn fetched(address: SocketAddr, digest: &str, limits: &Limits) -> Result<Arc<Memory>, Error> {
+fn fetched(
+    address: SocketAddr,
+    digest: &str,
+    limits: &FetchLimits,
+) -> Result<Arc<MemoryTree>, Error> {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), store::Options::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -53,7 +57,7 @@ fn fetched(address: SocketAddr, digest: &str, limits: &Limits) -> Result<Arc<Mem
     load(&store, &remote, &ExtractOptions::default(), limits, runtime.handle())
 }
 
-const LIMITS: Limits = Limits { bytes: 1 << 20, time: Duration::from_secs(20) };
+const LIMITS: FetchLimits = FetchLimits { bytes: 1 << 20, time: Duration::from_secs(20) };
 
 #[test]
 fn an_artifact_of_another_store_is_fetched_and_extracted() {
@@ -71,7 +75,7 @@ fn what_is_not_what_was_promised_is_refused() {
     let other = format!("sha256:{}", "0".repeat(64));
     assert!(matches!(fetched(address, &other, &LIMITS), Err(Error::Mismatch { .. })));
     assert!(matches!(fetched(address, "md5:1", &LIMITS), Err(Error::Store(_))));
-    let small = Limits { bytes: 10, ..LIMITS };
+    let small = FetchLimits { bytes: 10, ..LIMITS };
     assert!(matches!(fetched(address, &digest, &small), Err(Error::TooLarge { .. })));
 }
 
@@ -90,6 +94,6 @@ fn a_server_that_stops_answering_is_given_up() {
     let (_, digest) = archive();
     let cut = serve(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly".to_vec());
     assert!(matches!(fetched(cut, &digest, &LIMITS), Err(Error::NoAnswer { .. })));
-    let short = Limits { time: Duration::from_millis(50), ..LIMITS };
+    let short = FetchLimits { time: Duration::from_millis(50), ..LIMITS };
     assert!(matches!(fetched(cut, &digest, &short), Err(Error::TooSlow { .. })));
 }

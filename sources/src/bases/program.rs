@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use kustomize::{Error, Repository};
+use kustomize::{Error, RepositoryAddress};
 use tempfile::TempDir;
 
 use crate::disk::reason;
@@ -38,7 +38,7 @@ const OF_ANOTHER: [&str; 9] = [
 ///
 /// # Errors
 /// As kustomize says it, with all that the program says.
-pub(crate) fn checkout(repository: &Repository) -> Result<TempDir, Error> {
+pub(crate) fn checkout(repository: &RepositoryAddress) -> Result<TempDir, Error> {
     let program = program().ok_or_else(|| {
         Error::new("no 'git' program on path: exec: \"git\": executable file not found in $PATH")
     })?;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kustomize::{Error, Files, Inflation, Place, Repository};
+use kustomize::{BuildFiles, Error, Inflation, RepositoryAddress, ResolvedPath};
 
 use super::web::{self, without_credentials};
 use super::worktree::{self, Astray, Worktree};
@@ -22,7 +22,7 @@ const ROOT: &str = "/.remote/";
 
 /// How much the remote parts of one build may take together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RemoteBaseLimits {
     /// From the first part that is asked for to the last byte received.
     pub time: Duration,
     /// Files and repositories that are asked for. A repository that an HTTP address names takes two, as it could be a
@@ -32,7 +32,7 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for RemoteBaseLimits {
     /// Five minutes, 128 parts, 256 MiB.
     fn default() -> Self {
         Self { time: Duration::from_secs(300), parts: 128, bytes: 256 << 20 }
@@ -52,7 +52,7 @@ impl Default for Limits {
 pub struct Remotes<F> {
     files: F,
     context: Context,
-    limits: Limits,
+    limits: RemoteBaseLimits,
     begun: OnceCell<Instant>,
     state: RefCell<State>,
 }
@@ -69,9 +69,9 @@ struct State {
     asked: usize,
 }
 
-impl<F: Files> Remotes<F> {
+impl<F: BuildFiles> Remotes<F> {
     /// [`git::Known::within`] says in the context which servers may be asked.
-    pub fn new(files: F, context: Context, limits: Limits) -> Self {
+    pub fn new(files: F, context: Context, limits: RemoteBaseLimits) -> Self {
         Self { files, context, limits, begun: OnceCell::new(), state: RefCell::default() }
     }
 
@@ -98,7 +98,7 @@ impl<F: Files> Remotes<F> {
         Ok(left)
     }
 
-    fn commit(&self, repository: &Repository) -> Result<Rc<Worktree>, Error> {
+    fn commit(&self, repository: &RepositoryAddress) -> Result<Rc<Worktree>, Error> {
         let url = repository.url();
         let key = (url.clone(), repository.reference.clone(), repository.submodules);
         if let Some(known) = self.state.borrow().repositories.get(&key) {
@@ -116,10 +116,10 @@ impl<F: Files> Remotes<F> {
                 "remote repositories are accessed anonymously; remove the credentials from the URL",
             ));
         }
-        let limits = git::Limits {
+        let limits = git::GitLimits {
             received: self.limits.bytes.saturating_sub(self.state.borrow().received),
             total: self.limits.bytes,
-            ..git::Limits::default()
+            ..git::GitLimits::default()
         };
         let remote = Remote {
             url: parsed,
@@ -166,18 +166,18 @@ fn checkout(
     git::named(remote, reference, |found| git::checkout(remote, found, content, context))
 }
 
-impl<F: Files> Files for Remotes<F> {
-    fn resolve(&self, path: &str) -> Result<Place, Error> {
+impl<F: BuildFiles> BuildFiles for Remotes<F> {
+    fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         let Some((worktree, mount, inside)) = self.mounted(path) else {
             return self.files.resolve(path);
         };
         let at = |inside: &str| kustomize::path_text::join(mount, inside);
         match worktree.resolve(inside) {
-            Ok(worktree::Place::Dir(dir)) => Ok(Place::Dir(at(&dir))),
-            Ok(worktree::Place::File(file)) => {
+            Ok(worktree::WorktreeTarget::Dir(dir)) => Ok(ResolvedPath::Dir(at(&dir))),
+            Ok(worktree::WorktreeTarget::File(file)) => {
                 let path = at(&file);
                 let (dir, name) = path.rsplit_once('/').unwrap_or(("", &path));
-                Ok(Place::File { dir: dir.to_owned(), name: name.to_owned() })
+                Ok(ResolvedPath::File { dir: dir.to_owned(), name: name.to_owned() })
             }
             Err(error) => Err(astray("lstat", &error, at)),
         }
@@ -211,8 +211,8 @@ impl<F: Files> Files for Remotes<F> {
         let budgets = self.context.known.budgets();
         let client = self.context.known.client(&Tls::default(), None);
         let client = client.map_err(|error| Error::new(error.to_string()))?;
-        let limits = web::Limits::default();
-        let limits = web::Limits {
+        let limits = web::WebFileLimits::default();
+        let limits = web::WebFileLimits {
             time: limits.time.min(left),
             bytes: limits.bytes.min(self.limits.bytes.saturating_sub(self.state.borrow().received)),
         };
@@ -230,7 +230,7 @@ impl<F: Files> Files for Remotes<F> {
         Ok(content)
     }
 
-    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+    fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
         let commit = self.commit(repository)?;
         let mounted = &mut self.state.borrow_mut().mounted;
         mounted.push(commit);

@@ -7,12 +7,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kustomize::{Error, Repository};
+use kustomize::{Error, RepositoryAddress};
 use reqwest::StatusCode;
 use reqwest::header::LOCATION;
 use url::Url;
 
-use crate::http::budget::{Answer, SendError};
+use crate::http::budget::{LimitedResponse, SendError};
 use crate::http::{Budgets, Egress, refusal, root_cause};
 
 /// Go's number.
@@ -22,14 +22,14 @@ const MOST_REDIRECTS: usize = 10;
 ///
 /// Differs(kustomize): it waits, and reads, without end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct WebFileLimits {
     /// Bytes of a file.
     pub(crate) bytes: u64,
     /// From the first byte asked to the last byte received, redirects included.
     pub(crate) time: Duration,
 }
 
-impl Default for Limits {
+impl Default for WebFileLimits {
     fn default() -> Self {
         Self { bytes: 64 << 20, time: Duration::from_secs(60) }
     }
@@ -44,7 +44,7 @@ pub(crate) async fn get(
     (client, budgets): (&reqwest::Client, &Budgets),
     egress: &Egress,
     address: &str,
-    limits: Limits,
+    limits: WebFileLimits,
 ) -> Result<Arc<[u8]>, Error> {
     let url = Url::parse(address).map_err(|error| {
         Error::new(format!("parse {:?}: {error}", without_credentials(address)))
@@ -58,7 +58,7 @@ pub(crate) async fn get(
         if answer.status().is_success() {
             return body(answer, limits.bytes).await;
         }
-        if Repository::parse(address).is_some() {
+        if RepositoryAddress::parse(address).is_some() {
             return Err(Error::new("URL is a git repository"));
         }
         let status = answer.status();
@@ -72,7 +72,7 @@ async fn follow(
     (client, budgets): (&reqwest::Client, &Budgets),
     egress: &Egress,
     mut at: Url,
-) -> Result<Answer, Error> {
+) -> Result<LimitedResponse, Error> {
     for _ in 0..MOST_REDIRECTS {
         if !matches!(at.scheme(), "http" | "https") {
             return Err(failed(&at, &format!("unsupported protocol scheme {:?}", at.scheme())));
@@ -102,7 +102,7 @@ async fn follow(
     Err(failed(&at, &format!("stopped after {MOST_REDIRECTS} redirects")))
 }
 
-async fn body(mut answer: Answer, limit: u64) -> Result<Arc<[u8]>, Error> {
+async fn body(mut answer: LimitedResponse, limit: u64) -> Result<Arc<[u8]>, Error> {
     let url = answer.url().clone();
     let mut content = Vec::new();
     loop {

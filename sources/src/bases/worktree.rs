@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::git::{Checkout, Error, Item, Kind};
+use crate::git::{Checkout, CheckoutItem, Error, TreeEntryKind};
 
 /// Go's number for symbolic links on the way to a file.
 const MOST_LINKS: usize = 255;
@@ -14,19 +14,19 @@ const MOST_LINKS: usize = 255;
 pub(super) struct Worktree {
     checkout: Checkout,
     /// By path; the root has an empty one.
-    nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<String, WorktreeNode>,
 }
 
 #[derive(Debug)]
-enum Node {
+enum WorktreeNode {
     Dir,
-    File(Item),
-    Link(Item),
+    File(CheckoutItem),
+    Link(CheckoutItem),
 }
 
 /// Where a path leads, relative to the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WorktreeTarget {
     Dir(String),
     File(String),
 }
@@ -48,20 +48,20 @@ pub(super) enum Astray {
 
 impl Worktree {
     pub(super) fn new(checkout: Checkout) -> Self {
-        let mut nodes = BTreeMap::from([(String::new(), Node::Dir)]);
+        let mut nodes = BTreeMap::from([(String::new(), WorktreeNode::Dir)]);
         for item in checkout.items() {
             let mut path = item.path.as_str();
             while let Some((parent, _)) = path.rsplit_once('/') {
                 if nodes.contains_key(parent) {
                     break;
                 }
-                nodes.insert(parent.to_owned(), Node::Dir);
+                nodes.insert(parent.to_owned(), WorktreeNode::Dir);
                 path = parent;
             }
             let node = match item.kind {
-                Kind::Submodule => Node::Dir,
-                Kind::Symlink => Node::Link(item.clone()),
-                Kind::File { .. } => Node::File(item.clone()),
+                TreeEntryKind::Submodule => WorktreeNode::Dir,
+                TreeEntryKind::Symlink => WorktreeNode::Link(item.clone()),
+                TreeEntryKind::File { .. } => WorktreeNode::File(item.clone()),
             };
             nodes.insert(item.path.clone(), node);
         }
@@ -69,7 +69,7 @@ impl Worktree {
     }
 
     /// Follows a path, relative to the root, with all its links.
-    pub(super) fn resolve(&self, path: &str) -> Result<Place, Astray> {
+    pub(super) fn resolve(&self, path: &str) -> Result<WorktreeTarget, Astray> {
         let split = |text: &str| -> Vec<String> { text.split('/').map(str::to_owned).collect() };
         let mut left = VecDeque::from(split(path));
         let mut at = String::new();
@@ -87,12 +87,12 @@ impl Worktree {
             let next = if at.is_empty() { part } else { format!("{at}/{part}") };
             match self.nodes.get(&next) {
                 None => return Err(Astray::Missing(next)),
-                Some(Node::Dir) => at = next,
-                Some(Node::File(_)) if left.iter().all(String::is_empty) => {
-                    return Ok(Place::File(next));
+                Some(WorktreeNode::Dir) => at = next,
+                Some(WorktreeNode::File(_)) if left.iter().all(String::is_empty) => {
+                    return Ok(WorktreeTarget::File(next));
                 }
-                Some(Node::File(_)) => return Err(Astray::Missing(next)),
-                Some(Node::Link(item)) => {
+                Some(WorktreeNode::File(_)) => return Err(Astray::Missing(next)),
+                Some(WorktreeNode::Link(item)) => {
                     links += 1;
                     if links > MOST_LINKS {
                         return Err(Astray::TooManyLinks(path.to_owned()));
@@ -107,7 +107,7 @@ impl Worktree {
                 }
             }
         }
-        Ok(Place::Dir(at))
+        Ok(WorktreeTarget::Dir(at))
     }
 
     /// The content of a file, links followed.
@@ -115,9 +115,9 @@ impl Worktree {
     /// `None` for a folder.
     pub(super) fn read(&self, path: &str) -> Result<Option<Vec<u8>>, Astray> {
         match self.resolve(path)? {
-            Place::Dir(_) => Ok(None),
-            Place::File(path) => match self.nodes.get(&path) {
-                Some(Node::File(item)) => Ok(Some(self.checkout.read(item)?)),
+            WorktreeTarget::Dir(_) => Ok(None),
+            WorktreeTarget::File(path) => match self.nodes.get(&path) {
+                Some(WorktreeNode::File(item)) => Ok(Some(self.checkout.read(item)?)),
                 _ => Err(Astray::Missing(path)),
             },
         }

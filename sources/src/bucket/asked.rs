@@ -10,7 +10,7 @@ use crate::http::{is_distrust, root_cause};
 const LONGEST_TEXT: usize = 300;
 
 /// What was asked.
-pub(super) struct Asked<'a> {
+pub(super) struct BucketRequestContext<'a> {
     pub(super) remote: &'a Remote,
     /// The object; none for the bucket itself.
     pub(super) key: Option<&'a str>,
@@ -18,7 +18,7 @@ pub(super) struct Asked<'a> {
     pub(super) action: String,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> BucketRequestContext<'a> {
     pub(super) fn listing(remote: &'a Remote) -> Self {
         Self { remote, key: None, action: "a listing".to_owned() }
     }

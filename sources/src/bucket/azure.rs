@@ -8,18 +8,18 @@ use object_store::azure::{
     MicrosoftAzureBuilder,
 };
 use object_store::client::{HttpRequest, HttpRequestBody};
-use objects::Redacted;
+use objects::RedactedValue;
 use percent_encoding::percent_decode_str;
 use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::{Url, form_urlencoded};
 
-use super::asked::{Asked, printable};
+use super::asked::{BucketRequestContext, printable};
 use super::exchange::{Exchange, is_relative, path, segment};
 use super::login::{self, Login, NoLogin, retries};
 use super::waiting::Waiting;
-use super::{Error, Got, Object, Page, Remote, Server, unquoted};
+use super::{Error, Object, ObjectDownload, Page, Remote, Server, unquoted};
 use crate::http::{Budgets, Egress};
 
 /// The version of the interface.
@@ -37,7 +37,7 @@ const CHECK: &str = "the Secret of spec.secretRef, and that a `sasKey` is valid 
 
 /// As whom Azure is asked.
 #[derive(Debug, Clone)]
-pub enum Identity {
+pub enum AzureIdentity {
     /// Anonymous.
     Anonymous,
     /// As the environment says: a client secret, a workload identity, else the managed identity of the machine.
@@ -50,10 +50,10 @@ pub enum Identity {
         /// The name of the account.
         account: String,
         /// Its key, in base64.
-        key: Redacted<String>,
+        key: RedactedValue<String>,
     },
     /// With a shared access signature: a query.
-    Signature(Redacted<String>),
+    Signature(RedactedValue<String>),
     /// As an application that Entra knows.
     Application {
         /// The directory.
@@ -61,7 +61,7 @@ pub enum Identity {
         /// The application.
         client: String,
         /// Its secret.
-        secret: Redacted<String>,
+        secret: RedactedValue<String>,
         /// Where it logs in, instead of the public cloud.
         authority: Option<Url>,
     },
@@ -79,9 +79,15 @@ pub(crate) struct Client {
 #[derive(Debug)]
 enum Credentials {
     Nobody,
-    Key { account: String, key: Redacted<AzureCredential> },
-    Signature(Redacted<Vec<(String, String)>>),
-    Tokens { provider: Redacted<AzureCredentialProvider>, secret: Option<Redacted<String>> },
+    Key {
+        account: String,
+        key: RedactedValue<AzureCredential>,
+    },
+    Signature(RedactedValue<Vec<(String, String)>>),
+    Tokens {
+        provider: RedactedValue<AzureCredentialProvider>,
+        secret: Option<RedactedValue<String>>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -129,7 +135,7 @@ struct Properties {
 /// What an error says.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Failure {
+struct AzureErrorBody {
     message: String,
 }
 
@@ -161,25 +167,25 @@ fn tag(etag: &str) -> String {
 impl Credentials {
     fn new(
         server: &Server,
-        identity: &Identity,
+        identity: &AzureIdentity,
         egress: &Egress,
         waiting: &Waiting,
     ) -> Result<Self, Error> {
         let secret = match identity {
-            Identity::Anonymous => return Ok(Self::Nobody),
-            Identity::Key { account, key } => {
+            AzureIdentity::Anonymous => return Ok(Self::Nobody),
+            AzureIdentity::Key { account, key } => {
                 let key = AzureAccessKey::try_new(key.expose().trim())
                     .map_err(|_unread| Error::BadSecret("`accountKey` is not base64".to_owned()))?;
-                let key = Redacted::new(AzureCredential::AccessKey(key));
+                let key = RedactedValue::new(AzureCredential::AccessKey(key));
                 return Ok(Self::Key { account: checked_account(account)?, key });
             }
-            Identity::Signature(signature) => {
+            AzureIdentity::Signature(signature) => {
                 let query = signature.expose().trim().trim_start_matches('?');
                 let pairs = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-                return Ok(Self::Signature(Redacted::new(pairs)));
+                return Ok(Self::Signature(RedactedValue::new(pairs)));
             }
-            Identity::Application { secret, .. } => Some(secret.clone()),
-            Identity::Environment { .. } => None,
+            AzureIdentity::Application { secret, .. } => Some(secret.clone()),
+            AzureIdentity::Environment { .. } => None,
         };
         let provider = provider(identity, None, egress, waiting).map_err(|why| match why {
             NoLogin::Secret(why) => Error::BadSecret(why),
@@ -194,16 +200,16 @@ impl Credentials {
 
 /// What gives an application, or the environment, tokens for the store, or for another service.
 pub(crate) fn provider(
-    identity: &Identity,
+    identity: &AzureIdentity,
     audience: Option<&'static str>,
     egress: &Egress,
     waiting: &Waiting,
-) -> Result<Redacted<AzureCredentialProvider>, NoLogin> {
+) -> Result<RedactedValue<AzureCredentialProvider>, NoLogin> {
     // The library wants names, and uses them for requests of its own only.
     let builder = MicrosoftAzureBuilder::new().with_account("none").with_container_name("none");
     let builder = builder.with_retry(retries());
     let builder = match identity {
-        Identity::Application { tenant, client, secret, authority } => {
+        AzureIdentity::Application { tenant, client, secret, authority } => {
             let bad = |key: &str, why: &str| NoLogin::Secret(format!("`{key}` {why}"));
             let tenant = checked_tenant(tenant).map_err(|why| bad("tenantId", why))?;
             let login = Login::of_secret(egress, waiting)?.for_audience(audience);
@@ -221,17 +227,17 @@ pub(crate) fn provider(
                 None => builder,
             }
         }
-        Identity::Environment { client } => {
+        AzureIdentity::Environment { client } => {
             let login = Login::of_machine(waiting)?.for_audience(audience);
             let builder = builder.with_http_connector(login);
             of_environment(builder, client.as_deref()).map_err(NoLogin::Environment)?
         }
-        Identity::Anonymous | Identity::Key { .. } | Identity::Signature(_) => {
+        AzureIdentity::Anonymous | AzureIdentity::Key { .. } | AzureIdentity::Signature(_) => {
             return Err(NoLogin::Secret("it has no credentials that give tokens".to_owned()));
         }
     };
     let store = builder.build().map_err(|error| NoLogin::Environment(login::why(&error)))?;
-    Ok(Redacted::new(store.credentials().clone()))
+    Ok(RedactedValue::new(store.credentials().clone()))
 }
 
 /// The credentials of the environment.
@@ -300,7 +306,7 @@ fn checked_authority(url: &str) -> Result<String, &'static str> {
 impl Client {
     pub(super) fn new(
         server: &Server,
-        identity: &Identity,
+        identity: &AzureIdentity,
         budgets: &Arc<Budgets>,
     ) -> Result<Self, Error> {
         let waiting = Waiting::default();
@@ -314,7 +320,7 @@ impl Client {
     }
 
     pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
-        let asked = Asked::listing(remote);
+        let asked = BucketRequestContext::listing(remote);
         let mut url = self.url(&asked)?;
         {
             let mut query = url.query_pairs_mut();
@@ -336,7 +342,7 @@ impl Client {
     }
 
     pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
-        let asked = Asked::object(remote, key, "HEAD");
+        let asked = BucketRequestContext::object(remote, key, "HEAD");
         let answer = self.ask(&asked, Method::HEAD, self.url(&asked)?, None).await?;
         let Some(answer) = answer else {
             return Err(asked.unreadable("unexpected HTTP status 304".to_owned()));
@@ -351,14 +357,17 @@ impl Client {
         remote: &Remote,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<Got>, Error> {
-        let asked = Asked::object(remote, key, "GET");
+    ) -> Result<Option<ObjectDownload>, Error> {
+        let asked = BucketRequestContext::object(remote, key, "GET");
         let answer = self.ask(&asked, Method::GET, self.url(&asked)?, unless).await?;
-        Ok(answer.map(|answer| Got { etag: tag_of(&answer), body: Exchange::body(&asked, answer) }))
+        Ok(answer.map(|answer| ObjectDownload {
+            etag: tag_of(&answer),
+            body: Exchange::body(&asked, answer),
+        }))
     }
 
     /// The URL of an object, or of the container.
-    fn url(&self, asked: &Asked<'_>) -> Result<Url, Error> {
+    fn url(&self, asked: &BucketRequestContext<'_>) -> Result<Url, Error> {
         let bucket = &asked.remote.bucket;
         if is_relative(bucket) {
             return Err(asked.no_bucket());
@@ -373,7 +382,7 @@ impl Client {
     /// An answer that is none of an error; nothing for one that says that the object is the one with this entity tag.
     async fn ask(
         &self,
-        asked: &Asked<'_>,
+        asked: &BucketRequestContext<'_>,
         method: Method,
         mut url: Url,
         unless: Option<&str>,
@@ -402,7 +411,7 @@ impl Client {
             (_, 404) => asked.missing(),
             _ => {
                 let text = Exchange::error(answer).await;
-                let text = quick_xml::de::from_reader::<_, Failure>(text_of(&text));
+                let text = quick_xml::de::from_reader::<_, AzureErrorBody>(text_of(&text));
                 let text = text.map(|failure| failure.message).unwrap_or_default();
                 // The lines below the first are other ones each time.
                 asked.answer(status, code, text.lines().next().unwrap_or_default())
@@ -413,7 +422,7 @@ impl Client {
     /// Says who asks.
     async fn authorize(
         &self,
-        asked: &Asked<'_>,
+        asked: &BucketRequestContext<'_>,
         method: &Method,
         url: &mut Url,
         headers: &mut HeaderMap,

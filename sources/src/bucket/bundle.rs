@@ -6,31 +6,31 @@ use std::io::{self, Cursor};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use tree::{Entry, Files as _, Limits, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
 use super::fetch::collect;
 use super::index::Object;
-use super::{Error, Known, Remote};
+use super::{BucketClientCache, Error, Remote};
 use crate::archive::{Contents, ExtractOptions, extract, unzip};
 use crate::chain;
 use crate::ignore::{IGNORE_FILE, Matcher};
 
 /// The largest bundle, in bytes as it is in the bucket.
-const LARGEST: u64 = 64 << 20;
+const MAX_BUNDLE_BYTES: u64 = 64 << 20;
 
 /// The kinds of archives, by the names of their objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BundleFormat {
     TarGz,
     Zip,
 }
 
-fn kind(key: &str) -> Result<Kind, Error> {
+fn kind(key: &str) -> Result<BundleFormat, Error> {
     let name = key.to_ascii_lowercase();
     if name.ends_with(".tar.gz") || name.ends_with(".tgz") {
-        Ok(Kind::TarGz)
+        Ok(BundleFormat::TarGz)
     } else if name.ends_with(".zip") {
-        Ok(Kind::Zip)
+        Ok(BundleFormat::Zip)
     } else {
         Err(Error::NoBundle(key.chars().take(256).collect()))
     }
@@ -53,7 +53,7 @@ pub struct Bundle {
     pub revision: String,
     /// How many files there are.
     pub count: usize,
-    files: Memory,
+    files: MemoryTree,
 }
 
 impl Bundle {
@@ -76,14 +76,14 @@ fn revision(key: &str, etag: &str) -> String {
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn ask(remote: &Remote, key: &str, known: &Known) -> Result<String, Error> {
+pub async fn ask(remote: &Remote, key: &str, known: &BucketClientCache) -> Result<String, Error> {
     check(key)?;
     let client = remote.client(known)?;
     let Object { etag, size, .. } = remote
         .within(&client, "reading the metadata of the bundle in", client.head(remote, key))
         .await?;
-    if size > LARGEST {
-        return Err(super::index::too_large(format!("bundle '{key}'"), size, LARGEST));
+    if size > MAX_BUNDLE_BYTES {
+        return Err(super::index::too_large(format!("bundle '{key}'"), size, MAX_BUNDLE_BYTES));
     }
     Ok(revision(key, &etag))
 }
@@ -98,14 +98,14 @@ pub async fn fetch(
     remote: &Remote,
     key: &str,
     ignore: Option<&str>,
-    known: &Known,
+    known: &BucketClientCache,
 ) -> Result<Bundle, Error> {
     let kind = kind(key)?;
     let client = remote.client(known)?;
     let work = async {
         let missing = || Error::NoObject { bucket: remote.bucket.clone(), key: key.to_owned() };
         let got = client.get(remote, key, None).await?.ok_or_else(missing)?;
-        let body = collect(got.body, &format!("bundle '{key}'"), LARGEST).await?;
+        let body = collect(got.body, &format!("bundle '{key}'"), MAX_BUNDLE_BYTES).await?;
         Ok((got.etag, body))
     };
     let (etag, body) = remote.within(&client, "fetching the bundle from", work).await?;
@@ -119,15 +119,15 @@ pub async fn fetch(
     Ok(Bundle { contents, revision: revision(key, &etag), count, files })
 }
 
-fn contents(files: &Memory, ignore: Option<&str>) -> Result<(Contents<RelPath>, usize), Error> {
+fn contents(files: &MemoryTree, ignore: Option<&str>) -> Result<(Contents<RelPath>, usize), Error> {
     let root = RelPath::parse(IGNORE_FILE).ok().and_then(|path| files.read(&path).ok());
     let text = root.map(|text| String::from_utf8_lossy(&text).into_owned());
     let ignored = Matcher::without_defaults(text.as_deref(), ignore)?;
     let mut contents = Contents::new();
     for (path, entry) in files.walk() {
         match entry {
-            Entry::Dir => contents.dir(path.clone())?,
-            Entry::File { executable, .. } => {
+            FileMetadata::Dir => contents.dir(path.clone())?,
+            FileMetadata::File { executable, .. } => {
                 contents.file(path.clone(), executable, path.clone())?;
             }
         }
@@ -138,11 +138,11 @@ fn contents(files: &Memory, ignore: Option<&str>) -> Result<(Contents<RelPath>, 
 }
 
 /// Takes an archive apart that nobody vouches for.
-fn unpack(kind: Kind, body: &[u8], limits: Limits) -> Result<Memory, String> {
+fn unpack(kind: BundleFormat, body: &[u8], limits: TreeLimits) -> Result<MemoryTree, String> {
     let options = ExtractOptions { limits, ..ExtractOptions::default() };
     let unpacked = match kind {
-        Kind::TarGz => extract(body, &options),
-        Kind::Zip => unzip(Cursor::new(body), &options),
+        BundleFormat::TarGz => extract(body, &options),
+        BundleFormat::Zip => unzip(Cursor::new(body), &options),
     };
     unpacked.map_err(|error| chain(&error))
 }

@@ -12,13 +12,13 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
-use super::asked::Asked;
+use super::asked::BucketRequestContext;
 use super::{Error, Server};
 use crate::http::budget::SendError;
 use crate::http::{self, Budgets};
 
 /// How often something is asked that a server was too busy for, and how long to wait before the second time.
-const ATTEMPTS: u32 = 3;
+const MAX_REQUEST_ATTEMPTS: u32 = 3;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// The largest answer that is no object: a listing of a thousand keys has a megabyte.
@@ -61,7 +61,7 @@ impl Exchange {
     }
 
     /// A URL of the server; the path is encoded already.
-    pub(super) fn url(&self, asked: &Asked<'_>, path: &str) -> Result<Url, Error> {
+    pub(super) fn url(&self, asked: &BucketRequestContext<'_>, path: &str) -> Result<Url, Error> {
         let url = Url::parse(&format!("{}{path}", self.base));
         url.map_err(|error| asked.unreachable(error.to_string()))
     }
@@ -69,7 +69,7 @@ impl Exchange {
     /// Sends a request without a body until it is answered with something that does not pass by itself.
     pub(super) async fn send(
         &self,
-        asked: &Asked<'_>,
+        asked: &BucketRequestContext<'_>,
         method: Method,
         url: Url,
         headers: reqwest::header::HeaderMap,
@@ -77,10 +77,10 @@ impl Exchange {
         let admitted = self.budgets.egress().admits(&url);
         admitted.map_err(|refused| asked.unreachable(refused.to_string()))?;
         let mut wait = FIRST_WAIT;
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=MAX_REQUEST_ATTEMPTS {
             let mut request = Request::new(method.clone(), url.clone());
             *request.headers_mut() = headers.clone();
-            let is_last = attempt == ATTEMPTS;
+            let is_last = attempt == MAX_REQUEST_ATTEMPTS;
             match self.budgets.execute(&self.client, request).await {
                 Ok(answer) if is_last || !passes(answer.status()) => return Ok(answer),
                 Err(error) if is_last || !may_pass(&error) => return Err(asked.unanswered(error)),
@@ -93,7 +93,10 @@ impl Exchange {
     }
 
     /// The text of an answer.
-    pub(super) async fn whole(asked: &Asked<'_>, answer: Response) -> Result<Vec<u8>, Error> {
+    pub(super) async fn whole(
+        asked: &BucketRequestContext<'_>,
+        answer: Response,
+    ) -> Result<Vec<u8>, Error> {
         let mut whole = Vec::new();
         let mut body = Self::body(asked, answer);
         while let Some(chunk) = body.next().await.transpose()? {
@@ -121,7 +124,7 @@ impl Exchange {
 
     /// The bytes of an answer, which end with the first error.
     pub(super) fn body(
-        asked: &Asked<'_>,
+        asked: &BucketRequestContext<'_>,
         answer: Response,
     ) -> BoxStream<'static, Result<Bytes, Error>> {
         let action = asked.action.clone();

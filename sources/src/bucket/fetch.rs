@@ -7,12 +7,12 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Semaphore;
-use tree::{Files as _, Memory, RelPath};
+use tree::{FileTree as _, MemoryTree, RelPath};
 
-use super::index::{Listed, Object, too_large};
+use super::index::{BucketListing, Object, too_large};
 use super::note::Note;
-use super::spool::{Place, Spool};
-use super::{Client, Error, Known, Remote};
+use super::spool::{Spool, SpoolRange};
+use super::{BucketClientCache, Client, Error, Remote};
 use crate::archive::Contents;
 use crate::ignore::IGNORE_FILE;
 
@@ -29,7 +29,7 @@ pub struct Body(Inner);
 #[derive(Debug, Clone)]
 enum Inner {
     /// Just downloaded.
-    New(Place),
+    New(SpoolRange),
     /// In the artifact that was made before.
     Previous(RelPath),
     /// Known already.
@@ -40,14 +40,14 @@ enum Inner {
 #[derive(Debug, Default)]
 pub struct Previous {
     /// Its files; without them everything is downloaded.
-    pub files: Option<Arc<Memory>>,
+    pub files: Option<Arc<MemoryTree>>,
     /// What it was made of.
     pub note: Note,
 }
 
 /// Everything that goes into an artifact.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct BucketFetchResult {
     /// The files.
     pub contents: Contents<Body>,
     /// As fetched: an object may have changed or vanished since it was listed.
@@ -59,10 +59,10 @@ pub struct Fetched {
     /// Objects that were downloaded for it.
     pub downloaded: usize,
     spool: Spool,
-    previous: Option<Arc<Memory>>,
+    previous: Option<Arc<MemoryTree>>,
 }
 
-impl Fetched {
+impl BucketFetchResult {
     /// The bytes of a file. Blocks.
     ///
     /// # Errors
@@ -87,14 +87,14 @@ impl Fetched {
 /// See [`Error`].
 pub async fn fetch(
     remote: &Remote,
-    listed: Listed,
+    listed: BucketListing,
     previous: Previous,
-    known: &Known,
-) -> Result<Fetched, Error> {
+    known: &BucketClientCache,
+) -> Result<BucketFetchResult, Error> {
     let client = remote.client(known)?;
     let spool = Spool::new().map_err(Error::Disk)?;
-    let Listed { objects, ignore } = listed;
-    let mut now = Listed { ignore, ..Listed::default() };
+    let BucketListing { objects, ignore } = listed;
+    let mut now = BucketListing { ignore, ..BucketListing::default() };
     let mut contents = Contents::new();
     let mut changed = Vec::new();
     for (path, object) in objects {
@@ -130,14 +130,26 @@ pub async fn fetch(
     let tags = now.objects.into_values().map(|object| (object.key, object.etag)).collect();
     let note = Note { artifact: String::new(), objects: tags, ignore: now.ignore };
     let spool = Arc::into_inner(spool).ok_or_else(|| Error::Disk(io::ErrorKind::Other.into()))?;
-    Ok(Fetched { contents, revision, note, count, downloaded, spool, previous: previous.files })
+    Ok(BucketFetchResult {
+        contents,
+        revision,
+        note,
+        count,
+        downloaded,
+        spool,
+        previous: previous.files,
+    })
 }
 
 /// Downloads one object, which is no larger than a file may be.
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn object(remote: &Remote, key: &str, known: &Known) -> Result<Vec<u8>, Error> {
+pub async fn object(
+    remote: &Remote,
+    key: &str,
+    known: &BucketClientCache,
+) -> Result<Vec<u8>, Error> {
     let client = remote.client(known)?;
     let what = format!("object '{key}'");
     let work = async {
@@ -162,7 +174,7 @@ async fn download(
     client: &Client,
     objects: Vec<(RelPath, Object)>,
     spool: &Arc<Spool>,
-) -> Result<Vec<(RelPath, Object, Place)>, Error> {
+) -> Result<Vec<(RelPath, Object, SpoolRange)>, Error> {
     let memory = Semaphore::new(MEMORY_KIB as usize);
     let one = |(path, object): (RelPath, Object)| {
         let memory = &memory;

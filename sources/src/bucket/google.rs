@@ -6,17 +6,17 @@ use std::env;
 use std::sync::Arc;
 
 use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::Url;
 
-use super::asked::{Asked, printable};
+use super::asked::{BucketRequestContext, printable};
 use super::exchange::{Exchange, is_relative, segment};
 use super::login::{self, Login, NoLogin, retries};
 use super::waiting::Waiting;
-use super::{Error, Got, Object, Page, Remote, Server};
+use super::{Error, Object, ObjectDownload, Page, Remote, Server};
 use crate::http::{Budgets, Egress};
 
 /// Objects of a page; the server gives no more.
@@ -31,14 +31,14 @@ const CHECK: &str =
 
 /// As whom Google's store is asked.
 #[derive(Debug, Clone)]
-pub enum Identity {
+pub enum GoogleIdentity {
     /// Anonymous.
     Anonymous,
     /// By application-default credentials: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, that of `gcloud`, else the
     /// service account of the machine (on GKE that of windlass's ServiceAccount).
     Environment,
     /// With the JSON key of a service account.
-    ServiceAccount(Redacted<String>),
+    ServiceAccount(RedactedValue<String>),
 }
 
 /// One server and one user.
@@ -46,7 +46,7 @@ pub enum Identity {
 pub(crate) struct Client {
     exchange: Exchange,
     /// Without it requests are anonymous.
-    tokens: Option<Redacted<GcpCredentialProvider>>,
+    tokens: Option<RedactedValue<GcpCredentialProvider>>,
     waiting: Waiting,
 }
 
@@ -70,7 +70,7 @@ struct Listing {
 
 /// What an error says.
 #[derive(Deserialize)]
-struct Failure {
+struct GoogleErrorBody {
     error: Detail,
 }
 
@@ -88,10 +88,10 @@ impl From<Metadata> for Object {
 
 fn tokens(
     server: &Server,
-    identity: &Identity,
+    identity: &GoogleIdentity,
     egress: &Egress,
     waiting: &Waiting,
-) -> Result<Option<Redacted<GcpCredentialProvider>>, Error> {
+) -> Result<Option<RedactedValue<GcpCredentialProvider>>, Error> {
     provider(identity, egress, waiting).map_err(|why| match why {
         NoLogin::Secret(why) => Error::BadSecret(format!("`serviceaccount` {why}")),
         NoLogin::Environment(why) => {
@@ -103,15 +103,15 @@ fn tokens(
 
 /// What gives tokens for all services of Google; none to who is anonymous.
 pub(crate) fn provider(
-    identity: &Identity,
+    identity: &GoogleIdentity,
     egress: &Egress,
     waiting: &Waiting,
-) -> Result<Option<Redacted<GcpCredentialProvider>>, NoLogin> {
+) -> Result<Option<RedactedValue<GcpCredentialProvider>>, NoLogin> {
     // The library wants the name of a bucket, and uses it for requests of its own only.
     let builder = GoogleCloudStorageBuilder::new().with_bucket_name("none").with_retry(retries());
     let store = match identity {
-        Identity::Anonymous => return Ok(None),
-        Identity::ServiceAccount(key) => {
+        GoogleIdentity::Anonymous => return Ok(None),
+        GoogleIdentity::ServiceAccount(key) => {
             check(key).map_err(NoLogin::Secret)?;
             let builder = builder.with_service_account_key(key.expose());
             // Its text may repeat what is wrong, which is a secret.
@@ -119,7 +119,7 @@ pub(crate) fn provider(
             built
                 .map_err(|_unread| NoLogin::Secret("has no RSA key in `private_key`".to_owned()))?
         }
-        Identity::Environment => {
+        GoogleIdentity::Environment => {
             let file = env::var("GOOGLE_APPLICATION_CREDENTIALS").ok().filter(|it| !it.is_empty());
             let builder = match &file {
                 Some(file) => builder.with_application_credentials(file),
@@ -135,13 +135,13 @@ pub(crate) fn provider(
             builder.with_http_connector(Login::of_machine(waiting)?).build().map_err(unusable)?
         }
     };
-    Ok(Some(Redacted::new(store.credentials().clone())))
+    Ok(Some(RedactedValue::new(store.credentials().clone())))
 }
 
 /// Checks the form of a key.
 ///
 /// Differs(flux): other credentials than keys are refused, since they name servers that would be asked with them.
-fn check(key: &Redacted<String>) -> Result<(), String> {
+fn check(key: &RedactedValue<String>) -> Result<(), String> {
     #[derive(Deserialize)]
     struct Key {
         #[serde(rename = "type", default)]
@@ -160,7 +160,7 @@ fn check(key: &Redacted<String>) -> Result<(), String> {
 impl Client {
     pub(super) fn new(
         server: &Server,
-        identity: &Identity,
+        identity: &GoogleIdentity,
         budgets: &Arc<Budgets>,
     ) -> Result<Self, Error> {
         let waiting = Waiting::default();
@@ -174,7 +174,7 @@ impl Client {
     }
 
     pub(super) async fn page(&self, remote: &Remote, next: Option<String>) -> Result<Page, Error> {
-        let asked = Asked::listing(remote);
+        let asked = BucketRequestContext::listing(remote);
         let mut url = self.url(&asked, "")?;
         {
             let mut query = url.query_pairs_mut();
@@ -193,7 +193,7 @@ impl Client {
     }
 
     pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
-        let asked = Asked::object(remote, key, "GET of metadata");
+        let asked = BucketRequestContext::object(remote, key, "GET of metadata");
         let mut url = self.url(&asked, key)?;
         url.query_pairs_mut().append_pair("fields", FIELDS);
         self.read::<Metadata>(&asked, url).await.map(Object::from)
@@ -205,7 +205,7 @@ impl Client {
         remote: &Remote,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<Got>, Error> {
+    ) -> Result<Option<ObjectDownload>, Error> {
         let object = self.head(remote, key).await?;
         if unless.is_some_and(|etag| etag == object.etag) {
             return Ok(None);
@@ -218,7 +218,7 @@ impl Client {
         &self,
         remote: &Remote,
         object: &Object,
-    ) -> Result<Option<Got>, Error> {
+    ) -> Result<Option<ObjectDownload>, Error> {
         match self.media(remote, object).await {
             Err(Error::NoObject { .. }) => self.get(remote, &object.key, None).await,
             got => got.map(Some),
@@ -226,19 +226,19 @@ impl Client {
     }
 
     /// The bytes of one generation, so that the entity tag is theirs: answers with bytes have one of another kind.
-    async fn media(&self, remote: &Remote, object: &Object) -> Result<Got, Error> {
-        let asked = Asked::object(remote, &object.key, "GET");
+    async fn media(&self, remote: &Remote, object: &Object) -> Result<ObjectDownload, Error> {
+        let asked = BucketRequestContext::object(remote, &object.key, "GET");
         let mut url = self.url(&asked, &object.key)?;
         url.query_pairs_mut().append_pair("alt", "media");
         if let Some(generation) = &object.generation {
             url.query_pairs_mut().append_pair("generation", generation);
         }
         let answer = self.ask(&asked, url).await?;
-        Ok(Got { etag: object.etag.clone(), body: Exchange::body(&asked, answer) })
+        Ok(ObjectDownload { etag: object.etag.clone(), body: Exchange::body(&asked, answer) })
     }
 
     /// The URL of an object, or of all; a key is one segment, whatever is in it.
-    fn url(&self, asked: &Asked<'_>, key: &str) -> Result<Url, Error> {
+    fn url(&self, asked: &BucketRequestContext<'_>, key: &str) -> Result<Url, Error> {
         let bucket = &asked.remote.bucket;
         if is_relative(bucket) {
             return Err(asked.no_bucket());
@@ -255,7 +255,7 @@ impl Client {
 
     async fn read<T: for<'de> Deserialize<'de>>(
         &self,
-        asked: &Asked<'_>,
+        asked: &BucketRequestContext<'_>,
         url: Url,
     ) -> Result<T, Error> {
         let answer = self.ask(asked, url).await?;
@@ -264,7 +264,7 @@ impl Client {
         serde_json::from_slice(&text).map_err(unread)
     }
 
-    async fn ask(&self, asked: &Asked<'_>, url: Url) -> Result<Response, Error> {
+    async fn ask(&self, asked: &BucketRequestContext<'_>, url: Url) -> Result<Response, Error> {
         let mut headers = HeaderMap::new();
         if let Some(tokens) = &self.tokens {
             let token = self.waiting.during(tokens.expose().get_credential()).await;
@@ -287,7 +287,8 @@ impl Client {
             403 => Err(asked.denied("403".to_owned())),
             404 => Err(asked.missing()),
             status => {
-                let text = serde_json::from_slice::<Failure>(&Exchange::error(answer).await);
+                let text =
+                    serde_json::from_slice::<GoogleErrorBody>(&Exchange::error(answer).await);
                 let text = text.map(|failure| failure.error.message).unwrap_or_default();
                 Err(asked.answer(status, String::new(), &text))
             }
@@ -312,7 +313,7 @@ mod tests {
                 "RSA key",
             ),
         ] {
-            let identity = Identity::ServiceAccount(Redacted::new(key.to_owned()));
+            let identity = GoogleIdentity::ServiceAccount(RedactedValue::new(key.to_owned()));
             let error =
                 tokens(&server, &identity, &Egress::default(), &Waiting::default()).unwrap_err();
             assert!(matches!(error, Error::BadSecret(_)), "{error:?}");

@@ -9,10 +9,10 @@ use std::collections::btree_map::Entry;
 use sha2::{Digest as _, Sha256};
 use tree::RelPath;
 
-use super::asked::Asked;
+use super::asked::BucketRequestContext;
 use super::fetch::collect;
 use super::note::{IgnoreFile, Note};
-use super::{Client, Error, Known, Remote};
+use super::{BucketClientCache, Client, Error, Remote};
 use crate::ignore::{IGNORE_FILE, Matcher};
 
 /// The most objects that are examined, those that are left out included.
@@ -42,14 +42,14 @@ pub struct Object {
 
 /// The objects that an artifact is made of.
 #[derive(Debug, Clone, Default)]
-pub struct Listed {
+pub struct BucketListing {
     /// By the path of the file that each becomes.
     pub(super) objects: BTreeMap<RelPath, Object>,
     /// The patterns at the root of the bucket.
     pub(super) ignore: Option<IgnoreFile>,
 }
 
-impl Listed {
+impl BucketListing {
     /// `sha256:` of a line `<key> <entity tag>` for each object, in the order of the keys' bytes.
     ///
     /// Parity(flux): an unchanged bucket has an unchanged revision, also when windlass takes over from Flux.
@@ -172,15 +172,15 @@ pub async fn list(
     remote: &Remote,
     ignore: Option<&str>,
     note: &Note,
-    known: &Known,
-) -> Result<Listed, Error> {
+    known: &BucketClientCache,
+) -> Result<BucketListing, Error> {
     let client = remote.client(known)?;
     let work = async {
         let found = pages(remote, &client).await?;
         let file = ignore_file(remote, &client, &found, note).await?;
         let text = file.as_ref().map(|file| file.text.as_str());
         let matcher = Matcher::without_defaults(text, ignore)?;
-        let mut listed = Listed { objects: BTreeMap::new(), ignore: file };
+        let mut listed = BucketListing { objects: BTreeMap::new(), ignore: file };
         for object in found.into_iter().filter(|object| object.key != IGNORE_FILE) {
             let Some(path) = place(&object.key)? else { continue };
             if !matcher.is_ignored(&path, false) {
@@ -217,7 +217,7 @@ async fn pages(remote: &Remote, client: &Client) -> Result<Vec<Object>, Error> {
             let why = format!(
                 "{MOST_EMPTY_PAGES} consecutive pages are empty, and the listing is not complete"
             );
-            return Err(Asked::listing(remote).unreadable(why));
+            return Err(BucketRequestContext::listing(remote).unreadable(why));
         }
         next = Some(token);
     }

@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Client, Error, Identity, Ldap, Server, azure, google};
+use super::{BucketIdentity, Client, Error, Ldap, Server, azure, google};
 use crate::http::Budgets;
 use crate::http::clients::client_key;
 
 /// How long a client is kept that nobody used.
-const IDLE: Duration = Duration::from_secs(60 * 60);
+const CLIENT_IDLE_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// How many are kept.
-const MOST: usize = 256;
+const MAX_CACHED_CLIENTS: usize = 256;
 
 /// Clients by what they were made of, with the time when each was used last.
 type Clients = BTreeMap<[u8; 32], (Instant, Arc<Client>)>;
 
 /// Clients by what they were made of; everybody who asks the same server as the same user shares one.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct BucketClientCache {
     clients: Mutex<Clients>,
     budgets: Arc<Budgets>,
 }
 
-impl Known {
+impl BucketClientCache {
     /// With budgets that others use too.
     #[must_use]
     pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
@@ -37,13 +37,13 @@ impl Known {
         let key = key(server);
         let now = Instant::now();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.retain(|_, (used, _)| now.duration_since(*used) < IDLE);
+        clients.retain(|_, (used, _)| now.duration_since(*used) < CLIENT_IDLE_TTL);
         if let Some((used, client)) = clients.get_mut(&key) {
             *used = now;
             return Ok(client.clone());
         }
         let client = Arc::new(Client::new(server, &self.budgets)?);
-        if clients.len() >= MOST {
+        if clients.len() >= MAX_CACHED_CLIENTS {
             let oldest = clients.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
             oldest.map(|key| clients.remove(&key));
         }
@@ -68,50 +68,50 @@ fn key(server: &Server) -> [u8; 32] {
     put(Some(endpoint.url(None).as_bytes()));
     put(region.as_deref().map(str::as_bytes));
     match identity {
-        Identity::Anonymous => put(Some(b"anonymous")),
-        Identity::Keys { access, secret, session } => {
+        BucketIdentity::Anonymous => put(Some(b"anonymous")),
+        BucketIdentity::Keys { access, secret, session } => {
             put(Some(b"keys"));
             put(Some(access.as_bytes()));
             put(Some(secret.expose().as_bytes()));
             put(session.as_ref().map(|session| session.expose().as_bytes()));
         }
-        Identity::Environment { sts } => {
+        BucketIdentity::Environment { sts } => {
             put(Some(b"environment"));
             put(sts.as_ref().map(|sts| sts.as_str().as_bytes()));
         }
-        Identity::Ldap(Ldap { endpoint, username, password, tls }) => {
+        BucketIdentity::Ldap(Ldap { endpoint, username, password, tls }) => {
             put(Some(b"ldap"));
             put(Some(endpoint.as_str().as_bytes()));
             put(Some(username.as_bytes()));
             put(Some(password.expose().as_bytes()));
             put(Some(&client_key(tls, None)));
         }
-        Identity::Google(identity) => {
+        BucketIdentity::Google(identity) => {
             put(Some(b"google"));
             match identity {
-                google::Identity::Anonymous => put(Some(b"anonymous")),
-                google::Identity::Environment => put(Some(b"environment")),
-                google::Identity::ServiceAccount(key) => put(Some(key.expose().as_bytes())),
+                google::GoogleIdentity::Anonymous => put(Some(b"anonymous")),
+                google::GoogleIdentity::Environment => put(Some(b"environment")),
+                google::GoogleIdentity::ServiceAccount(key) => put(Some(key.expose().as_bytes())),
             }
         }
-        Identity::Azure(identity) => {
+        BucketIdentity::Azure(identity) => {
             put(Some(b"azure"));
             match identity {
-                azure::Identity::Anonymous => put(Some(b"anonymous")),
-                azure::Identity::Environment { client } => {
+                azure::AzureIdentity::Anonymous => put(Some(b"anonymous")),
+                azure::AzureIdentity::Environment { client } => {
                     put(Some(b"environment"));
                     put(client.as_deref().map(str::as_bytes));
                 }
-                azure::Identity::Key { account, key } => {
+                azure::AzureIdentity::Key { account, key } => {
                     put(Some(b"key"));
                     put(Some(account.as_bytes()));
                     put(Some(key.expose().as_bytes()));
                 }
-                azure::Identity::Signature(signature) => {
+                azure::AzureIdentity::Signature(signature) => {
                     put(Some(b"signature"));
                     put(Some(signature.expose().as_bytes()));
                 }
-                azure::Identity::Application { tenant, client, secret, authority } => {
+                azure::AzureIdentity::Application { tenant, client, secret, authority } => {
                     put(Some(b"application"));
                     put(Some(tenant.as_bytes()));
                     put(Some(client.as_bytes()));
@@ -127,20 +127,21 @@ fn key(server: &Server) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use objects::Redacted;
+    use objects::RedactedValue;
 
     use super::*;
 
     #[test]
     fn another_user_gets_another_client_and_the_same_one_the_same() {
-        let known = Known::default();
+        let known = BucketClientCache::default();
         let mut server = crate::bucket::tests::remote("b").server;
         let anonymous = known.client(&server).unwrap();
         assert!(Arc::ptr_eq(&anonymous, &known.client(&server).unwrap()));
         let mut seen = vec![anonymous];
         for secret in ["one", "two"] {
-            let secret = Redacted::new(secret.to_owned());
-            server.identity = Identity::Keys { access: "a".to_owned(), secret, session: None };
+            let secret = RedactedValue::new(secret.to_owned());
+            server.identity =
+                BucketIdentity::Keys { access: "a".to_owned(), secret, session: None };
             let client = known.client(&server).unwrap();
             assert!(seen.iter().all(|other| !Arc::ptr_eq(other, &client)));
             seen.push(client);

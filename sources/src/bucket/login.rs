@@ -23,7 +23,7 @@ const LARGEST_ANSWER: usize = 1 << 20;
 
 /// How long one answer may take.
 const METADATA_LIMIT: Duration = Duration::from_secs(5);
-const ELSEWHERE: Duration = Duration::from_secs(30);
+const TOKEN_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest life of a token, in seconds. Whoever gives it out may not be who should, and says when by a number.
 const LONGEST_LIFE: u64 = 30 * 24 * 60 * 60;
@@ -114,7 +114,8 @@ impl Login {
         let host = request.url()[Position::BeforeHost..Position::AfterPort].to_owned();
         self.waiting.ask(host.clone());
         // Metadata are next door, and spoken to in the clear; where there are none, nobody may answer at all.
-        let limit = if request.url().scheme() == "http" { METADATA_LIMIT } else { ELSEWHERE };
+        let limit =
+            if request.url().scheme() == "http" { METADATA_LIMIT } else { TOKEN_REQUEST_TIMEOUT };
         let answered = tokio::time::timeout(limit, self.answered(request, &host)).await;
         answered.map_err(|_elapsed| {
             let why = format!("{host} did not respond within {limit:?}");
@@ -190,14 +191,15 @@ impl HttpConnector for Login {
 /// Why there is no token, in words that stay the same from one time to the next.
 pub(crate) fn why(error: &object_store::Error) -> String {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct LoginErrorBody {
         error_description: String,
     }
     let said = http::root_cause(error);
     let Some((before, body)) = said.find('{').map(|at| said.split_at(at)) else {
         return printable(&said);
     };
-    let refusal = serde_json::from_str::<Refusal>(body).map(|refusal| refusal.error_description);
+    let refusal =
+        serde_json::from_str::<LoginErrorBody>(body).map(|refusal| refusal.error_description);
     // What follows names this one request.
     let text = refusal.unwrap_or_default();
     let text = text.split(['\r', '\n']).next().unwrap_or_default();

@@ -20,9 +20,9 @@ use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures::{StreamExt as _, stream};
 
-use super::asked::Asked;
+use super::asked::BucketRequestContext;
 use super::waiting::Waiting;
-use super::{Endpoint, Error, Got, Object, Page, Remote, Server, unquoted};
+use super::{Endpoint, Error, Object, ObjectDownload, Page, Remote, Server, unquoted};
 use crate::http::Budgets;
 use failure::failure;
 use transport::Transport;
@@ -31,7 +31,7 @@ use transport::Transport;
 const LONGEST_LOGIN: Duration = Duration::from_secs(600);
 
 /// How often something is asked that a server was too busy for.
-const ATTEMPTS: u32 = 3;
+const MAX_REQUEST_ATTEMPTS: u32 = 3;
 
 /// One server and one user.
 #[derive(Debug)]
@@ -55,9 +55,9 @@ impl Client {
             .region(Region::new(region.clone()))
             .endpoint_url(server.endpoint.url(server.region.as_deref()))
             .force_path_style(server.endpoint.is_path_style())
-            .retry_config(RetryConfig::standard().with_max_attempts(ATTEMPTS))
+            .retry_config(RetryConfig::standard().with_max_attempts(MAX_REQUEST_ATTEMPTS))
             // Whoever calls has a limit on the whole.
-            .timeout_config(TimeoutConfig::builder().connect_timeout(CONNECTING).build())
+            .timeout_config(TimeoutConfig::builder().connect_timeout(S3_CONNECT_TIMEOUT).build())
             .identity_cache(IdentityCache::lazy().load_timeout(LONGEST_LOGIN).build())
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
@@ -102,7 +102,7 @@ impl Client {
             let request = self.sdk().list_objects_v2().bucket(&remote.bucket).set_prefix(prefix);
             request.set_continuation_token(next.clone()).send()
         };
-        let asked = Asked::listing(remote);
+        let asked = BucketRequestContext::listing(remote);
         let mut answer = list().await;
         if let Err(error) = &answer
             && self.moved(failure::region(error))
@@ -123,7 +123,7 @@ impl Client {
 
     pub(super) async fn head(&self, remote: &Remote, key: &str) -> Result<Object, Error> {
         let head = || self.sdk().head_object().bucket(&remote.bucket).key(key).send();
-        let asked = Asked::object(remote, key, "HEAD");
+        let asked = BucketRequestContext::object(remote, key, "HEAD");
         let mut answer = head().await;
         if let Err(error) = &answer
             && self.moved(failure::region(error))
@@ -141,7 +141,7 @@ impl Client {
             let request = self.sdk().put_object().bucket(&remote.bucket).key(key);
             request.content_type("application/json").body(body.to_vec().into()).send()
         };
-        let asked = Asked::object(remote, key, "PUT");
+        let asked = BucketRequestContext::object(remote, key, "PUT");
         let mut answer = put().await;
         if let Err(error) = &answer
             && self.moved(failure::region(error))
@@ -156,8 +156,8 @@ impl Client {
         remote: &Remote,
         key: &str,
         unless: Option<&str>,
-    ) -> Result<Option<Got>, Error> {
-        let asked = Asked::object(remote, key, "GET");
+    ) -> Result<Option<ObjectDownload>, Error> {
+        let asked = BucketRequestContext::object(remote, key, "GET");
         let unless = unless.map(|etag| format!("\"{etag}\""));
         let get = || {
             let request = self.sdk().get_object().bucket(&remote.bucket).key(key);
@@ -187,7 +187,7 @@ impl Client {
             Some((chunk, body))
         });
         let body = body.map(move |chunk| chunk.map_err(|error| broken(&error))).boxed();
-        Ok(Some(Got { etag: unquoted(answer.e_tag.as_deref()), body }))
+        Ok(Some(ObjectDownload { etag: unquoted(answer.e_tag.as_deref()), body }))
     }
 }
 
@@ -210,4 +210,4 @@ fn following(
 }
 
 /// How long a connection may take to come about.
-const CONNECTING: Duration = Duration::from_secs(10);
+const S3_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

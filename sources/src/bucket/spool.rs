@@ -14,7 +14,7 @@ pub(super) struct Spool {
 
 /// A body in a spool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct SpoolRange {
     offset: u64,
     len: usize,
 }
@@ -25,14 +25,14 @@ impl Spool {
     }
 
     /// Puts a body in. Blocks.
-    pub(super) fn put(&self, body: &[u8]) -> io::Result<Place> {
+    pub(super) fn put(&self, body: &[u8]) -> io::Result<SpoolRange> {
         let offset = self.end.fetch_add(body.len() as u64, Ordering::Relaxed);
         self.file.write_all_at(body, offset)?;
-        Ok(Place { offset, len: body.len() })
+        Ok(SpoolRange { offset, len: body.len() })
     }
 
     /// A body that was put in. Blocks.
-    pub(super) fn read(&self, place: Place) -> io::Result<Vec<u8>> {
+    pub(super) fn read(&self, place: SpoolRange) -> io::Result<Vec<u8>> {
         let mut body = vec![0; place.len];
         self.file.read_exact_at(&mut body, place.offset)?;
         Ok(body)

@@ -45,12 +45,15 @@ impl Waiting {
         provider: impl ProvideCredentials + 'static,
     ) -> SharedCredentialsProvider {
         let provider = SharedCredentialsProvider::new(provider);
-        SharedCredentialsProvider::new(Watched { provider, waiting: self.clone() })
+        SharedCredentialsProvider::new(WatchedCredentialsProvider {
+            provider,
+            waiting: self.clone(),
+        })
     }
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedCredentialsProvider {
     provider: SharedCredentialsProvider,
     waiting: Waiting,
 }
@@ -71,7 +74,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-impl ProvideCredentials for Watched {
+impl ProvideCredentials for WatchedCredentialsProvider {
     fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
     where
         Self: 'a,

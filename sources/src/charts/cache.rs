@@ -10,7 +10,7 @@ use super::index::Index;
 use super::repository::Validators;
 
 /// Bytes of indexes that stay in memory.
-const MOST: u64 = 128 << 20;
+const MAX_INDEX_CACHE_BYTES: u64 = 128 << 20;
 
 /// Indexes by the digest of their artifact.
 ///
@@ -24,17 +24,17 @@ pub struct Indexes {
 
 impl Default for Indexes {
     fn default() -> Self {
-        Self { shelf: Mutex::default(), most: MOST }
+        Self { shelf: Mutex::default(), most: MAX_INDEX_CACHE_BYTES }
     }
 }
 
 /// A place that waits for its index, or has it.
-type Place = Arc<Mutex<Option<Arc<Index>>>>;
+type IndexSlot = Arc<Mutex<Option<Arc<Index>>>>;
 
 #[derive(Debug, Default)]
 struct Shelf {
     /// With the number of the last use.
-    places: BTreeMap<String, (Place, u64)>,
+    places: BTreeMap<String, (IndexSlot, u64)>,
     uses: u64,
 }
 
@@ -60,7 +60,7 @@ impl Indexes {
         Ok(index)
     }
 
-    fn place(&self, digest: &str) -> Place {
+    fn place(&self, digest: &str) -> IndexSlot {
         let mut shelf = locked(&self.shelf);
         shelf.uses += 1;
         let uses = shelf.uses;
@@ -100,17 +100,17 @@ const MOST_KNOWN: usize = 10_000;
 
 /// What repositories said of their indexes; forgetting it costs one download.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<BTreeMap<String, Fetched>>);
+pub struct RepositoryIndexCache(Mutex<BTreeMap<String, CachedIndex>>);
 
 /// An index that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Fetched {
+struct CachedIndex {
     url: String,
     revision: String,
     validators: Validators,
 }
 
-impl Known {
+impl RepositoryIndexCache {
     /// What to ask with, if `who` fetched this revision from this URL.
     pub fn validators(&self, who: &str, url: &str, revision: &str) -> Option<Validators> {
         let known = locked(&self.0);
@@ -126,7 +126,7 @@ impl Known {
         }
         let url = url.to_owned();
         let revision = revision.to_owned();
-        known.insert(who.to_owned(), Fetched { url, revision, validators });
+        known.insert(who.to_owned(), CachedIndex { url, revision, validators });
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_of_one_url_and_one_revision() {
-        let known = Known::default();
+        let known = RepositoryIndexCache::default();
         let validators = Validators { etag: Some("x".to_owned()), modified: None };
         known.remember("app", "http://a/", "sha256:1", validators.clone());
         assert_eq!(known.validators("app", "http://a/", "sha256:1"), Some(validators));

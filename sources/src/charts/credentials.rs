@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use objects::Redacted;
+use objects::RedactedValue;
 
-use crate::bucket::{Endpoint, Identity};
+use crate::bucket::{BucketIdentity, Endpoint};
 use crate::http::{ClientIdentity, Tls};
 
 /// What Secrets say of a repository.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     /// User and password.
-    pub basic: Option<(String, Redacted<String>)>,
+    pub basic: Option<(String, RedactedValue<String>)>,
     /// Whom we trust besides the system's authorities, and what we show.
     pub tls: Tls,
     /// Where a bucket is; without effect for a web server.
@@ -29,13 +29,13 @@ pub struct BucketServer {
     /// The region that requests are signed for.
     pub region: Option<String>,
     /// As whom it is asked.
-    pub identity: Identity,
+    pub identity: BucketIdentity,
 }
 
 impl Default for BucketServer {
     /// AWS, as the environment says.
     fn default() -> Self {
-        let identity = Identity::Environment { sts: None };
+        let identity = BucketIdentity::Environment { sts: None };
         Self { endpoint: None, region: None, identity }
     }
 }
@@ -65,14 +65,17 @@ pub enum Error {
     NoTls,
 }
 
-type Data = BTreeMap<String, Vec<u8>>;
+type CredentialData = BTreeMap<String, Vec<u8>>;
 
 impl Credentials {
     /// Reads `secret` (user and password, or in an older way TLS) and `certificates` (TLS), which come first.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn from_secrets(secret: Option<&Data>, certificates: Option<&Data>) -> Result<Self, Error> {
+    pub fn from_secrets(
+        secret: Option<&CredentialData>,
+        certificates: Option<&CredentialData>,
+    ) -> Result<Self, Error> {
         let basic = secret.map(basic).transpose()?.flatten();
         let tls = match (certificates, secret) {
             (Some(data), _) => tls(data)?.ok_or(Error::NoTls)?,
@@ -88,8 +91,8 @@ impl Credentials {
     /// # Errors
     /// [`Error`].
     pub fn for_bucket(
-        secret: Option<&Data>,
-        certificates: Option<&Data>,
+        secret: Option<&CredentialData>,
+        certificates: Option<&CredentialData>,
         insecure: bool,
     ) -> Result<Self, Error> {
         let tls = match certificates {
@@ -103,22 +106,22 @@ impl Credentials {
 }
 
 /// A key of a Secret as text.
-fn text(data: &Data, key: &'static str) -> Result<Option<String>, Error> {
+fn text(data: &CredentialData, key: &'static str) -> Result<Option<String>, Error> {
     let value = data.get(key).cloned().map(String::from_utf8);
     value.transpose().map_err(|_| Error::NotText(key))
 }
 
-fn bucket(data: &Data, insecure: bool) -> Result<BucketServer, Error> {
+fn bucket(data: &CredentialData, insecure: bool) -> Result<BucketServer, Error> {
     let some = |key| Ok::<_, Error>(text(data, key)?.filter(|value| !value.is_empty()));
     let endpoint = some("endpoint")?;
     let endpoint = endpoint.map(|text| Endpoint::parse(&text, insecure)).transpose();
     let identity = match (text(data, "accesskey")?, text(data, "secretkey")?) {
         (Some(access), Some(secret)) => match (access.is_empty(), secret.is_empty()) {
-            (true, true) => Identity::Anonymous,
-            (false, false) => Identity::Keys {
+            (true, true) => BucketIdentity::Anonymous,
+            (false, false) => BucketIdentity::Keys {
                 access,
-                secret: Redacted::new(secret),
-                session: some("sessiontoken")?.map(Redacted::new),
+                secret: RedactedValue::new(secret),
+                session: some("sessiontoken")?.map(RedactedValue::new),
             },
             _ => return Err(Error::NoKeys),
         },
@@ -128,16 +131,16 @@ fn bucket(data: &Data, insecure: bool) -> Result<BucketServer, Error> {
     Ok(BucketServer { endpoint, region: some("region")?, identity })
 }
 
-fn basic(data: &Data) -> Result<Option<(String, Redacted<String>)>, Error> {
+fn basic(data: &CredentialData) -> Result<Option<(String, RedactedValue<String>)>, Error> {
     match (text(data, "username")?, text(data, "password")?) {
-        (Some(username), Some(password)) => Ok(Some((username, Redacted::new(password)))),
+        (Some(username), Some(password)) => Ok(Some((username, RedactedValue::new(password)))),
         (None, None) => Ok(None),
         (Some(_), None) => Err(Error::Half { given: "username", missing: "password" }),
         (None, Some(_)) => Err(Error::Half { given: "password", missing: "username" }),
     }
 }
 
-fn tls(data: &Data) -> Result<Option<Tls>, Error> {
+fn tls(data: &CredentialData) -> Result<Option<Tls>, Error> {
     let either = |key: &str, old: &str| {
         let given = data.get(key).filter(|value| !value.is_empty());
         given.or_else(|| data.get(old)).filter(|value| !value.is_empty()).cloned()
@@ -145,7 +148,7 @@ fn tls(data: &Data) -> Result<Option<Tls>, Error> {
     let ca = either("ca.crt", "caFile");
     let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
         (Some(certificate), Some(key)) => {
-            Some(ClientIdentity { certificate, key: Redacted::new(key) })
+            Some(ClientIdentity { certificate, key: RedactedValue::new(key) })
         }
         (None, None) => None,
         (Some(_), None) => return Err(Error::Half { given: "tls.crt", missing: "tls.key" }),
@@ -158,7 +161,7 @@ fn tls(data: &Data) -> Result<Option<Tls>, Error> {
 mod tests {
     use super::*;
 
-    fn data(keys: &[(&str, &str)]) -> Data {
+    fn data(keys: &[(&str, &str)]) -> CredentialData {
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     }
 
@@ -197,17 +200,17 @@ mod tests {
             Credentials::for_bucket(Some(&data(keys)), None, false).map(|it| it.bucket)
         };
         let nobody = Credentials::for_bucket(None, None, false).unwrap().bucket;
-        assert!(matches!(nobody.identity, Identity::Environment { sts: None }));
+        assert!(matches!(nobody.identity, BucketIdentity::Environment { sts: None }));
         let keys = [("accesskey", "me"), ("secretkey", "hunter2")];
         let found = read(&keys).unwrap();
-        assert!(matches!(&found.identity, Identity::Keys { access, .. } if access == "me"));
+        assert!(matches!(&found.identity, BucketIdentity::Keys { access, .. } if access == "me"));
         assert!(!format!("{found:?}").contains("hunter2"));
         let place = [("endpoint", "minio:9000"), ("region", "eu")];
         let found = read(&[&keys[..], &place].concat()).unwrap();
         assert_eq!(found.endpoint.unwrap().to_string(), "minio:9000");
         assert_eq!(found.region.as_deref(), Some("eu"));
         let open = read(&[("accesskey", ""), ("secretkey", "")]).unwrap();
-        assert!(matches!(open.identity, Identity::Anonymous));
+        assert!(matches!(open.identity, BucketIdentity::Anonymous));
         let wrong = [("endpoint", "https://me:hunter2@minio")];
         for (keys, expected) in [
             (vec![], Error::NoKeys),

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use golang::semver::{Constraint, Version};
 use helm::chart::Dependency;
-use tree::{Files as _, Limits, Memory, RelPath};
+use tree::{FileTree as _, MemoryTree, RelPath, TreeLimits};
 use url::Url;
 
-use super::files::{self, Files};
-use crate::git::{self, Content, Credentials, Kind, Reference, Remote, RemoteUrl};
+use super::files::{self, LoadedChartFiles};
+use crate::git::{self, Content, Credentials, Reference, Remote, RemoteUrl, TreeEntryKind};
 
 /// Where a dependency is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum DependencyLocation {
     /// In the tree that the chart itself is in.
     Folder(RelPath),
     /// In the chart repository at this address.
@@ -86,10 +86,12 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error::BadPlace`]: a name of Helm's configuration, a path that leaves the tree, or no address at all.
-pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<Place, Error> {
+pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<DependencyLocation, Error> {
     let repository = &dependency.repository;
     let bad = |why: &str| Error::BadPlace { repository: shown(repository), why: why.to_owned() };
-    let inside = |path: &str| chart.join(path).map(Place::Folder).map_err(|e| bad(&e.to_string()));
+    let inside = |path: &str| {
+        chart.join(path).map(DependencyLocation::Folder).map_err(|e| bad(&e.to_string()))
+    };
     if repository.is_empty() {
         return inside(&format!("charts/{}", dependency.name));
     }
@@ -97,13 +99,13 @@ pub fn place(dependency: &Dependency, chart: &RelPath) -> Result<Place, Error> {
         return inside(path.trim_start_matches('/'));
     }
     if ["http://", "https://", "s3://"].iter().any(|scheme| repository.starts_with(scheme)) {
-        return Ok(Place::Repository(repository.clone()));
+        return Ok(DependencyLocation::Repository(repository.clone()));
     }
     if repository.starts_with("oci://") {
-        return Ok(Place::Registry(repository.clone()));
+        return Ok(DependencyLocation::Registry(repository.clone()));
     }
     if let Some(url) = repository.strip_prefix("git+") {
-        return git_folder(url).map(Place::Git).map_err(|why| bad(&why));
+        return git_folder(url).map(DependencyLocation::Git).map_err(|why| bad(&why));
     }
     // Parity(flux): such names are kept where somebody works with `helm`, and are known nowhere else.
     Err(bad(if repository.starts_with('@') || repository.starts_with("alias:") {
@@ -152,7 +154,11 @@ fn git_folder(text: &str) -> Result<GitFolder, String> {
 ///
 /// # Errors
 /// [`Error::OtherName`], [`Error::OtherVersion`].
-pub fn check(files: Files, dependency: &Dependency, place: &str) -> Result<Files, Error> {
+pub fn check(
+    files: LoadedChartFiles,
+    dependency: &Dependency,
+    place: &str,
+) -> Result<LoadedChartFiles, Error> {
     let metadata = &files.chart().metadata;
     let place = place.to_owned();
     if metadata.name != dependency.name {
@@ -174,9 +180,13 @@ pub fn check(files: Files, dependency: &Dependency, place: &str) -> Result<Files
 ///
 /// # Errors
 /// It is not there, no chart, or another one.
-pub fn from_tree(tree: &Memory, path: &RelPath, dependency: &Dependency) -> Result<Files, Error> {
+pub fn from_tree(
+    tree: &MemoryTree,
+    path: &RelPath,
+    dependency: &Dependency,
+) -> Result<LoadedChartFiles, Error> {
     let place = path.to_string();
-    let files = Files::in_tree(tree, path);
+    let files = LoadedChartFiles::in_tree(tree, path);
     let files =
         files.map_err(|error| Error::Chart { place: place.clone(), problem: Box::new(error) })?;
     check(files, dependency, &place)
@@ -191,14 +201,14 @@ pub fn from_git(
     dependency: &Dependency,
     timeout: Duration,
     context: &git::Context,
-) -> Result<Files, Error> {
+) -> Result<LoadedChartFiles, Error> {
     let GitFolder { url, path, reference } = folder;
     let remote = Remote {
         url: url.clone(),
         credentials: Credentials::default(),
         proxy: None,
         timeout,
-        limits: git::Limits::default(),
+        limits: git::GitLimits::default(),
     };
     let checkout =
         |reference: &Reference| git::checkout(&remote, reference, &Content::default(), context);
@@ -214,9 +224,10 @@ pub fn from_git(
             found => found?,
         }
     };
-    let mut tree = Memory::builder(Limits::default());
+    let mut tree = MemoryTree::builder(TreeLimits::default());
     for item in checkout.items() {
-        let (Kind::File { is_executable }, Ok(place)) = (item.kind, RelPath::parse(&item.path))
+        let (TreeEntryKind::File { is_executable }, Ok(place)) =
+            (item.kind, RelPath::parse(&item.path))
         else {
             continue;
         };
@@ -243,10 +254,10 @@ mod tests {
             ..Dependency::default()
         };
         match place(&dependency, &RelPath::parse("charts/app").unwrap()) {
-            Ok(Place::Folder(path)) => format!("folder {path}"),
-            Ok(Place::Repository(url)) => format!("repository {url}"),
-            Ok(Place::Registry(url)) => format!("registry {url}"),
-            Ok(Place::Git(GitFolder { url, path, reference })) => {
+            Ok(DependencyLocation::Folder(path)) => format!("folder {path}"),
+            Ok(DependencyLocation::Repository(url)) => format!("repository {url}"),
+            Ok(DependencyLocation::Registry(url)) => format!("registry {url}"),
+            Ok(DependencyLocation::Git(GitFolder { url, path, reference })) => {
                 format!("git {url} {path} {reference}")
             }
             Err(error) => error.to_string(),

@@ -8,7 +8,7 @@ use std::io::Write;
 use golang::semver::Version;
 use helm::chart::load::{self, LoadError};
 use helm::chart::{Chart, Dependency, File, MAX_ENTRIES, MAX_UNPACKED};
-use tree::{Entry, Files as _, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use crate::archive::{self, Writer};
 
@@ -17,7 +17,7 @@ const VALUES: &str = "values.yaml";
 
 /// The files of a chart, and what they say.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct LoadedChartFiles {
     files: Vec<File>,
     chart: Chart,
 }
@@ -78,21 +78,22 @@ pub fn with_metadata(version: &str, metadata: &str) -> Result<String, Error> {
     Ok(with)
 }
 
-impl Files {
+impl LoadedChartFiles {
     /// The chart in a folder of a tree, without what its `.helmignore` leaves out, or in an archive that lies there.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn in_tree(tree: &Memory, path: &RelPath) -> Result<Self, Error> {
+    pub fn in_tree(tree: &MemoryTree, path: &RelPath) -> Result<Self, Error> {
         let unread = |_| Error::NotFound(path.to_string());
         match tree.entry(path) {
             None => Err(Error::NotFound(path.to_string())),
-            Some(Entry::File { .. }) => Self::in_archive(&tree.read(path).map_err(unread)?),
-            Some(Entry::Dir) => {
+            Some(FileMetadata::File { .. }) => Self::in_archive(&tree.read(path).map_err(unread)?),
+            Some(FileMetadata::Dir) => {
                 let mut files = Vec::new();
                 let mut bytes = 0;
                 for (inside, entry) in tree.walk() {
-                    let (Some(name), Entry::File { len, .. }) = (inside.strip_prefix(path), entry)
+                    let (Some(name), FileMetadata::File { len, .. }) =
+                        (inside.strip_prefix(path), entry)
                     else {
                         continue;
                     };

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Range as Span;
 
 use golang::semver::{ConstraintError, Version as Semver};
-use goyaml::{Limits, Target, Walk};
+use goyaml::{DecodeTarget, Walk, YamlLimits};
 use serde::Deserialize;
 
 use crate::versions::Range;
@@ -27,12 +27,12 @@ const MAX_NODES: usize = 100_000;
 pub struct Index {
     text: String,
     charts: BTreeMap<String, Span<u32>>,
-    versions: Vec<Entry>,
+    versions: Vec<IndexEntry>,
 }
 
 /// Places in the text of an index.
 #[derive(Debug, Clone)]
-struct Entry {
+struct IndexEntry {
     name: Span<u32>,
     version: Span<u32>,
     url: Span<u32>,
@@ -115,11 +115,11 @@ struct Raw {
     created: Option<serde_json::Value>,
 }
 
-const VERSION: Target = Target::Struct(&[
-    ("name", Target::Text),
-    ("version", Target::Text),
-    ("urls", Target::List(&Target::Text)),
-    ("digest", Target::Text),
+const VERSION: DecodeTarget = DecodeTarget::Struct(&[
+    ("name", DecodeTarget::Text),
+    ("version", DecodeTarget::Text),
+    ("urls", DecodeTarget::List(&DecodeTarget::Text)),
+    ("digest", DecodeTarget::Text),
 ]);
 
 impl Index {
@@ -148,7 +148,7 @@ impl Index {
     /// How many bytes of memory it holds, about.
     pub fn size(&self) -> u64 {
         let names: usize = self.charts.keys().map(|name| name.len() + 64).sum();
-        (self.text.capacity() + self.versions.capacity() * size_of::<Entry>() + names) as u64
+        (self.text.capacity() + self.versions.capacity() * size_of::<IndexEntry>() + names) as u64
     }
 
     /// How many versions it lists.
@@ -193,7 +193,7 @@ impl Index {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    fn version(&self, entry: &Entry) -> Version<'_> {
+    fn version(&self, entry: &IndexEntry) -> Version<'_> {
         let given = |span| Some(self.at(span)).filter(|text| !text.is_empty());
         Version {
             name: self.at(&entry.name),
@@ -230,7 +230,7 @@ impl Index {
         let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
         let created = created.as_ref().and_then(serde_json::Value::as_str);
         let created = created.and_then(|text| text.parse::<jiff::Timestamp>().ok());
-        let entry = Entry {
+        let entry = IndexEntry {
             name: self.put(&name)?,
             version: self.put(&version)?,
             url: self.put(&url)?,
@@ -265,7 +265,7 @@ impl Index {
 }
 
 fn yaml(text: &[u8]) -> Result<(Index, Option<String>), Error> {
-    let limits = Limits { nodes: MAX_NODES, ..Limits::default() };
+    let limits = YamlLimits { nodes: MAX_NODES, ..YamlLimits::default() };
     let mut index = Index::default();
     let mut api_version = None;
     let Some(mut walk) = Walk::new(text, limits)? else { return Err(Error::Empty) };
@@ -275,7 +275,7 @@ fn yaml(text: &[u8]) -> Result<(Index, Option<String>), Error> {
     while let Some(key) = walk.key()? {
         match key.as_str() {
             "apiVersion" => {
-                let value = walk.value(&Target::Text)?;
+                let value = walk.value(&DecodeTarget::Text)?;
                 api_version = value.as_str().map(str::to_owned);
             }
             "entries" if walk.map()? => {

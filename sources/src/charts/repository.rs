@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::{Credentials, MAX_CHART, MAX_INDEX};
-use crate::archive::{Digesting, Sealed};
+use crate::archive::{ArchiveDigest, Digesting};
 use crate::bucket;
 use crate::http::{self, Budgets, Busy, Clients};
 use store::Store;
@@ -32,10 +32,10 @@ const LONGEST_VALIDATOR: usize = 1024;
 
 /// A repository, and how it is spoken to.
 #[derive(Debug)]
-pub struct Repository(Kind);
+pub struct ChartRepository(RepositoryBackend);
 
 #[derive(Debug)]
-enum Kind {
+enum RepositoryBackend {
     Web(Box<Web>),
     Store(Box<Store>),
 }
@@ -54,7 +54,7 @@ pub struct Validators {
 
 /// What a repository answered when it was asked for its index.
 #[derive(Debug)]
-pub enum Answer {
+pub enum IndexFetchResult {
     /// It is the one that the validators are of.
     Unchanged,
     /// It is this one.
@@ -62,7 +62,7 @@ pub enum Answer {
         /// A file without a name, at its beginning.
         file: File,
         /// Digest and size of it.
-        sealed: Sealed,
+        sealed: ArchiveDigest,
         /// What to ask with the next time.
         validators: Validators,
     },
@@ -220,10 +220,10 @@ pub struct Reach {
     /// Clients of web servers. Which servers may be asked is theirs to say; the same as that of the budgets.
     pub clients: Arc<Clients>,
     /// Clients of buckets.
-    pub buckets: Arc<bucket::Known>,
+    pub buckets: Arc<bucket::BucketClientCache>,
 }
 
-impl Repository {
+impl ChartRepository {
     /// A repository at an address: `http://` and `https://` name a web server, `s3://bucket/prefix` a bucket.
     ///
     /// User and password in the address of a web server stand in for those that `credentials` lack.
@@ -244,17 +244,17 @@ impl Repository {
         let of = credentials;
         let pass = pass_credentials;
         Ok(Self(if is_store {
-            Kind::Store(Box::new(Store::new(url, of, pass, timeout, reach)?))
+            RepositoryBackend::Store(Box::new(Store::new(url, of, pass, timeout, reach)?))
         } else {
-            Kind::Web(Box::new(Web::new(url, of, pass, timeout, reach)?))
+            RepositoryBackend::Web(Box::new(Web::new(url, of, pass, timeout, reach)?))
         }))
     }
 
     /// The address, without credentials; it ends with a slash.
     pub fn url(&self) -> String {
         match &self.0 {
-            Kind::Web(web) => web.url(),
-            Kind::Store(store) => store.url(),
+            RepositoryBackend::Web(web) => web.url(),
+            RepositoryBackend::Store(store) => store.url(),
         }
     }
 
@@ -262,10 +262,10 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn index(&self, since: Option<&Validators>) -> Result<Answer, Error> {
+    pub async fn index(&self, since: Option<&Validators>) -> Result<IndexFetchResult, Error> {
         match &self.0 {
-            Kind::Web(web) => web.index(since).await,
-            Kind::Store(store) => store.index(since).await,
+            RepositoryBackend::Web(web) => web.index(since).await,
+            RepositoryBackend::Store(store) => store.index(since).await,
         }
     }
 
@@ -277,8 +277,8 @@ impl Repository {
     /// [`Error`].
     pub async fn chart(&self, reference: &str, digest: Option<&str>) -> Result<Vec<u8>, Error> {
         match &self.0 {
-            Kind::Web(web) => web.chart(reference, digest).await,
-            Kind::Store(store) => store.chart(reference, digest).await,
+            RepositoryBackend::Web(web) => web.chart(reference, digest).await,
+            RepositoryBackend::Store(store) => store.chart(reference, digest).await,
         }
     }
 
@@ -322,13 +322,13 @@ async fn receive_index(
     url: &str,
     chunks: Chunks<'_>,
     validators: Validators,
-) -> Result<Answer, Error> {
+) -> Result<IndexFetchResult, Error> {
     let disk = |error: std::io::Error| Error::Disk { url: url.to_owned(), why: error.to_string() };
     let mut out = Digesting::new(tempfile::tempfile().map_err(disk)?);
     receive(url, MAX_INDEX, chunks, |chunk| out.write_all(chunk).map_err(disk)).await?;
     let (mut file, sealed) = out.finish();
     file.rewind().map_err(disk)?;
-    Ok(Answer::Index { file, sealed, validators })
+    Ok(IndexFetchResult::Index { file, sealed, validators })
 }
 
 /// The bytes of an archive, which have to be those of the digest if there is one.

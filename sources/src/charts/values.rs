@@ -28,7 +28,7 @@ pub enum Error {
 
 /// What was put together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergedValues {
     /// The text of the values; empty for none.
     pub text: String,
     /// The files that were there, as they were named.
@@ -43,7 +43,7 @@ pub fn merge(
     paths: &[String],
     ignore_missing: bool,
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,
-) -> Result<Merged, Error> {
+) -> Result<MergedValues, Error> {
     let mut merged = Map::new();
     let mut files = Vec::new();
     for path in paths {
@@ -67,7 +67,7 @@ pub fn merge(
         let unwritten = |error: goyaml::EmitError| Error::Unwritten(error.to_string());
         goyaml::emit(&Value::Object(merged)).map_err(unwritten)?
     };
-    Ok(Merged { text, files })
+    Ok(MergedValues { text, files })
 }
 
 /// Puts a table above another. It goes as deep as YAML is nested, which is bounded.
@@ -86,7 +86,7 @@ fn put(under: &mut Map<String, Value>, above: Map<String, Value>) {
 mod tests {
     use super::*;
 
-    fn merged(paths: &[&str], ignore: bool) -> Result<Merged, Error> {
+    fn merged(paths: &[&str], ignore: bool) -> Result<MergedValues, Error> {
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
         merge(&paths, ignore, |path| {
             let text = match path {
@@ -106,7 +106,10 @@ mod tests {
         let found = merged(&["a", "empty", "b", "none"], true).unwrap();
         assert_eq!(found.files, ["a", "empty", "b"]);
         assert_eq!(found.text, "w: 1.5\nx:\n  a: 1\n  b:\n  - 2\n  c: null\nz: true\n");
-        assert_eq!(merged(&["none"], true).unwrap(), Merged { text: String::new(), files: vec![] });
+        assert_eq!(
+            merged(&["none"], true).unwrap(),
+            MergedValues { text: String::new(), files: vec![] }
+        );
     }
 
     #[test]

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::signed::Signable;
-use super::snapshot::{Commit, Entry, Fetched, Kind, Listing};
+use super::snapshot::{Commit, GitSnapshot, Listing, TreeEntry, TreeEntryKind};
 use super::sparse::Sparse;
 use super::submodules;
 use super::{Context, Error, Reference, Remote, RemoteUrl, Revision};
 
 /// Submodules within submodules. go-git goes as deep, and then leaves empty folders; here it is an error.
-const DEEPEST: usize = 10;
+const MAX_SUBMODULE_DEPTH: usize = 10;
 /// Submodules of one checkout, however they are nested: two in each of ten levels would be a thousand.
 const MOST_SUBMODULES: usize = 256;
 
@@ -37,33 +37,33 @@ pub struct Checkout {
     /// The facts of the commit.
     pub commit: Commit,
     /// The repository first.
-    parts: Vec<Part>,
-    items: Vec<Item>,
+    parts: Vec<CheckoutPart>,
+    items: Vec<CheckoutItem>,
     read: AtomicU64,
     limit: u64,
     remote: String,
 }
 
 #[derive(Debug)]
-struct Part {
+struct CheckoutPart {
     /// Where it is in the whole; empty for the repository itself.
     place: String,
     /// Where it came from.
     url: RemoteUrl,
     depth: usize,
-    fetched: Fetched,
+    fetched: GitSnapshot,
     listing: Listing,
 }
 
 /// A file, link or submodule of a checkout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
-    /// Path from the root of the whole, with `/` between its parts; see [`Entry::path`].
+pub struct CheckoutItem {
+    /// Path from the root of the whole, with `/` between its parts; see [`TreeEntry::path`].
     pub path: String,
     /// What it becomes; a submodule is the folder that the files of its own are in.
-    pub kind: Kind,
+    pub kind: TreeEntryKind,
     part: usize,
-    entry: Entry,
+    entry: TreeEntry,
 }
 
 /// Fetches a commit, and its submodules if they are wanted, within the time and the limits of the remote.
@@ -84,7 +84,7 @@ pub fn checkout(
     let fetched = super::fetch(remote, reference, context)?;
     let revision = fetched.revision.clone();
     let commit = fetched.commit.clone();
-    let mut parts = vec![Part::new(String::new(), remote.url.clone(), 0, fetched)?];
+    let mut parts = vec![CheckoutPart::new(String::new(), remote.url.clone(), 0, fetched)?];
     if content.submodules {
         fetch_submodules(remote, content, context, begun, &mut parts)?;
     }
@@ -95,13 +95,18 @@ pub fn checkout(
     Ok(Checkout { revision, commit, parts, items, read, limit, remote })
 }
 
-impl Part {
-    fn new(place: String, url: RemoteUrl, depth: usize, fetched: Fetched) -> Result<Self, Error> {
+impl CheckoutPart {
+    fn new(
+        place: String,
+        url: RemoteUrl,
+        depth: usize,
+        fetched: GitSnapshot,
+    ) -> Result<Self, Error> {
         let listing = fetched.entries()?;
         Ok(Self { place, url, depth, fetched, listing })
     }
 
-    fn path_of(&self, entry: &Entry) -> String {
+    fn path_of(&self, entry: &TreeEntry) -> String {
         match self.place.as_str() {
             "" => entry.path.clone(),
             place => format!("{place}/{}", entry.path),
@@ -109,15 +114,17 @@ impl Part {
     }
 
     /// The submodules that are wanted, each with its full path and the URL in `.gitmodules`.
-    fn submodules(&self, sparse: &Sparse) -> Result<Vec<(String, String, Entry)>, Error> {
+    fn submodules(&self, sparse: &Sparse) -> Result<Vec<(String, String, TreeEntry)>, Error> {
         let entries = &self.listing.entries;
         let mut wanted = entries
             .iter()
-            .filter(|entry| entry.kind == Kind::Submodule && sparse.reaches(&self.path_of(entry)))
+            .filter(|entry| {
+                entry.kind == TreeEntryKind::Submodule && sparse.reaches(&self.path_of(entry))
+            })
             .peekable();
         // A link could be anything, and Git does not follow it either.
-        let file = |entry: &&Entry| {
-            entry.path == submodules::FILE && matches!(entry.kind, Kind::File { .. })
+        let file = |entry: &&TreeEntry| {
+            entry.path == submodules::FILE && matches!(entry.kind, TreeEntryKind::File { .. })
         };
         let (Some(_), Some(file)) = (wanted.peek(), entries.iter().find(file)) else {
             return Ok(Vec::new());
@@ -144,7 +151,7 @@ fn fetch_submodules(
     content: &Content,
     context: &Context,
     begun: Instant,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<CheckoutPart>,
 ) -> Result<(), Error> {
     let mut left = VecDeque::from([0]);
     while let Some(parent) = left.pop_front() {
@@ -156,20 +163,20 @@ fn fetch_submodules(
                 what: what.to_owned(),
                 limit: limit.to_string(),
             };
-            if depth > DEEPEST {
-                return Err(too_many("the nesting depth of submodules", DEEPEST));
+            if depth > MAX_SUBMODULE_DEPTH {
+                return Err(too_many("the nesting depth of submodules", MAX_SUBMODULE_DEPTH));
             }
             if parts.len() > MOST_SUBMODULES {
                 return Err(too_many("the number of submodules", MOST_SUBMODULES));
             }
             let received = received(parts);
-            let budget = Budget {
+            let budget = SubmoduleBudget {
                 timeout: root.timeout.saturating_sub(begun.elapsed()),
                 received: root.limits.received.saturating_sub(received),
             };
             let sha = entry.submodule_commit();
             let (url, fetched) = fetch_one(root, &from, &path, &url, sha, budget, context)?;
-            parts.push(Part::new(path, url, depth, fetched)?);
+            parts.push(CheckoutPart::new(path, url, depth, fetched)?);
             left.push_back(parts.len() - 1);
             if entries(parts) > root.limits.entries {
                 let limit = root.limits.entries;
@@ -181,7 +188,7 @@ fn fetch_submodules(
 }
 
 /// What is left for a submodule.
-struct Budget {
+struct SubmoduleBudget {
     timeout: Duration,
     received: u64,
 }
@@ -192,9 +199,9 @@ fn fetch_one(
     path: &str,
     url: &str,
     sha: String,
-    budget: Budget,
+    budget: SubmoduleBudget,
     context: &Context,
-) -> Result<(RemoteUrl, Fetched), Error> {
+) -> Result<(RemoteUrl, GitSnapshot), Error> {
     let bad = |reason: String| Error::BadSubmodule {
         remote: from.to_string(),
         path: path.to_owned(),
@@ -223,22 +230,26 @@ fn fetch_one(
     }
 }
 
-fn received(parts: &[Part]) -> u64 {
+fn received(parts: &[CheckoutPart]) -> u64 {
     parts.iter().map(|part| part.fetched.received).sum()
 }
 
-fn entries(parts: &[Part]) -> usize {
+fn entries(parts: &[CheckoutPart]) -> usize {
     parts.iter().map(|part| part.listing.entries.len() + part.listing.unreadable.len()).sum()
 }
 
 /// Everything that is wanted of all parts.
-fn items(parts: &[Part], sparse: &Sparse, remote: &Remote) -> Result<Vec<Item>, Error> {
+fn items(
+    parts: &[CheckoutPart],
+    sparse: &Sparse,
+    remote: &Remote,
+) -> Result<Vec<CheckoutItem>, Error> {
     let mut items = Vec::with_capacity(entries(parts));
     for (number, part) in parts.iter().enumerate() {
         for entry in &part.listing.entries {
             let path = part.path_of(entry);
             let kind = entry.kind;
-            items.push(Item { path, kind, part: number, entry: entry.clone() });
+            items.push(CheckoutItem { path, kind, part: number, entry: entry.clone() });
         }
     }
     if let Some(folder) = sparse.missing(items.iter().map(|item| item.path.as_str())) {
@@ -266,7 +277,7 @@ impl Checkout {
     }
 
     /// What is wanted of the commit and its submodules, in no particular order.
-    pub fn items(&self) -> &[Item] {
+    pub fn items(&self) -> &[CheckoutItem] {
         &self.items
     }
 
@@ -285,7 +296,7 @@ impl Checkout {
     ///
     /// # Errors
     /// [`Error::TooLarge`] for a file over the limit, or when all that was read of all parts is.
-    pub fn read(&self, item: &Item) -> Result<Vec<u8>, Error> {
+    pub fn read(&self, item: &CheckoutItem) -> Result<Vec<u8>, Error> {
         let Some(part) = self.parts.get(item.part) else { return Ok(Vec::new()) };
         let bytes = part.fetched.read(&item.entry)?;
         let length = bytes.len() as u64;

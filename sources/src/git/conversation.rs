@@ -18,7 +18,7 @@ use gix::protocol::{Handshake, LsRefsCommand};
 use gix_transport::client::blocking_io::Transport;
 use gix_transport::{Protocol, Service};
 
-use super::known::Known;
+use super::known::GitServerCache;
 use super::remote::Scheme;
 use super::wire::Wire;
 use super::{Error, Remote, smart_http, ssh};
@@ -45,7 +45,7 @@ pub(super) enum History {
 
 /// A reference of the remote and the commit that it stands for, peeled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct RemoteReference {
     pub(super) name: String,
     pub(super) id: ObjectId,
     /// The tag that leads to it, if that is an object of its own.
@@ -58,7 +58,11 @@ fn agent() -> (&'static str, Option<String>) {
 
 impl Conversation {
     /// Connects and shakes hands.
-    pub(super) fn open(remote: &Remote, known: &Known, wire: &Wire) -> Result<Self, Error> {
+    pub(super) fn open(
+        remote: &Remote,
+        known: &GitServerCache,
+        wire: &Wire,
+    ) -> Result<Self, Error> {
         let transport = match remote.url.scheme() {
             Scheme::Http | Scheme::Https => smart_http::transport(remote, known, None, wire)?,
             Scheme::Ssh => ssh::transport(remote, known.egress(), wire)?,
@@ -72,7 +76,7 @@ impl Conversation {
     /// only an answer that says what was asked for is to be believed.
     pub(super) fn resume(
         remote: &Remote,
-        known: &Known,
+        known: &GitServerCache,
         wire: &Wire,
     ) -> Option<Result<Self, Error>> {
         let said = known.handshake(remote)?;
@@ -123,7 +127,7 @@ impl Conversation {
     }
 
     /// The references that start with one of the prefixes. A remote of protocol 2 sends no others.
-    pub(super) fn references(&mut self, prefixes: &[&str]) -> Result<Vec<Found>, Error> {
+    pub(super) fn references(&mut self, prefixes: &[&str]) -> Result<Vec<RemoteReference>, Error> {
         let listed = match &self.handshake.refs {
             Some(all) => all.clone(),
             None => {
@@ -148,7 +152,8 @@ impl Conversation {
         repository: &Path,
         largest: u64,
     ) -> Result<(), Error> {
-        let mut request = Request { wants, is_without_files: history == History::NoneNorFiles };
+        let mut request =
+            FetchRequest { wants, is_without_files: history == History::NoneNorFiles };
         let shallow = match history {
             History::None | History::NoneNorFiles => Shallow::DepthAtRemote(NonZeroU32::MIN),
             History::All => Shallow::NoChange,
@@ -193,7 +198,7 @@ impl Conversation {
     }
 }
 
-fn found(reference: &Ref) -> Option<Found> {
+fn found(reference: &Ref) -> Option<RemoteReference> {
     let (name, id, tag) = match reference {
         Ref::Peeled { full_ref_name, object, tag } => (full_ref_name, *object, Some(*tag)),
         Ref::Direct { full_ref_name, object } => (full_ref_name, *object, None),
@@ -201,16 +206,16 @@ fn found(reference: &Ref) -> Option<Found> {
         Ref::Unborn { .. } => return None,
     };
     // A name that is not UTF-8 cannot have been asked for.
-    Some(Found { name: String::from_utf8(name.to_vec()).ok()?, id, tag })
+    Some(RemoteReference { name: String::from_utf8(name.to_vec()).ok()?, id, tag })
 }
 
 /// Wants what it is told to want and has nothing.
-struct Request<'a> {
+struct FetchRequest<'a> {
     wants: &'a [ObjectId],
     is_without_files: bool,
 }
 
-impl Negotiate for Request<'_> {
+impl Negotiate for FetchRequest<'_> {
     fn mark_complete_and_common_ref(&mut self) -> gix::Result<Action> {
         Ok(Action::MustNegotiate { remote_ref_target_known: Vec::new() })
     }

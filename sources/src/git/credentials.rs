@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use objects::Redacted;
+use objects::RedactedValue;
 
 use super::Error;
 use super::remote::{RemoteUrl, Scheme};
@@ -22,16 +22,16 @@ pub enum Auth {
         /// User.
         username: String,
         /// Password or token.
-        password: Redacted<String>,
+        password: RedactedValue<String>,
     },
     /// HTTP bearer token, sent with the first request.
-    Bearer(Redacted<String>),
+    Bearer(RedactedValue<String>),
     /// An SSH key.
     Ssh {
         /// Private key in PEM or OpenSSH's format: Ed25519, ECDSA or RSA.
-        identity: Redacted<String>,
+        identity: RedactedValue<String>,
         /// What the key is encrypted with.
-        passphrase: Option<Redacted<String>>,
+        passphrase: Option<RedactedValue<String>>,
         /// The hosts that may answer, in the format of `known_hosts`.
         known_hosts: String,
     },
@@ -68,12 +68,12 @@ impl Credentials {
 
 impl Auth {
     /// Every text that must not be repeated, however a server tries to have it repeated.
-    pub(super) fn secrets(&self) -> Vec<Redacted<String>> {
+    pub(super) fn secrets(&self) -> Vec<RedactedValue<String>> {
         match self {
             Self::None => Vec::new(),
             Self::Basic { username, password } => {
                 // Some put a token where the user belongs; a short one is a name, and may be part of any text.
-                let token = (username.len() >= 16).then(|| Redacted::new(username.clone()));
+                let token = (username.len() >= 16).then(|| RedactedValue::new(username.clone()));
                 std::iter::once(password.clone()).chain(token).collect()
             }
             Self::Bearer(token) => vec![token.clone()],
@@ -110,8 +110,8 @@ fn ssh(data: &BTreeMap<String, Vec<u8>>) -> Result<Auth, Error> {
         .ok_or_else(|| bad("an ssh URL requires `identity`, the private key, in the Secret"))?;
     let known_hosts = text(data, "known_hosts")?
         .ok_or_else(|| bad("an ssh URL requires `known_hosts`, the host keys, in the Secret"))?;
-    let passphrase = text(data, "password")?.map(Redacted::new);
-    Ok(Auth::Ssh { identity: Redacted::new(identity), passphrase, known_hosts })
+    let passphrase = text(data, "password")?.map(RedactedValue::new);
+    Ok(Auth::Ssh { identity: RedactedValue::new(identity), passphrase, known_hosts })
 }
 
 fn http(data: &BTreeMap<String, Vec<u8>>, url: &RemoteUrl) -> Result<Auth, Error> {
@@ -129,11 +129,11 @@ fn http(data: &BTreeMap<String, Vec<u8>>, url: &RemoteUrl) -> Result<Auth, Error
             Err(bad("`bearerToken` cannot be combined with a user or password in the URL"))
         }
         (Some(token), None, None) => {
-            header_safe("bearerToken", &token).map(|()| Auth::Bearer(Redacted::new(token)))
+            header_safe("bearerToken", &token).map(|()| Auth::Bearer(RedactedValue::new(token)))
         }
         (None, None, Some(_)) => Err(bad("`password` requires `username`")),
         (None, Some(username), password) => {
-            Ok(Auth::Basic { username, password: Redacted::new(password.unwrap_or_default()) })
+            Ok(Auth::Basic { username, password: RedactedValue::new(password.unwrap_or_default()) })
         }
         (None, None, None) => Ok(Auth::None),
     }
@@ -157,7 +157,7 @@ fn tls(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
     let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
         (Some((_, certificate)), Some((_, key))) => Some(ClientIdentity {
             certificate: certificate.clone(),
-            key: Redacted::new(key.clone()),
+            key: RedactedValue::new(key.clone()),
         }),
         (None, None) => None,
         (Some((given, _)), None) => return Err(alone(given, "tls.key")),

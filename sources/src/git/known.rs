@@ -28,14 +28,14 @@ const MOST_COMMITS: usize = 4096;
 ///
 /// # Assumes
 /// The runtime that drives the first operation drives them all: kept connections live on it.
-pub struct Known {
+pub struct GitServerCache {
     handshakes: Mutex<Lately<Vec<u8>>>,
     commits: Mutex<Lately<Option<i64>>>,
     clients: Clients,
     budgets: Arc<Budgets>,
 }
 
-impl Default for Known {
+impl Default for GitServerCache {
     fn default() -> Self {
         Self {
             handshakes: Mutex::new(Lately::new(MOST_HANDSHAKES)),
@@ -46,7 +46,7 @@ impl Default for Known {
     }
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for GitServerCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Known")
             .field("handshakes", &locked(&self.handshakes).len())
@@ -60,7 +60,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Known {
+impl GitServerCache {
     /// For operations that ask some servers only, whatever they speak.
     pub fn within(egress: Egress) -> Self {
         Self { clients: Clients::within(egress), ..Self::default() }
@@ -150,10 +150,10 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use objects::Redacted;
+    use objects::RedactedValue;
 
     use super::*;
-    use crate::git::{Credentials, Limits, RemoteUrl};
+    use crate::git::{Credentials, GitLimits, RemoteUrl};
 
     fn remote(url: &str, auth: Auth) -> Remote {
         Remote {
@@ -161,17 +161,20 @@ mod tests {
             credentials: Credentials { auth, tls: Tls::default() },
             proxy: None,
             timeout: Duration::from_secs(1),
-            limits: Limits::default(),
+            limits: GitLimits::default(),
         }
     }
 
     fn basic(username: &str, password: &str) -> Auth {
-        Auth::Basic { username: username.to_owned(), password: Redacted::new(password.to_owned()) }
+        Auth::Basic {
+            username: username.to_owned(),
+            password: RedactedValue::new(password.to_owned()),
+        }
     }
 
     #[test]
     fn memory_has_a_bound_and_what_is_used_stays() {
-        let known = Known::default();
+        let known = GitServerCache::default();
         let nth = |n: usize| remote(&format!("https://h/{n}"), Auth::None);
         for n in 0..MOST_HANDSHAKES + 100 {
             known.remember(&nth(n), b"said".to_vec());
@@ -186,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_was_learned_with_other_credentials_or_elsewhere_does_not_count() {
-        let known = Known::default();
+        let known = GitServerCache::default();
         let url = "https://h/a.git";
         known.remember(&remote(url, basic("me", "hunter2")), b"said".to_vec());
         let hears = |url: &str, auth: Auth| known.handshake(&remote(url, auth)).is_some();
@@ -195,7 +198,7 @@ mod tests {
         assert!(!hears("http://h/a.git", basic("me", "hunter2")));
         assert!(!hears(url, basic("me", "hunter3")));
         assert!(!hears(url, basic("meh", "unter2")));
-        assert!(!hears(url, Auth::Bearer(Redacted::new("hunter2".to_owned()))));
+        assert!(!hears(url, Auth::Bearer(RedactedValue::new("hunter2".to_owned()))));
         assert!(!hears(url, Auth::None));
         let mut shown = remote(url, basic("me", "hunter2"));
         shown.credentials.tls.ca = Some(b"pem".to_vec());
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn remotes_that_trust_the_same_by_the_same_way_share_a_client() {
-        let known = Known::default();
+        let known = GitServerCache::default();
         let proxy = |password: &str| {
             let keys = [("address", "http://p"), ("username", "me"), ("password", password)];
             let data = keys.map(|(k, v)| (k.to_owned(), v.as_bytes().to_vec()));

@@ -133,14 +133,14 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 /// HMAC with SHA-1 (RFC 2104): how `known_hosts` hashes names. Not a matter of security here.
 fn hmac_sha1(key: &[u8], message: &[u8]) -> Option<[u8; 20]> {
-    const BLOCK: usize = 64;
+    const HMAC_BLOCK_BYTES: usize = 64;
     let digest = |parts: [&[u8]; 2]| {
         let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
         parts.into_iter().for_each(|part| hasher.update(part));
         hasher.try_finalize().ok().and_then(|id| <[u8; 20]>::try_from(id.as_slice()).ok())
     };
-    let mut block = [0; BLOCK];
-    if key.len() > BLOCK {
+    let mut block = [0; HMAC_BLOCK_BYTES];
+    if key.len() > HMAC_BLOCK_BYTES {
         block[..20].copy_from_slice(&digest([key, b""])?);
     } else {
         block[..key.len()].copy_from_slice(key);

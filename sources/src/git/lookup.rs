@@ -5,8 +5,8 @@
 
 use tempfile::TempDir;
 
-use super::conversation::{Conversation, Found, History};
-use super::known::Known;
+use super::conversation::{Conversation, History, RemoteReference};
+use super::known::GitServerCache;
 use super::wire::Wire;
 use super::{Context, Error, Reference, Remote, scratch_repository, snapshot};
 use crate::versions::Range;
@@ -31,11 +31,13 @@ impl Sought<'_> {
     }
 
     /// The references that are meant: one, unless tags are of the same version.
-    fn among(&self, all: Vec<Found>) -> Vec<Found> {
+    fn among(&self, all: Vec<RemoteReference>) -> Vec<RemoteReference> {
         match self {
             Self::Name(name) => all.into_iter().filter(|found| found.name == *name).collect(),
             Self::Highest(range) => {
-                let tag = |found: &Found| found.name.strip_prefix("refs/tags/").map(str::to_owned);
+                let tag = |found: &RemoteReference| {
+                    found.name.strip_prefix("refs/tags/").map(str::to_owned)
+                };
                 let tags: Vec<String> = all.iter().filter_map(tag).collect();
                 let best = range.highest(tags.iter().map(String::as_str));
                 all.into_iter()
@@ -53,7 +55,7 @@ pub(super) fn look(
     reference: &Reference,
     context: &Context,
     wire: &Wire,
-) -> Result<Found, Error> {
+) -> Result<RemoteReference, Error> {
     let known = &context.known;
     let found = match look_again(remote, sought, known, wire)? {
         Some(found) => found,
@@ -68,7 +70,7 @@ pub(super) fn look(
 }
 
 /// Lets the next lookup begin with its question. A reference was found, so the server answers such questions.
-pub(super) fn remember(conversation: &Conversation, remote: &Remote, known: &Known) {
+pub(super) fn remember(conversation: &Conversation, remote: &Remote, known: &GitServerCache) {
     match conversation.advertisement() {
         Some(said) => known.remember(remote, said),
         None => known.forget(remote),
@@ -81,9 +83,9 @@ pub(super) fn remember(conversation: &Conversation, remote: &Remote, known: &Kno
 fn look_again(
     remote: &Remote,
     sought: &Sought<'_>,
-    known: &Known,
+    known: &GitServerCache,
     wire: &Wire,
-) -> Result<Option<Vec<Found>>, Error> {
+) -> Result<Option<Vec<RemoteReference>>, Error> {
     let Some(resumed) = Conversation::resume(remote, known, wire) else { return Ok(None) };
     let listed = resumed.and_then(|mut talk| talk.references(&[sought.prefix()]));
     let found = listed.ok().map(|all| sought.among(all)).filter(|found| !found.is_empty());
@@ -101,7 +103,7 @@ pub(super) fn look_up(
     sought: &Sought<'_>,
     reference: &Reference,
     wire: &Wire,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<RemoteReference>, Error> {
     let found = sought.among(conversation.references(&[sought.prefix()])?);
     if !found.is_empty() {
         return Ok(found);
@@ -123,11 +125,11 @@ pub(super) fn look_up(
 /// Parity(flux): versions that differ by what does not count, such as metadata, are ordered by when they were committed.
 /// Differs(flux): there the order of equally old ones is random.
 pub(super) fn newest(
-    mut found: Vec<Found>,
+    mut found: Vec<RemoteReference>,
     remote: &Remote,
     context: &Context,
     wire: &Wire,
-) -> Result<Found, Error> {
+) -> Result<RemoteReference, Error> {
     found.sort_by(|a, b| a.name.cmp(&b.name));
     if let [_, _, ..] = found.as_slice() {
         if found.len() > MOST_TIED {
@@ -148,7 +150,7 @@ pub(super) fn newest(
 ///
 /// They are fetched without their files where the server can do that, and remembered, since it cannot change.
 fn commit_times(
-    found: &[Found],
+    found: &[RemoteReference],
     remote: &Remote,
     context: &Context,
     wire: &Wire,
@@ -165,7 +167,7 @@ fn commit_times(
     let mut conversation = Conversation::open(remote, known, wire)?;
     conversation.fetch(&missing, History::NoneNorFiles, scratch.path(), remote.limits.file)?;
     let objects = snapshot::objects(&scratch, &remote.limits)?;
-    let time = |found: &Found| {
+    let time = |found: &RemoteReference| {
         let time = known.commit_time(found.id).unwrap_or_else(|| {
             let time = snapshot::commit_time(found.id, &objects);
             known.remember_commit_time(found.id, time);

@@ -51,7 +51,7 @@ impl fmt::Display for Reference {
 
 /// What is looked for among the references of a remote: a [`Reference`] that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RemoteReferenceQuery {
     /// A full reference name, such as `refs/heads/main`.
     Named(String),
     /// The tag of the highest version.
@@ -73,10 +73,12 @@ impl Reference {
     }
 
     /// Checks names and hash.
-    pub(super) fn wanted(&self) -> Result<Wanted, Error> {
+    pub(super) fn wanted(&self) -> Result<RemoteReferenceQuery, Error> {
         Ok(match self {
-            Self::Branch(name) => Wanted::Named(full_name("branch", "refs/heads/", name)?),
-            Self::Tag(name) => Wanted::Named(full_name("tag", "refs/tags/", name)?),
+            Self::Branch(name) => {
+                RemoteReferenceQuery::Named(full_name("branch", "refs/heads/", name)?)
+            }
+            Self::Tag(name) => RemoteReferenceQuery::Named(full_name("tag", "refs/tags/", name)?),
             // Parity(flux): what a tag points at may be asked for in Git's own way, with `^{}`; it is what is given anyway.
             Self::Name(name) => {
                 let is_tag = name.starts_with("refs/tags/");
@@ -85,13 +87,14 @@ impl Reference {
                     let reason = "it must start with refs/, as in `refs/heads/main`";
                     return Err(invalid("full reference", name, reason.to_owned()));
                 }
-                Wanted::Named(full_name("full reference", "", bare)?)
+                RemoteReferenceQuery::Named(full_name("full reference", "", bare)?)
             }
-            Self::Semver(range) => Wanted::Highest(range.clone()),
-            Self::Commit { sha, branch: None, .. } => Wanted::Commit(hash(sha)?),
-            Self::Commit { sha, branch: Some(branch), .. } => {
-                Wanted::CommitOn(hash(sha)?, full_name("branch", "refs/heads/", branch)?)
-            }
+            Self::Semver(range) => RemoteReferenceQuery::Highest(range.clone()),
+            Self::Commit { sha, branch: None, .. } => RemoteReferenceQuery::Commit(hash(sha)?),
+            Self::Commit { sha, branch: Some(branch), .. } => RemoteReferenceQuery::CommitOn(
+                hash(sha)?,
+                full_name("branch", "refs/heads/", branch)?,
+            ),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::Error;
 use super::wire::Wire;
 
 /// Tags of tags; Git itself sets no limit.
-const DEEPEST: usize = 16;
+const MAX_TAG_DEPTH: usize = 16;
 
 /// A tag by which a commit was found.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Tag {
 fn target(tag: ObjectId, objects: &gix::odb::Handle) -> Option<ObjectId> {
     let mut id = tag;
     let mut buffer = Vec::new();
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_TAG_DEPTH {
         if objects.find(&id, &mut buffer).ok()?.kind != Kind::Tag {
             return Some(id);
         }

@@ -17,7 +17,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATIO
 use reqwest::{RequestBuilder, Response};
 use url::Url;
 
-use super::known::Known;
+use super::known::GitServerCache;
 use super::remote::without_userinfo;
 use super::wire::Wire;
 use super::{Auth, Error, Remote};
@@ -36,7 +36,7 @@ const ADVERTISEMENT: &str = "content-type: application/x-git-upload-pack-adverti
 /// When it is given what the server said at an earlier handshake, the handshake is had with that and not with the server.
 pub(super) fn transport(
     remote: &Remote,
-    known: &Known,
+    known: &GitServerCache,
     remembered: Option<Vec<u8>>,
     wire: &Wire,
 ) -> Result<Box<dyn Transport>, Error> {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::signed::{Signable, Tag};
 use super::wire::Wire;
-use super::{Error, Limits, Revision};
+use super::{Error, GitLimits, Revision};
 
 /// The largest path that Linux takes.
 const LONGEST_PATH: usize = 4096;
@@ -50,7 +50,7 @@ impl Commit {
 
 /// What an entry of a tree becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TreeEntryKind {
     /// A file.
     File {
         /// May be run.
@@ -64,15 +64,15 @@ pub enum Kind {
 
 /// A file, link or submodule of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct TreeEntry {
     /// Path from the root, with `/` between its parts; never absolute, never with `.`, `..` or `.git` in it.
     pub path: String,
     /// What it becomes.
-    pub kind: Kind,
+    pub kind: TreeEntryKind,
     id: ObjectId,
 }
 
-impl Entry {
+impl TreeEntry {
     /// The commit that a submodule is at: forty hexadecimal digits.
     pub(super) fn submodule_commit(&self) -> String {
         self.id.to_string()
@@ -90,13 +90,13 @@ pub(super) fn commit_time(id: ObjectId, objects: &gix::odb::Handle) -> Option<i6
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// In the order of a walk: the entries of a folder by the bytes of their names, a folder's own in its place.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TreeEntry>,
     /// Paths that are not UTF-8, as well as they can be shown. They cannot become files of ours.
     pub unreadable: Vec<String>,
 }
 
 /// A commit that was fetched. Its scratch repository is removed when this is dropped.
-pub struct Fetched {
+pub struct GitSnapshot {
     /// What the artifact is named by.
     pub revision: Revision,
     /// Its facts.
@@ -107,13 +107,13 @@ pub struct Fetched {
     tag: Option<Tag>,
     tree: ObjectId,
     objects: gix::odb::Handle,
-    limits: Limits,
+    limits: GitLimits,
     read: AtomicU64,
     remote: String,
     _scratch: TempDir,
 }
 
-impl std::fmt::Debug for Fetched {
+impl std::fmt::Debug for GitSnapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fetched")
             .field("revision", &self.revision)
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Fetched {
 }
 
 /// Opens the objects of a scratch repository.
-pub(super) fn objects(scratch: &TempDir, limits: &Limits) -> Result<gix::odb::Handle, Error> {
+pub(super) fn objects(scratch: &TempDir, limits: &GitLimits) -> Result<gix::odb::Handle, Error> {
     let options = gix::odb::store::init::Options {
         alloc_limit_bytes: Some(usize::try_from(limits.file).unwrap_or(usize::MAX)),
         ..gix::odb::store::init::Options::default()
@@ -136,14 +136,14 @@ pub(super) fn objects(scratch: &TempDir, limits: &Limits) -> Result<gix::odb::Ha
     Ok(objects)
 }
 
-impl Fetched {
+impl GitSnapshot {
     /// Reads a commit out of a scratch repository.
     pub(super) fn load(
         revision: Revision,
         (id, tag): (ObjectId, Option<Tag>),
         objects: gix::odb::Handle,
         scratch: TempDir,
-        limits: Limits,
+        limits: GitLimits,
         wire: &Wire,
     ) -> Result<Self, Error> {
         let mut buffer = Vec::new();
@@ -192,8 +192,8 @@ impl Fetched {
         let mut length = 0;
         let mut buffer = Vec::new();
         // What is still to be examined, the next one last.
-        let mut left = self.children(&Place::root(self.tree), &mut buffer)?;
-        while let Some(Place { path, mode, id }) = left.pop() {
+        let mut left = self.children(&TreeLocation::root(self.tree), &mut buffer)?;
+        while let Some(TreeLocation { path, mode, id }) = left.pop() {
             seen += 1;
             length += path.len();
             if seen > self.limits.entries {
@@ -208,16 +208,16 @@ impl Fetched {
             }
             let kind = match mode {
                 EntryKind::Tree => {
-                    left.append(&mut self.children(&Place { path, mode, id }, &mut buffer)?);
+                    left.append(&mut self.children(&TreeLocation { path, mode, id }, &mut buffer)?);
                     continue;
                 }
-                EntryKind::Blob => Kind::File { is_executable: false },
-                EntryKind::BlobExecutable => Kind::File { is_executable: true },
-                EntryKind::Link => Kind::Symlink,
-                EntryKind::Commit => Kind::Submodule,
+                EntryKind::Blob => TreeEntryKind::File { is_executable: false },
+                EntryKind::BlobExecutable => TreeEntryKind::File { is_executable: true },
+                EntryKind::Link => TreeEntryKind::Symlink,
+                EntryKind::Commit => TreeEntryKind::Submodule,
             };
             match String::from_utf8(path) {
-                Ok(path) => listing.entries.push(Entry { path, kind, id }),
+                Ok(path) => listing.entries.push(TreeEntry { path, kind, id }),
                 Err(error) => {
                     let shown = String::from_utf8_lossy(error.as_bytes()).into_owned();
                     listing.unreadable.push(shown);
@@ -228,7 +228,11 @@ impl Fetched {
     }
 
     /// The entries of a folder, the first by name last.
-    fn children(&self, folder: &Place, buffer: &mut Vec<u8>) -> Result<Vec<Place>, Error> {
+    fn children(
+        &self,
+        folder: &TreeLocation,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Vec<TreeLocation>, Error> {
         let tree: TreeRefIter<'_> =
             self.objects.find_tree_iter(&folder.id, buffer).map_err(|error| self.broken(&error))?;
         let mut children = Vec::new();
@@ -253,7 +257,7 @@ impl Fetched {
                     "entries",
                 ));
             }
-            children.push(Place { path, mode: entry.mode.kind(), id: entry.oid.to_owned() });
+            children.push(TreeLocation { path, mode: entry.mode.kind(), id: entry.oid.to_owned() });
         }
         children.sort_by(|a, b| b.path.cmp(&a.path));
         Ok(children)
@@ -263,8 +267,8 @@ impl Fetched {
     ///
     /// # Errors
     /// [`Error::TooLarge`] for a file over the limit, or when all that was read is.
-    pub fn read(&self, entry: &Entry) -> Result<Vec<u8>, Error> {
-        if entry.kind == Kind::Submodule {
+    pub fn read(&self, entry: &TreeEntry) -> Result<Vec<u8>, Error> {
+        if entry.kind == TreeEntryKind::Submodule {
             return Ok(Vec::new());
         }
         let size = self.size(entry)?;
@@ -285,8 +289,8 @@ impl Fetched {
     }
 
     /// The size of an entry in bytes; a submodule has none.
-    pub(super) fn size(&self, entry: &Entry) -> Result<u64, Error> {
-        if entry.kind == Kind::Submodule {
+    pub(super) fn size(&self, entry: &TreeEntry) -> Result<u64, Error> {
+        if entry.kind == TreeEntryKind::Submodule {
             return Ok(0);
         }
         Ok(self.objects.header(entry.id).map_err(|error| self.broken(&error))?.size())
@@ -305,13 +309,13 @@ impl Fetched {
 }
 
 /// Somewhere in a tree.
-struct Place {
+struct TreeLocation {
     path: Vec<u8>,
     mode: EntryKind,
     id: ObjectId,
 }
 
-impl Place {
+impl TreeLocation {
     fn root(id: ObjectId) -> Self {
         Self { path: Vec::new(), mode: EntryKind::Tree, id }
     }

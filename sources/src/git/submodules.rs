@@ -124,10 +124,10 @@ mod tests {
     use std::time::Duration;
 
     use expect_test::{Expect, expect};
-    use objects::Redacted;
+    use objects::RedactedValue;
 
     use super::*;
-    use crate::git::{Auth, Limits};
+    use crate::git::{Auth, GitLimits};
     use crate::http::Tls;
 
     fn check(parent: &str, url: &str, expected: &Expect) {
@@ -213,13 +213,13 @@ mod tests {
             credentials: Credentials { auth, tls },
             proxy: None,
             timeout: Duration::from_secs(1),
-            limits: Limits::default(),
+            limits: GitLimits::default(),
         }
     }
 
     #[test]
     fn credentials_and_certificates_are_for_the_server_of_the_repository_alone() {
-        let auth = Auth::Bearer(Redacted::new("hunter2".to_owned()));
+        let auth = Auth::Bearer(RedactedValue::new("hunter2".to_owned()));
         let root = root("https://example.com/app.git", auth);
         let carries = |url: &str| {
             let remote = remote(&root, RemoteUrl::parse(url).unwrap()).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_key_is_for_its_host_alone() {
         let auth = Auth::Ssh {
-            identity: Redacted::new("hunter2".to_owned()),
+            identity: RedactedValue::new("hunter2".to_owned()),
             passphrase: None,
             known_hosts: String::new(),
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::{RequestBuilder, Response};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -24,7 +24,7 @@ use crate::http::{Budgets, Busy};
 const LONGEST_QUOTE: usize = 300;
 
 /// A longer time than this is not meant; and the clock could not count it.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_REMOTE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One operation on one remote. Clones share everything.
 #[derive(Clone)]
@@ -43,7 +43,7 @@ struct Inner {
     watch: AbortHandle,
     received: AtomicU64,
     limit: u64,
-    secrets: Mutex<Vec<Redacted<String>>>,
+    secrets: Mutex<Vec<RedactedValue<String>>>,
     budgets: Arc<Budgets>,
     /// Where the operation asks. It has one permit, whatever it has open: one that waited for another could wait for itself.
     permit: Mutex<Option<Arc<HostPermit>>>,
@@ -68,7 +68,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Wire {
     /// Starts the clock.
     pub(super) fn new(remote: &Remote, context: &Context) -> Self {
-        let timeout = remote.timeout.min(LONGEST);
+        let timeout = remote.timeout.min(MAX_REMOTE_TIMEOUT);
         let deadline = Instant::now() + timeout;
         let stop = Arc::new(AtomicBool::new(false));
         let cancel = context.cancel.clone();
@@ -237,13 +237,13 @@ impl Wire {
 
     /// One more text that must not be repeated.
     pub(super) fn keep_secret(&self, text: &str) {
-        locked(&self.0.secrets).push(Redacted::new(text.to_owned()));
+        locked(&self.0.secrets).push(RedactedValue::new(text.to_owned()));
     }
 
     /// What a server said, fit to be repeated.
     pub(super) fn quote(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in locked(&self.0.secrets).iter().map(Redacted::expose) {
+        for secret in locked(&self.0.secrets).iter().map(RedactedValue::expose) {
             if !secret.is_empty() {
                 text = text.replace(secret.as_str(), "****");
             }
@@ -299,8 +299,8 @@ impl Wire {
 /// The text of an `ERR` line near the start of what a server sends. gix does not look for it everywhere,
 /// and then complains about whatever it expected instead.
 fn refusal(bytes: &[u8]) -> Option<String> {
-    const NEAR: usize = 1024;
-    let start = &bytes[..bytes.len().min(NEAR)];
+    const ERROR_SEARCH_BYTES: usize = 1024;
+    let start = &bytes[..bytes.len().min(ERROR_SEARCH_BYTES)];
     start
         .windows(8)
         .enumerate()

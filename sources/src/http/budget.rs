@@ -16,21 +16,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
 use super::Egress;
-use circuit_breaker::{CircuitBreaker, RateLimit, Said, Ticket};
+use circuit_breaker::{CircuitBreaker, HostAvailability, RateLimit, Ticket};
 
 /// So many hosts are remembered before those are forgotten of which there is nothing to remember.
 const MANY_HOSTS: usize = 1024;
 
 /// How much is asked of one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct HostLimits {
     /// Requests under way, from the first byte sent to the last byte read.
     pub at_once: usize,
     /// Requests begun in a second; `None` for as many as there are.
     pub per_second: Option<u32>,
 }
 
-impl Default for Limits {
+impl Default for HostLimits {
     /// Sixteen at once, as many a second as there are.
     fn default() -> Self {
         Self { at_once: 16, per_second: None }
@@ -81,7 +81,7 @@ pub enum SendError {
 /// that is known all others are turned away.
 #[derive(Debug)]
 pub struct Budgets {
-    limits: Limits,
+    limits: HostLimits,
     egress: Egress,
     hosts: Arc<Mutex<BTreeMap<String, Arc<Host>>>>,
 }
@@ -89,7 +89,7 @@ pub struct Budgets {
 impl Default for Budgets {
     /// For any server but those on link-local addresses.
     fn default() -> Self {
-        Self::new(Limits::default())
+        Self::new(HostLimits::default())
     }
 }
 
@@ -111,13 +111,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Budgets {
     /// Budgets with other limits than the usual ones.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: HostLimits) -> Self {
         Self { limits, ..Self::within(Egress::with_loopback()) }
     }
 
     /// Budgets of servers that specs name, if they may name them.
     pub fn within(egress: Egress) -> Self {
-        Self { limits: Limits::default(), egress, hosts: Arc::default() }
+        Self { limits: HostLimits::default(), egress, hosts: Arc::default() }
     }
 
     /// The same budgets, for those who may ask other servers.
@@ -154,12 +154,12 @@ impl Budgets {
     /// # Errors
     /// [`SendError::Busy`] at once where the host is closed, or when it closed while this waited for its turn. An answer
     /// that closes it is an answer.
-    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, SendError> {
+    pub async fn send(&self, request: RequestBuilder) -> Result<LimitedResponse, SendError> {
         let (client, request) = request.build_split();
         let request = request.map_err(|error| SendError::Transport(error.without_url()))?;
         let permit = self.permit(request.url()).await?;
         let response = permit.send(RequestBuilder::from_parts(client, request)).await?;
-        Ok(Answer { response, permit })
+        Ok(LimitedResponse { response, permit })
     }
 
     /// As [`Budgets::send`], with an answer that is read without a permit: the permit is given back when it begins.
@@ -188,7 +188,7 @@ impl Budgets {
         let host = self.host(url);
         let now = Timestamp::now();
         let mut state = locked(&host.state);
-        let said = Said::of(status, headers, now);
+        let said = HostAvailability::of(status, headers, now);
         // Whoever asks past the gate tries as soon as the time is over.
         let ticket = state.0.admit(now).unwrap_or(Ticket::Usual);
         state.0.learn(ticket, said, now);
@@ -226,8 +226,8 @@ impl Host {
         !locked(&self.state).0.is_forgettable()
     }
 
-    fn busy(&self, shut: circuit_breaker::Open) -> Busy {
-        let circuit_breaker::Open { until, status, is_tried } = shut;
+    fn busy(&self, shut: circuit_breaker::OpenCircuit) -> Busy {
+        let circuit_breaker::OpenCircuit { until, status, is_tried } = shut;
         Busy { host: self.name.clone(), until, status, is_tried }
     }
 
@@ -282,7 +282,7 @@ impl HostPermit {
         let answer = request.send().await;
         let answer = answer.map_err(|error| SendError::Transport(error.without_url()))?;
         let now = Timestamp::now();
-        let said = Said::of(answer.status(), answer.headers(), now);
+        let said = HostAvailability::of(answer.status(), answer.headers(), now);
         locked(&host.state).0.learn(asking.1, said, now);
         Ok(answer)
     }
@@ -298,12 +298,12 @@ impl HostPermit {
 
 /// An answer, which keeps its permit until it is dropped: read it, then drop it before the next request.
 #[derive(Debug)]
-pub struct Answer {
+pub struct LimitedResponse {
     response: Response,
     permit: HostPermit,
 }
 
-impl Answer {
+impl LimitedResponse {
     /// When the host wants to be asked again, where it just said so; for an answer that is 429 or 503.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl Answer {
     }
 }
 
-impl Deref for Answer {
+impl Deref for LimitedResponse {
     type Target = Response;
 
     fn deref(&self) -> &Response {
@@ -321,7 +321,7 @@ impl Deref for Answer {
     }
 }
 
-impl DerefMut for Answer {
+impl DerefMut for LimitedResponse {
     fn deref_mut(&mut self) -> &mut Response {
         &mut self.response
     }

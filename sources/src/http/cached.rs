@@ -21,12 +21,12 @@ const MANY_KEYS: usize = 4096;
 /// # Guarantees
 /// A failure is shared by those who waited for it, and by nobody after them. When whoever fetches gives up, the next one
 /// who waits fetches. Values are not shown by `Debug`.
-pub struct Cached<K, T, E> {
+pub struct SingleFlightCache<K, T, E> {
     slots: Mutex<BTreeMap<K, Arc<Slot<T, E>>>>,
 }
 
 /// Tokens by what they were asked for with.
-pub type Logins<T, E> = Cached<String, T, E>;
+pub type Logins<T, E> = SingleFlightCache<String, T, E>;
 
 struct Slot<T, E> {
     /// Fetches that came to an end.
@@ -51,13 +51,13 @@ impl<T, E> Slot<T, E> {
     }
 }
 
-impl<K, T, E> Default for Cached<K, T, E> {
+impl<K, T, E> Default for SingleFlightCache<K, T, E> {
     fn default() -> Self {
         Self { slots: Mutex::new(BTreeMap::new()) }
     }
 }
 
-impl<K, T, E> fmt::Debug for Cached<K, T, E> {
+impl<K, T, E> fmt::Debug for SingleFlightCache<K, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cached").field("keys", &locked(&self.slots).len()).finish()
     }
@@ -72,7 +72,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<K: Ord + Clone, T, E: Clone> Cached<K, T, E> {
+impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
     /// The value of a key: one that is kept, the one that somebody else is fetching, or what `fetch` gives.
     ///
     /// `fetch` says how long the value lives from now; without a life it is only for those who wait for it already.
@@ -140,7 +140,7 @@ impl<K: Ord + Clone, T, E: Clone> Cached<K, T, E> {
 mod tests {
     use super::*;
 
-    type Values = Cached<String, u32, String>;
+    type Values = SingleFlightCache<String, u32, String>;
 
     fn key() -> String {
         "key".to_owned()

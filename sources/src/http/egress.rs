@@ -47,11 +47,11 @@ pub struct Rules {
     with_loopback: bool,
     /// Exceptions from `services`.
     allowed: Vec<IpNet>,
-    learned: RwLock<Learned>,
+    learned: RwLock<ClusterAddresses>,
 }
 
 #[derive(Debug, Default)]
-struct Learned {
+struct ClusterAddresses {
     /// Where this program itself is.
     own: Vec<IpAddr>,
     /// The ranges of the cluster's Services, where they are refused.
@@ -100,7 +100,7 @@ impl Rules {
 /// Why a server is not asked. It does not say where the name leads, since that may be nobody's business.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{host}` {}", .why.words())]
-pub struct Refused {
+pub struct EgressDeniedError {
     host: String,
     why: Why,
 }
@@ -130,7 +130,7 @@ impl Why {
 }
 
 /// The refusal at the bottom of a chain of errors, if it is one.
-pub fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Refused> {
+pub fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e EgressDeniedError> {
     let mut current = Some(error);
     while let Some(error) = current {
         if let Some(refused) = error.downcast_ref() {
@@ -151,7 +151,7 @@ impl Egress {
     ///
     /// # Errors
     /// The server may not be asked.
-    pub fn admits(&self, url: &Url) -> Result<(), Refused> {
+    pub fn admits(&self, url: &Url) -> Result<(), EgressDeniedError> {
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
@@ -165,13 +165,13 @@ impl Egress {
             Some(Host::Domain(_)) | None => return Ok(()),
         };
         let host = || url.host_str().unwrap_or_default().to_owned();
-        self.refusal(address).map_or(Ok(()), |why| Err(Refused { host: host(), why }))
+        self.refusal(address).map_or(Ok(()), |why| Err(EgressDeniedError { host: host(), why }))
     }
 
     /// The addresses of a host, given as a name or an address, that may be asked.
     ///
     /// # Errors
-    /// None of them may be ([`Refused`] inside), or the name is not known.
+    /// None of them may be ([`EgressDeniedError`] inside), or the name is not known.
     pub async fn look_up(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let found: Vec<SocketAddr> = tokio::net::lookup_host((bare, port)).await?.collect();
@@ -184,7 +184,7 @@ impl Egress {
         let admitted: Vec<SocketAddr> = admitted.collect();
         match why {
             Some(why) if admitted.is_empty() => {
-                Err(io::Error::other(Refused { host: host.to_owned(), why }))
+                Err(io::Error::other(EgressDeniedError { host: host.to_owned(), why }))
             }
             _ => Ok(admitted),
         }

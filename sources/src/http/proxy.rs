@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use objects::Redacted;
+use objects::RedactedValue;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::Url;
 
@@ -26,7 +26,7 @@ pub struct Proxy {
     /// Without user and password.
     url: Url,
     username: Option<String>,
-    password: Redacted<String>,
+    password: RedactedValue<String>,
 }
 
 impl Proxy {
@@ -85,7 +85,7 @@ impl Proxy {
         url.set_path("");
         url.set_query(None);
         url.set_fragment(None);
-        Ok(Self { url, username, password: Redacted::new(password) })
+        Ok(Self { url, username, password: RedactedValue::new(password) })
     }
 
     /// Checks where it is, if that is given as an address; a name is checked when it is looked up.
@@ -119,7 +119,7 @@ impl Proxy {
     }
 
     /// The password, which must not be repeated by anybody.
-    pub(crate) fn password(&self) -> &Redacted<String> {
+    pub(crate) fn password(&self) -> &RedactedValue<String> {
         &self.password
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek as _};
 use flate2::Compression;
 use flate2::read::GzEncoder;
 use sha2::{Digest as _, Sha256};
-use tree::{Entry, Files as _, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::{Download, Error};
 use crate::archive::{Contents, ExtractOptions, extract, unzip};
@@ -25,7 +25,7 @@ const TAR_MAGIC: std::ops::Range<usize> = 257..262;
 ///
 /// # Errors
 /// It is neither, or an archive that cannot be used.
-pub fn unpack(download: Download) -> Result<Memory, Error> {
+pub fn unpack(download: Download) -> Result<MemoryTree, Error> {
     let Download { mut file, content_type, name, shown, .. } = download;
     let disk = |error: io::Error| Error::Disk { url: shown.clone(), why: error.to_string() };
     let unusable = |source| Error::Extract { url: shown.clone(), source };
@@ -60,13 +60,13 @@ fn yaml(
     name: &str,
     format: impl Fn(String) -> Error,
     disk: impl Fn(io::Error) -> Error,
-) -> Result<Memory, Error> {
+) -> Result<MemoryTree, Error> {
     let mut bytes = Vec::new();
     file.take(LARGEST_YAML + 1).read_to_end(&mut bytes).map_err(disk)?;
     if bytes.len() as u64 > LARGEST_YAML {
         return Err(format(format!("YAML files must not be larger than {LARGEST_YAML} bytes")));
     }
-    let documents = goyaml::documents(&bytes, &goyaml::Limits::default())
+    let documents = goyaml::documents(&bytes, &goyaml::YamlLimits::default())
         .map_err(|error| format(error.to_string()))?;
     // What was there would be deleted for it.
     if documents.is_empty() {
@@ -79,7 +79,7 @@ fn yaml(
     let is_named = [".yaml", ".yml", ".json"].iter().any(is_manifest);
     let path = RelPath::parse(if is_named { name } else { USUAL_NAME });
     let path = path.map_err(|error| format(error.to_string()))?;
-    let mut tree = Memory::builder(tree::Limits::default());
+    let mut tree = MemoryTree::builder(tree::TreeLimits::default());
     tree.file(&path, bytes, false).map_err(|error| format(error.to_string()))?;
     Ok(tree.build())
 }
@@ -101,10 +101,10 @@ fn claimed_archive(content_type: &str, name: &str) -> Option<&'static str> {
 /// The revision of files: `sha256:` and the digest over their paths, execute bits and bodies.
 ///
 /// The same files packed once more, or in another way, have the same revision.
-pub fn revision(tree: &Memory) -> String {
+pub fn revision(tree: &MemoryTree) -> String {
     let mut digest = Sha256::new();
     for (path, entry) in tree.walk() {
-        let Entry::File { executable, .. } = entry else { continue };
+        let FileMetadata::File { executable, .. } = entry else { continue };
         let body = tree.read(path).unwrap_or_default();
         for part in [path.as_str().as_bytes(), &[u8::from(executable)], &body] {
             digest.update((part.len() as u64).to_be_bytes());
@@ -119,15 +119,15 @@ pub fn revision(tree: &Memory) -> String {
 /// # Errors
 /// There are too many patterns.
 pub fn contents(
-    tree: &Memory,
+    tree: &MemoryTree,
     spec_ignore: Option<&str>,
 ) -> Result<Contents<RelPath>, Box<dyn std::error::Error + Send + Sync>> {
     let mut contents = Contents::new();
     let mut ignore_files = Vec::new();
     for (path, entry) in tree.walk() {
         match entry {
-            Entry::Dir => contents.dir(path.clone())?,
-            Entry::File { executable, .. } => {
+            FileMetadata::Dir => contents.dir(path.clone())?,
+            FileMetadata::File { executable, .. } => {
                 contents.file(path.clone(), executable, path.clone())?;
                 if path.name() == Some(IGNORE_FILE) {
                     let text = tree.read(path)?;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
 
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH,
     LAST_MODIFIED, LOCATION,
@@ -11,7 +11,7 @@ use reqwest::header::{
 use reqwest::{RequestBuilder, StatusCode};
 use url::Url;
 
-use super::{Answer, Download, Error, Remote, Validators};
+use super::{ArchiveFetchResult, Download, Error, Remote, Validators};
 use crate::archive::Digesting;
 use crate::git::Auth;
 use crate::http::budget::{self, SendError};
@@ -35,7 +35,7 @@ pub async fn ask(
     validators: Option<&Validators>,
     clients: &Clients,
     budgets: &Budgets,
-) -> Result<Answer, Error> {
+) -> Result<ArchiveFetchResult, Error> {
     let url = remote.url.to_string();
     let client = clients.client(&remote.tls, remote.proxy.as_ref())?;
     let asking = Asking { remote, client, egress: clients.egress().clone(), budgets, url: &url };
@@ -70,13 +70,13 @@ impl Asking<'_> {
         Error::Unreachable { url: self.url(), why }
     }
 
-    async fn run(&self, validators: Option<&Validators>) -> Result<Answer, Error> {
+    async fn run(&self, validators: Option<&Validators>) -> Result<ArchiveFetchResult, Error> {
         let validators = validators.filter(|validators| !validators.is_empty());
         let answer = self.follow(validators).await?;
         let status = answer.status();
         match status {
-            StatusCode::OK => self.download(answer).await.map(Answer::Found),
-            StatusCode::NOT_MODIFIED if validators.is_some() => Ok(Answer::Unchanged),
+            StatusCode::OK => self.download(answer).await.map(ArchiveFetchResult::Found),
+            StatusCode::NOT_MODIFIED if validators.is_some() => Ok(ArchiveFetchResult::Unchanged),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Err(Error::AuthenticationFailed { url: self.url(), status: status.as_u16() })
             }
@@ -106,12 +106,15 @@ impl Asking<'_> {
             Auth::Basic { username, password } => {
                 request.basic_auth(username, Some(password.expose()))
             }
-            Auth::Bearer(token) => request.bearer_auth(Redacted::expose(token)),
+            Auth::Bearer(token) => request.bearer_auth(RedactedValue::expose(token)),
             Auth::None | Auth::Ssh { .. } => request,
         }
     }
 
-    async fn follow(&self, validators: Option<&Validators>) -> Result<budget::Answer, Error> {
+    async fn follow(
+        &self,
+        validators: Option<&Validators>,
+    ) -> Result<budget::LimitedResponse, Error> {
         let mut at = self.remote.url.clone();
         self.egress
             .admits(&at)
@@ -158,7 +161,7 @@ impl Asking<'_> {
         Error::Redirected { url: self.url(), to, why }
     }
 
-    async fn download(&self, mut answer: budget::Answer) -> Result<Download, Error> {
+    async fn download(&self, mut answer: budget::LimitedResponse) -> Result<Download, Error> {
         let disk = |error: std::io::Error| Error::Disk { url: self.url(), why: error.to_string() };
         let limit = self.remote.limits.bytes;
         let validators = Validators {

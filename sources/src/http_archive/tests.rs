@@ -5,17 +5,17 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
 use flate2::write::GzEncoder;
-use objects::Redacted;
+use objects::RedactedValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tree::{Files as _, Memory};
+use tree::{FileTree as _, MemoryTree};
 
 use super::*;
 use crate::archive::{ExtractOptions, extract, write};
 use crate::http::{Budgets, Clients, Egress};
 
 /// Requests as they came in, in lower case.
-type Asked = Arc<Mutex<Vec<String>>>;
+type HttpRequestLog = Arc<Mutex<Vec<String>>>;
 
 fn answer(head: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
@@ -24,11 +24,11 @@ fn answer(head: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Answers a path with its bytes; whoever has the right `If-None-Match` with 304.
-async fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> (String, Asked) {
+async fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> (String, HttpRequestLog) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let answers: BTreeMap<_, _> = answers.into_iter().collect();
-    let asked = Asked::default();
+    let asked = HttpRequestLog::default();
     let told = asked.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -64,15 +64,18 @@ fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test)
 }
 
-async fn asked(remote: &Remote, validators: Option<&Validators>) -> Result<Answer, Error> {
+async fn asked(
+    remote: &Remote,
+    validators: Option<&Validators>,
+) -> Result<ArchiveFetchResult, Error> {
     let clients = Clients::within(Egress::with_loopback());
     ask(remote, validators, &clients, &Budgets::default()).await
 }
 
-async fn fetched(url: &str) -> Result<Memory, Error> {
+async fn fetched(url: &str) -> Result<MemoryTree, Error> {
     match asked(&Remote::new(url)?, None).await? {
-        Answer::Found(download) => unpack(download),
-        Answer::Unchanged => panic!("unchanged without validators"),
+        ArchiveFetchResult::Found(download) => unpack(download),
+        ArchiveFetchResult::Unchanged => panic!("unchanged without validators"),
     }
 }
 
@@ -87,7 +90,7 @@ fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
     tar.into_inner().unwrap().finish().unwrap()
 }
 
-fn listed(tree: &Memory) -> String {
+fn listed(tree: &MemoryTree) -> String {
     tree.walk().map(|(path, _)| path.to_string()).collect::<Vec<_>>().join(" ")
 }
 
@@ -164,10 +167,12 @@ fn unchanged_costs_one_question_and_no_bytes() {
         let headers = "200 OK\r\netag: \"one\"\r\nlast-modified: Sun, 22 Nov 2026 09:00:00 GMT\r\n";
         let (base, questions) = serve(vec![("/a.yaml", answer(headers, b"kind: A\n"))]).await;
         let remote = Remote::new(&format!("{base}/a.yaml")).unwrap();
-        let Answer::Found(first) = asked(&remote, None).await.unwrap() else { panic!("nothing") };
+        let ArchiveFetchResult::Found(first) = asked(&remote, None).await.unwrap() else {
+            panic!("nothing")
+        };
         assert!(!first.validators.is_empty());
         let second = asked(&remote, Some(&first.validators)).await.unwrap();
-        assert!(matches!(second, Answer::Unchanged), "{second:?}");
+        assert!(matches!(second, ArchiveFetchResult::Unchanged), "{second:?}");
         let questions = questions.lock().unwrap();
         assert_eq!(questions.len(), 2);
         assert!(questions[1].contains("if-modified-since: sun, 22 nov 2026 09:00:00 gmt"));
@@ -180,7 +185,9 @@ fn bytes_have_the_digest_that_is_asked_for() {
     run(async {
         let (base, _) = serve(vec![("/a.yaml", answer("200 OK\r\n", b"kind: A\n"))]).await;
         let remote = || Remote::new(&format!("{base}/a.yaml")).unwrap();
-        let Answer::Found(found) = asked(&remote(), None).await.unwrap() else { panic!("nothing") };
+        let ArchiveFetchResult::Found(found) = asked(&remote(), None).await.unwrap() else {
+            panic!("nothing")
+        };
         let right = remote().with_digest(Some(&found.digest)).unwrap();
         assert!(asked(&right, None).await.is_ok());
         let other = format!("sha256:{}", "0".repeat(64));
@@ -215,9 +222,9 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
         ])
         .await;
         let mut remote = Remote::new(&format!("{base}/there")).unwrap();
-        let password = Redacted::new("hunter2".to_owned());
+        let password = RedactedValue::new("hunter2".to_owned());
         remote.auth = Auth::Basic { username: "me".to_owned(), password };
-        assert!(matches!(asked(&remote, None).await, Ok(Answer::Found(_))));
+        assert!(matches!(asked(&remote, None).await, Ok(ArchiveFetchResult::Found(_))));
         assert!(at_base.lock().unwrap().iter().all(|asked| asked.contains("authorization: basic")));
         assert_eq!(at_base.lock().unwrap().len(), 2);
         assert!(!at_other.lock().unwrap()[0].contains("authorization"));
@@ -289,7 +296,7 @@ fn a_server_that_drips_or_does_not_stop_is_left() {
             [("drip", "timed out"), ("large", "larger than"), ("endless", "larger than")]
         {
             let mut remote = Remote::new(&format!("{base}/{path}")).unwrap();
-            remote.limits = Limits { bytes: 5_000, time: Duration::from_millis(400) };
+            remote.limits = DownloadLimits { bytes: 5_000, time: Duration::from_millis(400) };
             if path == "drip" {
                 remote.limits.bytes = 1 << 20;
             }

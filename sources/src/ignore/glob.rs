@@ -17,11 +17,11 @@ pub(super) struct Glob {
 #[derive(Debug)]
 struct Chunk {
     after_star: bool,
-    items: Vec<Item>,
+    items: Vec<GlobItem>,
 }
 
 #[derive(Debug)]
-enum Item {
+enum GlobItem {
     Byte(u8),
     /// `?`
     Any,
@@ -81,10 +81,10 @@ impl Chunk {
         for item in &self.items {
             let first = *name.first()?;
             let width = match item {
-                Item::Byte(byte) if *byte == first => 1,
-                Item::Byte(_) => return None,
-                Item::Any => decode(name).1,
-                Item::Class { negated, ranges } => {
+                GlobItem::Byte(byte) if *byte == first => 1,
+                GlobItem::Byte(_) => return None,
+                GlobItem::Any => decode(name).1,
+                GlobItem::Class { negated, ranges } => {
                     let (found, width) = decode(name);
                     let is_in = ranges.iter().any(|(low, high)| (low..=high).contains(&&found));
                     if is_in == *negated {
@@ -115,13 +115,13 @@ fn chunk_len(pattern: &str) -> usize {
     pattern.len()
 }
 
-fn items(chunk: &str) -> Option<Vec<Item>> {
+fn items(chunk: &str) -> Option<Vec<GlobItem>> {
     let mut items = Vec::new();
     let mut rest = chunk.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
         items.push(match byte {
-            b'?' => Item::Any,
+            b'?' => GlobItem::Any,
             b'[' => {
                 let (class, after) = class(rest)?;
                 rest = after;
@@ -130,16 +130,16 @@ fn items(chunk: &str) -> Option<Vec<Item>> {
             b'\\' => {
                 let (escaped, after) = rest.split_first()?;
                 rest = after;
-                Item::Byte(*escaped)
+                GlobItem::Byte(*escaped)
             }
-            literal => Item::Byte(*literal),
+            literal => GlobItem::Byte(*literal),
         });
     }
     Some(items)
 }
 
 /// Reads a class whose `[` was read already.
-fn class(text: &[u8]) -> Option<(Item, &[u8])> {
+fn class(text: &[u8]) -> Option<(GlobItem, &[u8])> {
     let (negated, mut rest) = match text.strip_prefix(b"^") {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -148,7 +148,7 @@ fn class(text: &[u8]) -> Option<(Item, &[u8])> {
     loop {
         match rest.strip_prefix(b"]") {
             Some(after) if !ranges.is_empty() => {
-                return Some((Item::Class { negated, ranges }, after));
+                return Some((GlobItem::Class { negated, ranges }, after));
             }
             _ => {}
         }

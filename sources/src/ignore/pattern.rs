@@ -7,7 +7,7 @@ use super::glob::Glob;
 
 /// What a matching pattern says of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum IgnoreVerdict {
     /// It is left out.
     Exclude,
     /// It is kept, whatever earlier patterns said.
@@ -17,23 +17,23 @@ pub(super) enum Verdict {
 /// One pattern, ready to match.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    verdict: Verdict,
+    verdict: IgnoreVerdict,
     only_dirs: bool,
-    shape: Shape,
+    shape: PatternShape,
 }
 
 #[derive(Debug)]
-enum Shape {
+enum PatternShape {
     /// Without a slash: any part of the path may match.
     Name(Glob),
     /// With a slash: the path is matched from its beginning.
-    Path(Vec<Part>),
+    Path(Vec<PathPatternPart>),
     /// Malformed: matches nothing.
     Nothing,
 }
 
 #[derive(Debug)]
-enum Part {
+enum PathPatternPart {
     /// Nothing between two slashes.
     Empty,
     /// `**`: any number of folders.
@@ -45,8 +45,8 @@ impl Pattern {
     /// Reads a line that is neither blank nor a comment.
     pub(super) fn parse(line: &str) -> Self {
         let (verdict, text) = match line.strip_prefix('!') {
-            Some(rest) => (Verdict::Include, rest),
-            None => (Verdict::Exclude, line),
+            Some(rest) => (IgnoreVerdict::Include, rest),
+            None => (IgnoreVerdict::Exclude, line),
         };
         // Parity(go-git): one escaped space at the end keeps all spaces before it too.
         let text = if text.ends_with("\\ ") { text } else { text.trim_end_matches(' ') };
@@ -55,30 +55,31 @@ impl Pattern {
             None => (false, text),
         };
         let shape = if text.contains('/') {
-            let parts: Option<Vec<Part>> = text.split('/').map(Part::parse).collect();
-            parts.map(Shape::Path)
+            let parts: Option<Vec<PathPatternPart>> =
+                text.split('/').map(PathPatternPart::parse).collect();
+            parts.map(PatternShape::Path)
         } else {
-            Glob::parse(text).map(Shape::Name)
+            Glob::parse(text).map(PatternShape::Name)
         };
-        Self { verdict, only_dirs, shape: shape.unwrap_or(Shape::Nothing) }
+        Self { verdict, only_dirs, shape: shape.unwrap_or(PatternShape::Nothing) }
     }
 
     /// What the pattern says of a path, given as its parts; nothing when it does not match.
-    pub(super) fn judge(&self, path: &[&str], is_dir: bool) -> Option<Verdict> {
+    pub(super) fn judge(&self, path: &[&str], is_dir: bool) -> Option<IgnoreVerdict> {
         let rest = match &self.shape {
-            Shape::Nothing => None,
+            PatternShape::Nothing => None,
             // A match on a folder above covers everything below it.
-            Shape::Name(glob) => {
+            PatternShape::Name(glob) => {
                 path.iter().position(|name| glob.matches(name)).map(|at| &path[at + 1..])
             }
-            Shape::Path(parts) => match_parts(parts, path),
+            PatternShape::Path(parts) => match_parts(parts, path),
         }?;
         let is_folder = is_dir || !rest.is_empty();
         (is_folder || !self.only_dirs).then_some(self.verdict)
     }
 }
 
-impl Part {
+impl PathPatternPart {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "" => Some(Self::Empty),
@@ -94,14 +95,14 @@ impl Part {
 ///
 /// Parity(go-git): `**` takes the first name that fits and never tries a later one,
 /// so `**/a/b` does not match `a/x/a/b`; and parts that name nothing do not make a match.
-fn match_parts<'p>(parts: &[Part], mut path: &'p [&'p str]) -> Option<&'p [&'p str]> {
+fn match_parts<'p>(parts: &[PathPatternPart], mut path: &'p [&'p str]) -> Option<&'p [&'p str]> {
     let mut is_matched = false;
     let mut is_deep = false;
     for part in parts {
         match part {
-            Part::Empty => is_deep = false,
-            Part::Deep => is_deep = true,
-            Part::Name(glob) => {
+            PathPatternPart::Empty => is_deep = false,
+            PathPatternPart::Deep => is_deep = true,
+            PathPatternPart::Name(glob) => {
                 let reach = if is_deep { path.len() } else { 1 };
                 let at = path.iter().take(reach).position(|name| glob.matches(name))?;
                 path = &path[at + 1..];

@@ -9,13 +9,13 @@ use aws_credential_types::Credentials as Login;
 use aws_credential_types::provider::ProvideCredentials as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use objects::Redacted;
+use objects::RedactedValue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use super::{DataKey, IDENTITY, Session, Why, encrypted};
-use crate::bucket::Identity;
+use crate::bucket::BucketIdentity;
 use crate::bucket::asked::printable;
 use crate::bucket::s3::call::{Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
@@ -52,7 +52,7 @@ const PARTITIONS: [(&str, &str); 8] = [
 ];
 
 #[derive(Deserialize)]
-struct Decrypted {
+struct AwsDecryptResponse {
     #[serde(rename = "Plaintext")]
     plaintext: String,
 }
@@ -117,7 +117,7 @@ pub(super) async fn decrypt(
     let request = call.signed(&login.clone().into()).map_err(Why::Login)?;
     let answer = session.wire.send(request).await?;
     if answer.is_success() {
-        return answer.data_key(|read: Decrypted| read.plaintext, &STANDARD);
+        return answer.data_key(|read: AwsDecryptResponse| read.plaintext, &STANDARD);
     }
     let said = said(&answer.body);
     let advice = match answer.status {
@@ -140,7 +140,7 @@ async fn login(session: &mut Session<'_>, key: &Key<'_>) -> Result<Login, Why> {
         Some(text) => keys(text)?,
         None => {
             session.own(IDENTITY, ENTRY)?;
-            Identity::Environment { sts: None }
+            BucketIdentity::Environment { sts: None }
         }
     };
     let budgets = &session.wire.budgets;
@@ -161,7 +161,7 @@ async fn login(session: &mut Session<'_>, key: &Key<'_>) -> Result<Login, Why> {
 }
 
 /// The keys of the Secret, as Flux reads them.
-fn keys(text: &[u8]) -> Result<Identity, Why> {
+fn keys(text: &[u8]) -> Result<BucketIdentity, Why> {
     let read = goyaml::to_json(text).unwrap_or_default();
     let member = |name: &str| {
         read.get(name).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -171,9 +171,9 @@ fn keys(text: &[u8]) -> Result<Identity, Why> {
         let problem = format!("it has no `{}` or no `{}`", names.0, names.1);
         return Err(Why::BadSecret { entry: ENTRY, problem });
     };
-    let secret = Redacted::new(secret);
-    let session = member("aws_session_token").map(Redacted::new);
-    Ok(Identity::Keys { access, secret, session })
+    let secret = RedactedValue::new(secret);
+    let session = member("aws_session_token").map(RedactedValue::new);
+    Ok(BucketIdentity::Keys { access, secret, session })
 }
 
 /// The name of a session, as sops gives it: roles may be limited to it.
@@ -220,7 +220,7 @@ mod tests {
     fn keys_of_a_secret_are_read_as_flux_reads_them_and_never_shown() {
         let text =
             b"aws_access_key_id: A\naws_secret_access_key: hunter2\naws_session_token: t0ken\n";
-        let Ok(Identity::Keys { access, secret, session }) = keys(text) else { panic!() };
+        let Ok(BucketIdentity::Keys { access, secret, session }) = keys(text) else { panic!() };
         assert_eq!((access.as_str(), secret.expose().as_str()), ("A", "hunter2"));
         assert_eq!(session.unwrap().expose(), "t0ken");
         for text in ["aws_secret_access_key: hunter2", "", "[hunter2", "aws_access_key_id: hunter2"]

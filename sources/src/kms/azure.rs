@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use object_store::azure::{AzureCredential, AzureCredentialProvider};
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::Method;
 use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{DataKey, IDENTITY, Session, Why, authorize, encrypted, no_login, request, server};
 use crate::bucket::asked::printable;
-use crate::bucket::azure::{Identity, provider};
+use crate::bucket::azure::{AzureIdentity, provider};
 use crate::bucket::exchange::{is_relative, segment};
 use crate::bucket::login;
 
@@ -27,7 +27,7 @@ const ENTRY: &str = "sops.azure-kv";
 const VERSION: &str = "7.4";
 
 /// What gives tokens, by what they are for.
-pub(super) type Logins = BTreeMap<&'static str, Redacted<AzureCredentialProvider>>;
+pub(super) type Logins = BTreeMap<&'static str, RedactedValue<AzureCredentialProvider>>;
 
 /// What the names of vaults end in, and what tokens for them are for.
 ///
@@ -49,12 +49,12 @@ pub(super) struct Key {
 }
 
 #[derive(Deserialize)]
-struct Decrypted {
+struct AzureDecryptResponse {
     value: String,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct AzureKmsErrorBody {
     error: Detail,
 }
 
@@ -115,9 +115,10 @@ pub(super) async fn decrypt(
     authorize(&mut request, AUTHORIZATION, format!("Bearer {token}").as_bytes())?;
     let answer = session.wire.send(request).await?;
     if answer.is_success() {
-        return answer.data_key(|read: Decrypted| read.value, &URL_SAFE_NO_PAD);
+        return answer.data_key(|read: AzureDecryptResponse| read.value, &URL_SAFE_NO_PAD);
     }
-    let said = serde_json::from_slice::<Refusal>(&answer.body).map(|refusal| refusal.error);
+    let said =
+        serde_json::from_slice::<AzureKmsErrorBody>(&answer.body).map(|refusal| refusal.error);
     let said = said.map(|Detail { code, message }| [code, message].join(" ")).unwrap_or_default();
     // The lines below the first are other ones each time.
     let said = said.lines().next().unwrap_or_default();
@@ -132,10 +133,10 @@ pub(super) async fn decrypt(
 ///
 /// Parity(flux): the first of these that the Secret has: an application with a secret, one as the command line of Azure
 /// writes it, a managed identity.
-fn identity(session: &Session<'_>) -> Result<(Identity, String), Why> {
+fn identity(session: &Session<'_>) -> Result<(AzureIdentity, String), Why> {
     let Some(text) = &session.credentials.azure_kv else {
         session.own(IDENTITY, ENTRY)?;
-        return Ok((Identity::Environment { client: None }, String::new()));
+        return Ok((AzureIdentity::Environment { client: None }, String::new()));
     };
     let bad = |problem: &str| Why::BadSecret { entry: ENTRY, problem: problem.to_owned() };
     let read = goyaml::to_json(text).unwrap_or_default();
@@ -146,9 +147,9 @@ fn identity(session: &Session<'_>) -> Result<(Identity, String), Why> {
     let authority = authority.map_err(|_unread| bad("`authorityHost` is not a URL"))?;
     let application = |tenant, client, secret: String| {
         let shown = secret.clone();
-        let secret = Redacted::new(secret);
+        let secret = RedactedValue::new(secret);
         let authority = authority.clone();
-        Ok((Identity::Application { tenant, client, secret, authority }, shown))
+        Ok((AzureIdentity::Application { tenant, client, secret, authority }, shown))
     };
     if let (Some(tenant), Some(client)) = (member("tenantId"), member("clientId")) {
         if let Some(secret) = member("clientSecret") {
@@ -165,7 +166,7 @@ fn identity(session: &Session<'_>) -> Result<(Identity, String), Why> {
     let client = member("clientId").ok_or_else(|| bad("it has no `clientId`"))?;
     // It is an identity of the machine, whatever names it.
     session.own("a managed identity of windlass's machine", ENTRY)?;
-    Ok((Identity::Environment { client: Some(client) }, String::new()))
+    Ok((AzureIdentity::Environment { client: Some(client) }, String::new()))
 }
 
 #[cfg(test)]

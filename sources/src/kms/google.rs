@@ -7,7 +7,7 @@ use std::env;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use object_store::gcp::GcpCredentialProvider;
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::Method;
 use reqwest::header::AUTHORIZATION;
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use url::Url;
 use super::{DataKey, IDENTITY, Session, Why, authorize, encrypted, no_login, request};
 use crate::bucket::asked::printable;
 use crate::bucket::exchange::{is_relative, segment};
-use crate::bucket::google::{Identity, provider};
+use crate::bucket::google::{GoogleIdentity, provider};
 use crate::bucket::login;
 
 /// The entry of the Secret.
@@ -27,15 +27,15 @@ const ENTRY: &str = "sops.gcp-kms";
 const ENDPOINT: &str = "SOPS_GCP_KMS_ENDPOINT";
 
 /// What gives tokens, once it is known.
-pub(super) type Logins = Option<Redacted<GcpCredentialProvider>>;
+pub(super) type Logins = Option<RedactedValue<GcpCredentialProvider>>;
 
 #[derive(Deserialize)]
-struct Decrypted {
+struct GoogleDecryptResponse {
     plaintext: String,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct GoogleKmsErrorBody {
     error: Detail,
 }
 
@@ -79,9 +79,9 @@ pub(super) async fn decrypt(
     }
     let answer = session.wire.send(request).await?;
     if answer.is_success() {
-        return answer.data_key(|read: Decrypted| read.plaintext, &STANDARD);
+        return answer.data_key(|read: GoogleDecryptResponse| read.plaintext, &STANDARD);
     }
-    let said = serde_json::from_slice::<Refusal>(&answer.body);
+    let said = serde_json::from_slice::<GoogleKmsErrorBody>(&answer.body);
     let said = said.map(|refusal| refusal.error.message).unwrap_or_default();
     let advice = match answer.status {
         401 | 403 => "; check that its credentials allow `cloudkms.cryptoKeyVersions.useToDecrypt`",
@@ -91,16 +91,16 @@ pub(super) async fn decrypt(
 }
 
 /// A token for the service; empty where a key says that none is wanted.
-async fn token(session: &mut Session<'_>) -> Result<Redacted<String>, Why> {
+async fn token(session: &mut Session<'_>) -> Result<RedactedValue<String>, Why> {
     if session.google.is_none() {
         let identity = match &session.credentials.gcp_kms {
             Some(key) => {
                 let key = String::from_utf8_lossy(key.trim_ascii()).into_owned();
-                Identity::ServiceAccount(Redacted::new(key))
+                GoogleIdentity::ServiceAccount(RedactedValue::new(key))
             }
             None => {
                 session.own(IDENTITY, ENTRY)?;
-                Identity::Environment
+                GoogleIdentity::Environment
             }
         };
         let egress = session.wire.budgets.egress();
@@ -111,7 +111,7 @@ async fn token(session: &mut Session<'_>) -> Result<Redacted<String>, Why> {
     let tokens = session.google.as_ref().ok_or(Why::NoCredentials(ENTRY))?;
     let token = tokens.expose().get_credential().await;
     let token = token.map_err(|error| Why::Login(login::why(&error)))?;
-    Ok(Redacted::new(token.bearer.clone()))
+    Ok(RedactedValue::new(token.bearer.clone()))
 }
 
 #[cfg(test)]

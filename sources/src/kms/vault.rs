@@ -10,7 +10,7 @@ use serde_json::json;
 use sops::Credentials;
 use url::Url;
 
-use super::{Answer, DataKey, Why, Wire, authorize, request, server};
+use super::{DataKey, KmsResponse, Why, Wire, authorize, request, server};
 use crate::bucket::exchange::{is_relative, path, segment};
 
 /// The entry of the Secret.
@@ -19,7 +19,7 @@ const ENTRY: &str = "sops.vault-token";
 const TOKEN: HeaderName = HeaderName::from_static("x-vault-token");
 
 /// How often a server may name another one: a standby names the active one.
-const REDIRECTS: usize = 1;
+const MAX_REDIRECTS: usize = 1;
 
 /// A key of a transit engine.
 pub(super) struct Transit<'k> {
@@ -29,7 +29,7 @@ pub(super) struct Transit<'k> {
 }
 
 #[derive(Deserialize)]
-struct Decrypted {
+struct VaultDecryptResponse {
     data: Plain,
 }
 
@@ -39,7 +39,7 @@ struct Plain {
 }
 
 #[derive(Default, Deserialize)]
-struct Refusal {
+struct VaultErrorBody {
     #[serde(default)]
     errors: Vec<String>,
 }
@@ -81,7 +81,7 @@ pub(super) async fn decrypt(
     let token = token.ok_or(Why::NoCredentials(ENTRY))?;
     let body = json!({"ciphertext": encrypted}).to_string().into_bytes();
     let mut url = transit.url()?;
-    for left in (0..=REDIRECTS).rev() {
+    for left in (0..=MAX_REDIRECTS).rev() {
         let mut request = request(Method::PUT, url.clone(), body.clone());
         authorize(&mut request, TOKEN, token).map_err(|_unsent| {
             let problem = "it has characters that no token has".to_owned();
@@ -97,7 +97,7 @@ pub(super) async fn decrypt(
 }
 
 /// Where an answer says that the active server is.
-fn redirected(answer: &Answer, from: &Url) -> Option<Url> {
+fn redirected(answer: &KmsResponse, from: &Url) -> Option<Url> {
     if !matches!(answer.status, 301 | 302 | 307 | 308) {
         return None;
     }
@@ -107,11 +107,11 @@ fn redirected(answer: &Answer, from: &Url) -> Option<Url> {
     is_kept.then_some(next)
 }
 
-fn read(answer: &Answer, token: &[u8], transit: &Transit<'_>) -> Result<DataKey, Why> {
+fn read(answer: &KmsResponse, token: &[u8], transit: &Transit<'_>) -> Result<DataKey, Why> {
     if answer.is_success() {
-        return answer.data_key(|read: Decrypted| read.data.plaintext, &STANDARD);
+        return answer.data_key(|read: VaultDecryptResponse| read.data.plaintext, &STANDARD);
     }
-    let refusal: Refusal = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let refusal: VaultErrorBody = serde_json::from_slice(&answer.body).unwrap_or_default();
     let advice = match answer.status {
         401 | 403 => format!(
             "; check that the token in `{ENTRY}` is valid, and that its policies allow `update` of `{}`",
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_standby_may_name_the_active_server_and_tls_is_never_left() {
-        let answer = |status, location: &str| Answer {
+        let answer = |status, location: &str| KmsResponse {
             host: String::new(),
             status,
             headers: [(LOCATION, location.parse().unwrap())].into_iter().collect(),

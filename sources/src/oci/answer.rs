@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Method, Response, StatusCode};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// What the specification calls errors.
 #[derive(Deserialize)]
-struct Refusal {
+struct RegistryErrorBody {
     #[serde(default)]
     errors: Vec<Diagnostic>,
 }
@@ -119,7 +119,8 @@ pub(super) async fn accepted_text(
 
 /// Parity(flux): the codes and messages of the registry, else the status.
 fn said(status: StatusCode, body: &[u8]) -> String {
-    let errors = serde_json::from_slice::<Refusal>(body).map(|it| it.errors).unwrap_or_default();
+    let errors =
+        serde_json::from_slice::<RegistryErrorBody>(body).map(|it| it.errors).unwrap_or_default();
     let strings: Vec<String> =
         errors.iter().take(4).map(|it| format!("{}: {}", it.code, it.message)).collect();
     match strings.as_slice() {
@@ -134,14 +135,14 @@ fn said(status: StatusCode, body: &[u8]) -> String {
 
 /// A text in which a registry may have repeated what we sent.
 fn hidden(auth: &Auth, text: &str) -> String {
-    let secret: Option<&Redacted<String>> = match auth {
+    let secret: Option<&RedactedValue<String>> = match auth {
         Auth::Anonymous => None,
         Auth::Basic { password: secret, .. }
         | Auth::Login { password: secret, .. }
         | Auth::Identity(secret)
         | Auth::Bearer(secret) => Some(secret),
     };
-    match secret.map(Redacted::expose).filter(|secret| !secret.is_empty()) {
+    match secret.map(RedactedValue::expose).filter(|secret| !secret.is_empty()) {
         Some(secret) => text.replace(secret.as_str(), "****"),
         None => text.to_owned(),
     }
@@ -165,7 +166,8 @@ mod tests {
             said(400, &format!(r#"{{"errors":[{{"message":"{}"}}]}}"#, "x".repeat(9000))).len()
                 < 400
         );
-        let auth = Auth::Basic { username: "me".into(), password: Redacted::new("hunter2".into()) };
+        let auth =
+            Auth::Basic { username: "me".into(), password: RedactedValue::new("hunter2".into()) };
         assert_eq!(hidden(&auth, "no hunter2 here"), "no **** here");
     }
 }

@@ -4,16 +4,16 @@
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
-use signatures::attached::{Answer, Request, Search};
+use signatures::attached::{ImageRequest, RegistryBlob, Search};
 
 use super::answer::{accepted, read};
-use super::{Digest, Error, Repository, Session};
+use super::{Digest, Error, OciRepositoryName, Session};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 impl Session<'_> {
     /// The repository that is asked.
-    pub fn repository(&self) -> &Repository {
+    pub fn repository(&self) -> &OciRepositoryName {
         &self.remote.repository
     }
 
@@ -41,22 +41,22 @@ impl Session<'_> {
         .await
     }
 
-    async fn attached(&self, request: &Request) -> Result<Option<Answer>, Error> {
+    async fn attached(&self, request: &ImageRequest) -> Result<Option<RegistryBlob>, Error> {
         let found = match request {
-            Request::Manifest(reference) => {
+            ImageRequest::Manifest(reference) => {
                 let answer = self.manifest_bytes(&format!("manifests/{reference}")).await;
-                answer.map(|(media_type, body)| Answer { media_type, body })
+                answer.map(|(media_type, body)| RegistryBlob { media_type, body })
             }
-            Request::Blob { digest, size } => {
+            ImageRequest::Blob { digest, size } => {
                 let path = format!("blobs/{digest}");
                 let body = async {
                     let asked = self.ask(Method::GET, &path, "*/*").await?;
                     let answer = accepted(self, Method::GET, &path, asked).await?;
                     read(self, &path, answer, *size).await
                 };
-                body.await.map(|body| Answer { media_type: String::new(), body })
+                body.await.map(|body| RegistryBlob { media_type: String::new(), body })
             }
-            Request::Referrers(digest) => return self.referrers(digest).await,
+            ImageRequest::Referrers(digest) => return self.referrers(digest).await,
         };
         match found {
             Ok(answer) => Ok(Some(answer)),
@@ -66,7 +66,7 @@ impl Session<'_> {
     }
 
     /// `None`: the registry has no API of referrers. Parity(flux): so say four kinds of refusal, and an answer that is no index.
-    async fn referrers(&self, digest: &str) -> Result<Option<Answer>, Error> {
+    async fn referrers(&self, digest: &str) -> Result<Option<RegistryBlob>, Error> {
         let path = format!("referrers/{digest}");
         let asked = self.ask(Method::GET, &path, INDEX).await?;
         if matches!(asked.status().as_u16(), 400 | 404 | 405 | 406) {
@@ -83,7 +83,7 @@ impl Session<'_> {
             Err(Error::TooLarge { .. }) => Vec::new(),
             body => body?,
         };
-        Ok(Some(Answer { media_type: INDEX.to_owned(), body }))
+        Ok(Some(RegistryBlob { media_type: INDEX.to_owned(), body }))
     }
 
     fn mismatch(&self, digest: &str) -> Error {

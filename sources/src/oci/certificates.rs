@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use objects::Redacted;
+use objects::RedactedValue;
 
 use super::Error;
 use crate::http::{ClientIdentity, Tls};
@@ -21,7 +21,7 @@ pub fn tls_from_secret(data: &BTreeMap<String, Vec<u8>>) -> Result<Tls, Error> {
     };
     let identity = match (either("tls.crt", "certFile"), either("tls.key", "keyFile")) {
         (Some(certificate), Some(key)) => {
-            Some(ClientIdentity { certificate, key: Redacted::new(key) })
+            Some(ClientIdentity { certificate, key: RedactedValue::new(key) })
         }
         (None, None) => None,
         (Some(_), None) => return alone("tls.crt", "tls.key"),

@@ -3,7 +3,7 @@
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
 /// A longer header is not read further.
-const LONGEST: usize = 8192;
+const MAX_HEADER_BYTES: usize = 8192;
 
 /// What a registry asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) fn of(headers: &HeaderMap) -> Option<Challenge> {
 }
 
 fn parse(text: &str) -> Vec<Challenge> {
-    let mut left = text.get(..LONGEST.min(text.len())).unwrap_or_default();
+    let mut left = text.get(..MAX_HEADER_BYTES.min(text.len())).unwrap_or_default();
     let mut found: Vec<(String, Vec<(String, String)>)> = Vec::new();
     loop {
         left = left.trim_start_matches([' ', '\t', ',']);

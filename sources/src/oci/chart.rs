@@ -5,7 +5,8 @@
 use golang::semver::Version;
 
 use super::{
-    Descriptor, Digest, Error, Known, Layer, Manifest, Reference, Remote, Selection, Session,
+    Descriptor, Digest, Error, Layer, Manifest, Reference, RegistryCache, Remote, Selection,
+    Session,
 };
 
 /// The media type of the layer that is a chart, packed as Helm packs it.
@@ -74,7 +75,7 @@ pub async fn pull(client: &Session<'_>, digest: &Digest) -> Result<(Manifest, La
 ///
 /// # Errors
 /// No tag is in the range, or the range is none.
-pub async fn choose(remote: &Remote, known: &Known, range: &str) -> Result<String, Error> {
+pub async fn choose(remote: &Remote, known: &RegistryCache, range: &str) -> Result<String, Error> {
     if Version::parse_strict(range).is_ok() {
         return Ok(range.to_owned());
     }
@@ -88,7 +89,7 @@ pub async fn choose(remote: &Remote, known: &Known, range: &str) -> Result<Strin
 ///
 /// # Errors
 /// As [`resolve`] and [`pull`].
-pub async fn fetch(remote: &Remote, known: &Known, version: &str) -> Result<Layer, Error> {
+pub async fn fetch(remote: &Remote, known: &RegistryCache, version: &str) -> Result<Layer, Error> {
     let session = Session::new(remote, known)?;
     let digest = resolve(&session, version).await?;
     pull(&session, &digest).await.map(|(_, layer)| layer)

@@ -10,7 +10,7 @@ use aws_credential_types::provider::ProvideCredentials as _;
 use aws_smithy_runtime_api::client::identity::Identity as Signer;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::{Request, Response};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
@@ -18,7 +18,7 @@ use url::Url;
 
 use super::answer::shown;
 use super::{Auth, Error};
-use crate::bucket::Identity;
+use crate::bucket::BucketIdentity;
 use crate::bucket::s3::call::{Call, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 use crate::bucket::waiting::Waiting;
@@ -30,9 +30,9 @@ const PUBLIC: &str = "public.ecr.aws";
 /// Where logins to it are given.
 const PUBLIC_REGION: &str = "us-east-1";
 /// What is asked; it names nothing.
-const BODY: &[u8] = b"{}";
+const EMPTY_REQUEST_BODY: &[u8] = b"{}";
 /// Bytes of an answer; one has two to three KiB.
-const LARGEST: usize = 1 << 18;
+const MAX_RESPONSE_BYTES: usize = 1 << 18;
 /// The longest life that is believed.
 const LONGEST_LIFE: f64 = 12.0 * 3600.0;
 
@@ -110,7 +110,7 @@ pub(super) async fn login(
     budgets: &Arc<Budgets>,
     limit: Duration,
 ) -> Result<(Auth, Option<Duration>), Error> {
-    let machine = Identity::Environment { sts: None };
+    let machine = BucketIdentity::Environment { sts: None };
     let waiting = Waiting::default();
     let provider = credentials::provider(&machine, &service.region, None, budgets, &waiting);
     let provider = provider.map_err(|error| service.failed(&error.to_string()))?;
@@ -161,7 +161,8 @@ fn signed(service: &Service, url: &Url, keys: &Signer) -> Result<Request, Error>
         "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
     };
     let name = if service.is_public { "ecr-public" } else { "ecr" };
-    let call = Call { url, region: &service.region, service: name, target, body: BODY };
+    let call =
+        Call { url, region: &service.region, service: name, target, body: EMPTY_REQUEST_BODY };
     call.signed(keys).map_err(|why| service.failed(&why))
 }
 
@@ -174,31 +175,31 @@ async fn whole(service: &Service, host: &str, mut answer: Response) -> Result<Ve
     };
     while let Some(chunk) = answer.chunk().await.map_err(broken)? {
         text.extend_from_slice(&chunk);
-        if text.len() > LARGEST {
-            return Err(
-                service.failed(&format!("the response of {host} is larger than {LARGEST} bytes"))
-            );
+        if text.len() > MAX_RESPONSE_BYTES {
+            return Err(service.failed(&format!(
+                "the response of {host} is larger than {MAX_RESPONSE_BYTES} bytes"
+            )));
         }
     }
     Ok(text)
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct EcrTokenResponse {
     #[serde(rename = "authorizationData")]
-    given: Given,
+    given: EcrAuthorizationData,
 }
 
 /// The public registry gives one login, the others a list with one.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Given {
-    One(Token),
-    Many(Vec<Token>),
+enum EcrAuthorizationData {
+    One(EcrToken),
+    Many(Vec<EcrToken>),
 }
 
 #[derive(Deserialize)]
-struct Token {
+struct EcrToken {
     #[serde(rename = "authorizationToken")]
     text: String,
     /// Seconds since 1970.
@@ -208,15 +209,15 @@ struct Token {
 
 /// Reads an answer. Nothing of it is repeated where it cannot be read.
 fn read(text: &[u8], now: f64) -> Option<(Auth, Option<Duration>)> {
-    let Answer { given } = serde_json::from_slice(text).ok()?;
+    let EcrTokenResponse { given } = serde_json::from_slice(text).ok()?;
     let token = match given {
-        Given::One(token) => token,
-        Given::Many(tokens) => tokens.into_iter().next()?,
+        EcrAuthorizationData::One(token) => token,
+        EcrAuthorizationData::Many(tokens) => tokens.into_iter().next()?,
     };
     let pair = String::from_utf8(STANDARD.decode(token.text.trim()).ok()?).ok()?;
     let (username, password) = pair.split_once(':')?;
     let username = username.to_owned();
-    let password = Redacted::new(password.to_owned());
+    let password = RedactedValue::new(password.to_owned());
     let life = (token.until - now).clamp(0.0, LONGEST_LIFE);
     let life = Duration::try_from_secs_f64(life).ok().filter(|life| !life.is_zero());
     Some((Auth::Login { username, password }, life))

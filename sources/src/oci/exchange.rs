@@ -1,6 +1,6 @@
 //! One question and its answer: plain or not, as whom, and where redirects lead.
 
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION};
 use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
@@ -161,7 +161,7 @@ impl Session<'_> {
         method: &Method,
         url: &Url,
         accept: &'static str,
-        header: Option<&Redacted<String>>,
+        header: Option<&RedactedValue<String>>,
         is_plain: bool,
     ) -> Result<(Response, bool), Error> {
         let home = url.origin();

@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use golang::glob::path_match;
-use objects::Redacted;
+use objects::RedactedValue;
 use serde::Deserialize;
 
-use super::{Auth, Error, Repository};
+use super::{Auth, Error, OciRepositoryName};
 
 /// The key of Secrets of type `kubernetes.io/dockerconfigjson`.
 const CONFIG: &str = ".dockerconfigjson";
@@ -28,12 +28,12 @@ pub struct Keyring(Vec<(String, Auth)>);
 #[derive(Deserialize)]
 struct Config {
     #[serde(default)]
-    auths: Option<BTreeMap<String, Entry>>,
+    auths: Option<BTreeMap<String, DockerAuthEntry>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Entry {
+struct DockerAuthEntry {
     username: Option<String>,
     password: Option<String>,
     auth: Option<String>,
@@ -73,7 +73,7 @@ impl Keyring {
     }
 
     /// The credentials for a repository.
-    pub fn auth(&self, repository: &Repository) -> Auth {
+    pub fn auth(&self, repository: &OciRepositoryName) -> Auth {
         let fits = |place: &str| is_for(place, repository);
         let found = self.0.iter().find(|(place, _)| fits(place));
         found.map(|(_, auth)| auth.clone()).unwrap_or_default()
@@ -81,13 +81,13 @@ impl Keyring {
 }
 
 /// `None`: `auth` cannot be read.
-fn auth(entry: Entry) -> Option<Auth> {
+fn auth(entry: DockerAuthEntry) -> Option<Auth> {
     let some = |text: Option<String>| text.filter(|text| !text.is_empty());
     if let Some(token) = some(entry.registrytoken) {
-        return Some(Auth::Bearer(Redacted::new(token)));
+        return Some(Auth::Bearer(RedactedValue::new(token)));
     }
     if let Some(token) = some(entry.identitytoken) {
-        return Some(Auth::Identity(Redacted::new(token)));
+        return Some(Auth::Identity(RedactedValue::new(token)));
     }
     let mut username = some(entry.username);
     let mut password = some(entry.password);
@@ -103,7 +103,7 @@ fn auth(entry: Entry) -> Option<Auth> {
         (None, None) => Auth::Anonymous,
         (username, password) => Auth::Basic {
             username: username.unwrap_or_default(),
-            password: Redacted::new(password.unwrap_or_default()),
+            password: RedactedValue::new(password.unwrap_or_default()),
         },
     })
 }
@@ -118,7 +118,7 @@ fn normal(place: &str) -> String {
 }
 
 /// Parity(kubernetes): each part of the host may have wildcards, the port is the same, the path is a beginning.
-fn is_for(place: &str, repository: &Repository) -> bool {
+fn is_for(place: &str, repository: &OciRepositoryName) -> bool {
     let (host, path) = place.split_once('/').unwrap_or((place, ""));
     let (wanted, wanted_port) = split(host);
     let (found, port) = split(repository.registry());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn told(keyring: &Keyring, url: &str) -> String {
-        match keyring.auth(&Repository::parse(url).unwrap()) {
+        match keyring.auth(&OciRepositoryName::parse(url).unwrap()) {
             Auth::Anonymous => "nobody".to_owned(),
             Auth::Basic { username, password } | Auth::Login { username, password } => {
                 format!("{username}:{}", password.expose())

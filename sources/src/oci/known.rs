@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use objects::Redacted;
+use objects::RedactedValue;
 
 use super::challenge::Challenge;
-use super::token::{self, Token};
-use super::{Auth, Error, Remote, Repository, Session, ecr};
+use super::token::{self, RegistryToken};
+use super::{Auth, Error, OciRepositoryName, Remote, Session, ecr};
 use crate::http::clients::{Key, Lately, client_key, key};
 use crate::http::{self, Budgets, Logins, Trust};
 
@@ -24,7 +24,7 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 /// # Guarantees
 /// Losing it costs requests, never an answer. It holds at most 4096 tokens and 64 clients; those that were used longest
 /// ago go first. Whoever has other credentials has another token.
-pub struct Known {
+pub struct RegistryCache {
     accesses: Mutex<Lately<Arc<Access>>>,
     clients: Mutex<Lately<(reqwest::Client, Instant)>>,
     /// By the address that gave them.
@@ -32,7 +32,7 @@ pub struct Known {
     budgets: Arc<Budgets>,
 }
 
-impl Default for Known {
+impl Default for RegistryCache {
     fn default() -> Self {
         Self {
             accesses: Mutex::new(Lately::new(MOST_ACCESSES)),
@@ -43,7 +43,7 @@ impl Default for Known {
     }
 }
 
-impl fmt::Debug for Known {
+impl fmt::Debug for RegistryCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Known")
     }
@@ -54,7 +54,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Known {
+impl RegistryCache {
     /// With budgets that others use too.
     #[must_use]
     pub fn sharing(self, budgets: Arc<Budgets>) -> Self {
@@ -72,7 +72,7 @@ impl Known {
     /// accepted, or all that takes longer than `limit`.
     pub async fn login_to_aws(
         &self,
-        repository: &Repository,
+        repository: &OciRepositoryName,
         limit: Duration,
     ) -> Result<Auth, Error> {
         self.login(&ecr::Service::of(repository.registry())?, limit).await
@@ -161,13 +161,13 @@ pub(super) struct Access {
     /// Whether plain HTTP is spoken, once that is known.
     is_plain: Mutex<Option<bool>>,
     /// Held while a token is fetched, so that all who need it wait for one.
-    given: tokio::sync::Mutex<Given>,
+    given: tokio::sync::Mutex<RegistryAuthorization>,
 }
 
 #[derive(Default)]
-struct Given {
+struct RegistryAuthorization {
     challenge: Option<Challenge>,
-    header: Option<Redacted<String>>,
+    header: Option<RedactedValue<String>>,
     until: Option<Instant>,
 }
 
@@ -177,8 +177,8 @@ impl fmt::Debug for Access {
     }
 }
 
-impl Given {
-    fn usable(&self) -> Option<Redacted<String>> {
+impl RegistryAuthorization {
+    fn usable(&self) -> Option<RedactedValue<String>> {
         let is_over = self.until.is_some_and(|until| until <= Instant::now());
         self.header.clone().filter(|_| !is_over)
     }
@@ -186,7 +186,7 @@ impl Given {
     async fn renew(&mut self, client: &Session<'_>, is_plain: bool) -> Result<(), Error> {
         let (header, life) = match (&self.challenge, client.auth()) {
             (_, Auth::Bearer(token)) => {
-                (Some(Redacted::new(format!("Bearer {}", token.expose()))), None)
+                (Some(RedactedValue::new(format!("Bearer {}", token.expose()))), None)
             }
             (
                 Some(Challenge::Basic),
@@ -198,7 +198,7 @@ impl Given {
                     // The registry may name somebody else next time.
                     self.challenge = None;
                 }
-                let Token { header, life } = fetched?;
+                let RegistryToken { header, life } = fetched?;
                 (Some(header), Some(life))
             }
             (Some(Challenge::Basic) | None, _) => (None, None),
@@ -223,7 +223,7 @@ impl Access {
         &self,
         client: &Session<'_>,
         is_plain: bool,
-    ) -> Result<Option<Redacted<String>>, Error> {
+    ) -> Result<Option<RedactedValue<String>>, Error> {
         let mut given = self.given.lock().await;
         if given.usable().is_none() {
             given.renew(client, is_plain).await?;
@@ -237,8 +237,8 @@ impl Access {
         client: &Session<'_>,
         is_plain: bool,
         challenge: Option<Challenge>,
-        refused: Option<&Redacted<String>>,
-    ) -> Result<Option<Redacted<String>>, Error> {
+        refused: Option<&RedactedValue<String>>,
+    ) -> Result<Option<RedactedValue<String>>, Error> {
         let mut given = self.given.lock().await;
         // Somebody else may have been given another meanwhile.
         if given.usable().as_ref() == refused || given.usable().is_none() {

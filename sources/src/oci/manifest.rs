@@ -61,7 +61,7 @@ impl Manifest {
 
 /// What the bytes were.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Parsed {
+pub(super) enum ParsedManifest {
     Image(Manifest),
     /// An index, and which of its manifests is ours.
     Index(Digest),
@@ -104,7 +104,7 @@ struct Platform {
 }
 
 /// Reads what has been sent with a media type; `place` is for messages.
-pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<Parsed, Error> {
+pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<ParsedManifest, Error> {
     let senseless = |reason: String| Error::Protocol { request: place.to_owned(), reason };
     let raw: Raw = serde_json::from_slice(bytes)
         .map_err(|error| senseless(format!("it is not a manifest: {error}")))?;
@@ -112,8 +112,8 @@ pub(super) fn parse(media_type: &str, bytes: &[u8], place: &str) -> Result<Parse
     // What is in the bytes is what the digest vouches for.
     let kind = raw.media_type.as_deref().filter(|kind| !kind.is_empty()).unwrap_or(sent);
     match kind {
-        OCI_MANIFEST | DOCKER_MANIFEST => image(raw, place).map(Parsed::Image),
-        OCI_INDEX | DOCKER_INDEX => ours(raw, place).map(Parsed::Index),
+        OCI_MANIFEST | DOCKER_MANIFEST => image(raw, place).map(ParsedManifest::Image),
+        OCI_INDEX | DOCKER_INDEX => ours(raw, place).map(ParsedManifest::Index),
         other => Err(Error::UnsupportedMediaType {
             place: place.to_owned(),
             found: super::answer::shown(other),
@@ -162,7 +162,7 @@ mod tests {
         format!("sha256:{}", byte.repeat(32))
     }
 
-    fn read(media_type: &str, value: &serde_json::Value) -> Result<Parsed, Error> {
+    fn read(media_type: &str, value: &serde_json::Value) -> Result<ParsedManifest, Error> {
         parse(media_type, value.to_string().as_bytes(), "r.io/a: manifests/x")
     }
 
@@ -171,14 +171,17 @@ mod tests {
         let value = json!({"schemaVersion": 2, "config": {"mediaType": "c"}, "annotations": {"a": "b"}, "layers": [
             {"mediaType": "one", "digest": digest("01"), "size": 1},
             {"mediaType": "two", "digest": digest("02"), "size": 2}]});
-        let Parsed::Image(manifest) = read(OCI_MANIFEST, &value).unwrap() else { unreachable!() };
+        let ParsedManifest::Image(manifest) = read(OCI_MANIFEST, &value).unwrap() else {
+            unreachable!()
+        };
         assert_eq!(manifest.config, "c");
         assert_eq!(manifest.annotations["a"], "b");
         assert_eq!(manifest.layer(None).unwrap().size, 1);
         assert_eq!(manifest.layer(Some("two")).unwrap().size, 2);
         let error = manifest.layer(Some("three")).unwrap_err().to_string();
         assert_eq!(error, "failed to find layer with media type 'three' in artifact");
-        let Parsed::Image(empty) = read(DOCKER_MANIFEST, &json!({"layers": null})).unwrap() else {
+        let ParsedManifest::Image(empty) = read(DOCKER_MANIFEST, &json!({"layers": null})).unwrap()
+        else {
             unreachable!()
         };
         assert_eq!(empty.layer(None).unwrap_err().to_string(), "no layers found in artifact");
@@ -188,7 +191,7 @@ mod tests {
     fn of_an_index_the_manifest_for_linux_is_taken() {
         let platform = |os: &str, byte: &str| json!({"digest": digest(byte), "platform": {"os": os, "architecture": "amd64"}});
         let value = json!({"manifests": [platform("windows", "01"), platform("linux", "02")]});
-        let expected = Parsed::Index(Digest::parse(&digest("02")).unwrap());
+        let expected = ParsedManifest::Index(Digest::parse(&digest("02")).unwrap());
         assert_eq!(read(OCI_INDEX, &value).unwrap(), expected);
         let any = json!({"mediaType": DOCKER_INDEX, "manifests": [{"digest": digest("02")}]});
         assert_eq!(read("", &any).unwrap(), expected);

@@ -12,19 +12,19 @@ const DOCKER_HUB: &str = "index.docker.io";
 
 /// A repository of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repository {
+pub struct OciRepositoryName {
     /// Host with an optional port.
     registry: String,
     path: String,
 }
 
-impl fmt::Display for Repository {
+impl fmt::Display for OciRepositoryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.registry, self.path)
     }
 }
 
-impl Repository {
+impl OciRepositoryName {
     /// Reads `oci://registry/path`, without a tag or a digest.
     ///
     /// Parity(flux): what stands before the first `/` is a registry if it has a dot or a colon in it or is `localhost`;
@@ -211,7 +211,7 @@ mod tests {
             ("oci://org/app", "index.docker.io/org/app"),
             ("oci://app", "index.docker.io/library/app"),
         ] {
-            assert_eq!(Repository::parse(url).unwrap().to_string(), expected);
+            assert_eq!(OciRepositoryName::parse(url).unwrap().to_string(), expected);
         }
     }
 
@@ -231,15 +231,16 @@ mod tests {
             ("oci://gh%63r.io/app", "is not a valid registry host"),
             ("oci://", "is not a valid repository name"),
         ] {
-            let error = Repository::parse(url).unwrap_err().to_string();
+            let error = OciRepositoryName::parse(url).unwrap_err().to_string();
             assert!(error.contains(expected), "{url}: {error}");
         }
-        assert!(Repository::parse(&format!("oci://h.io/{}", "a".repeat(256))).is_err());
+        assert!(OciRepositoryName::parse(&format!("oci://h.io/{}", "a".repeat(256))).is_err());
     }
 
     #[test]
     fn plain_http_is_for_registries_nearby() {
-        let near = |host: &str| Repository::parse(&format!("oci://{host}/a")).unwrap().is_near();
+        let near =
+            |host: &str| OciRepositoryName::parse(&format!("oci://{host}/a")).unwrap().is_near();
         for host in [
             "127.0.0.1:5000",
             "localhost:5000",

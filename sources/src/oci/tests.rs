@@ -10,7 +10,7 @@ use super::*;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// One request as a server saw it.
-struct Asked {
+struct RegistryRequest {
     line: String,
     authorization: Option<String>,
 }
@@ -18,7 +18,7 @@ struct Asked {
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// Answers requests until the test ends; the log holds their first lines with who sent them.
-fn serve(answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> (SocketAddr, Log) {
+fn serve(answer: impl Fn(&RegistryRequest) -> String + Send + Sync + 'static) -> (SocketAddr, Log) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let log = Log::default();
@@ -34,7 +34,7 @@ fn serve(answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> (SocketAd
     (address, log)
 }
 
-fn converse(mut stream: TcpStream, answer: &dyn Fn(&Asked) -> String, log: &Log) {
+fn converse(mut stream: TcpStream, answer: &dyn Fn(&RegistryRequest) -> String, log: &Log) {
     let mut head = BufReader::new(stream.try_clone().unwrap()).lines();
     // A greeting of TLS is no text, which ends the conversation as a registry without TLS does.
     let Some(Ok(line)) = head.next() else { return };
@@ -45,7 +45,7 @@ fn converse(mut stream: TcpStream, answer: &dyn Fn(&Asked) -> String, log: &Log)
             authorization = Some(field[field.len() - value.len()..].to_owned());
         }
     }
-    let asked = Asked { line, authorization };
+    let asked = RegistryRequest { line, authorization };
     let who = asked.authorization.as_deref().unwrap_or("-").to_owned();
     log.lock().unwrap().push(format!("{} {who}", asked.line));
     stream.write_all(answer(&asked).as_bytes()).unwrap_or_default();
@@ -62,18 +62,18 @@ fn reply(status: &str, headers: &[(&str, &str)], body: &str) -> String {
 
 fn remote(address: SocketAddr, auth: Auth) -> Remote {
     Remote {
-        repository: Repository::parse(&format!("oci://{address}/team/app")).unwrap(),
+        repository: OciRepositoryName::parse(&format!("oci://{address}/team/app")).unwrap(),
         auth,
         tls: Tls::default(),
         proxy: None,
         insecure: false,
         timeout: Duration::from_secs(20),
-        limits: Limits::default(),
+        limits: RegistryLimits::default(),
     }
 }
 
 fn user() -> Auth {
-    Auth::Basic { username: "me".to_owned(), password: Redacted::new("hunter2".to_owned()) }
+    Auth::Basic { username: "me".to_owned(), password: RedactedValue::new("hunter2".to_owned()) }
 }
 
 fn run<T>(work: impl Future<Output = T>) -> T {
@@ -84,7 +84,7 @@ fn taken(log: &Log) -> Vec<String> {
     std::mem::take(&mut *log.lock().unwrap())
 }
 
-fn resolve(remote: &Remote, known: &Known) -> Result<Digest, Error> {
+fn resolve(remote: &Remote, known: &RegistryCache) -> Result<Digest, Error> {
     run(async { Session::new(remote, known)?.resolve(&Reference::tag("v1")?).await })
 }
 
@@ -131,7 +131,7 @@ fn with_tokens(life: u64) -> (SocketAddr, Log) {
 fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
     let (address, log) = with_tokens(300);
     let remote = remote(address, user());
-    let known = Known::default();
+    let known = RegistryCache::default();
     assert_eq!(resolve(&remote, &known).unwrap(), Digest::of(b"x"));
     let asked = taken(&log);
     // Whether TLS is spoken was asked too, which is no line of text.
@@ -149,7 +149,7 @@ fn a_token_is_fetched_once_and_then_each_check_is_one_request() {
 fn many_who_need_a_token_wait_for_one() {
     let (address, log) = with_tokens(300);
     let remote = remote(address, Auth::Anonymous);
-    let known = Known::default();
+    let known = RegistryCache::default();
     let tag = Reference::tag("v1").unwrap();
     run(async {
         let clients: Vec<_> = (0..8).map(|_| Session::new(&remote, &known).unwrap()).collect();
@@ -165,7 +165,7 @@ fn many_who_need_a_token_wait_for_one() {
 fn a_token_that_is_nearly_over_is_replaced_before_it_is_refused() {
     let (address, log) = with_tokens(1);
     let remote = remote(address, user());
-    let known = Known::default();
+    let known = RegistryCache::default();
     resolve(&remote, &known).unwrap();
     taken(&log);
     thread::sleep(Duration::from_millis(900));
@@ -178,8 +178,9 @@ fn a_token_that_is_nearly_over_is_replaced_before_it_is_refused() {
 #[test]
 fn who_gives_no_token_is_told_and_the_password_is_not() {
     let (address, _) = with_tokens(300);
-    let auth = Auth::Basic { username: "me".into(), password: Redacted::new("xunter2".into()) };
-    let error = resolve(&remote(address, auth), &Known::default()).unwrap_err();
+    let auth =
+        Auth::Basic { username: "me".into(), password: RedactedValue::new("xunter2".into()) };
+    let error = resolve(&remote(address, auth), &RegistryCache::default()).unwrap_err();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error:?}");
     let expected = format!(
         "GET http://{address}/token: UNAUTHORIZED: no ****, no token; check the registry credentials"
@@ -201,7 +202,7 @@ fn a_password_goes_to_a_registry_that_asks_for_it_and_is_not_asked_for_twice() {
             },
         ),
     });
-    let known = Known::default();
+    let known = RegistryCache::default();
     resolve(&remote(address, user()), &known).unwrap();
     taken(&log);
     resolve(&remote(address, user()), &known).unwrap();
@@ -225,7 +226,7 @@ fn a_layer_comes_from_where_the_registry_leads_without_credentials() {
         None => reply("401 Unauthorized", &[("www-authenticate", "Basic realm=\"x\"")], ""),
     });
     let remote = remote(address, user());
-    let known = Known::default();
+    let known = RegistryCache::default();
     let layer = |bytes: &[u8], size| {
         let layer = Descriptor { media_type: String::new(), digest: Digest::of(bytes), size };
         run(async { Session::new(&remote, &known)?.layer(&layer).await })
@@ -247,19 +248,20 @@ fn nobody_is_led_where_no_registry_is() {
             "GET /v2/" => reply("200 OK", &[], ""),
             _ => reply("302 Found", &[("location", to)], ""),
         });
-        let error = resolve(&remote(address, user()), &Known::default()).unwrap_err();
+        let error = resolve(&remote(address, user()), &RegistryCache::default()).unwrap_err();
         assert!(matches!(error, Error::Redirected { .. }), "{to}: {error:?}");
     }
     let realm = r#"Bearer realm="http://169.254.169.254/token?x=secret""#;
     let (address, _) =
         serve(move |_| reply("401 Unauthorized", &[("www-authenticate", realm)], ""));
-    let error = resolve(&remote(address, user()), &Known::default()).unwrap_err().to_string();
+    let error =
+        resolve(&remote(address, user()), &RegistryCache::default()).unwrap_err().to_string();
     assert!(error.contains("to `http://169.254.169.254/token` not allowed"), "{error}");
     let (address, _) = serve(|asked| {
         let to = asked.line.trim_start_matches("HEAD ").to_owned();
         reply("302 Found", &[("location", &to)], "")
     });
-    let error = resolve(&remote(address, user()), &Known::default()).unwrap_err();
+    let error = resolve(&remote(address, user()), &RegistryCache::default()).unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
 }
 
@@ -286,7 +288,7 @@ fn a_manifest_is_what_its_digest_says() {
         _ => reply("200 OK", &[("content-type", MANIFEST)], "{}"),
     });
     let remote = remote(address, Auth::Anonymous);
-    let known = Known::default();
+    let known = RegistryCache::default();
     // This registry sends no digest with a HEAD.
     assert_eq!(resolve(&remote, &known).unwrap(), digest);
     let manifest =
@@ -318,11 +320,11 @@ fn tags_are_listed_page_by_page_and_not_without_end() {
         }
     });
     let mut remote = remote(address, Auth::Anonymous);
-    let known = Known::default();
+    let known = RegistryCache::default();
     let tags = |remote: &Remote| run(async { Session::new(remote, &known)?.tags().await });
     assert_eq!(tags(&remote).unwrap(), ["a", "b", "c"]);
     assert_eq!(taken(&log).len(), 2);
-    remote.repository = Repository::parse(&format!("oci://{address}/team/endless")).unwrap();
+    remote.repository = OciRepositoryName::parse(&format!("oci://{address}/team/endless")).unwrap();
     remote.limits.pages = 7;
     let error = tags(&remote).unwrap_err();
     assert!(matches!(error, Error::TooLarge { limit: 7, .. }), "{error:?}");
@@ -338,17 +340,18 @@ fn silence_ends_and_nobody_there_is_told() {
     });
     let mut silent = remote(address, Auth::Anonymous);
     silent.timeout = Duration::from_millis(500);
-    let error = resolve(&silent, &Known::default()).unwrap_err();
+    let error = resolve(&silent, &RegistryCache::default()).unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
-    let busy =
-        run(async { Session::new(&silent, &Known::default())?.manifest(&Digest::of(b"x")).await });
+    let busy = run(async {
+        Session::new(&silent, &RegistryCache::default())?.manifest(&Digest::of(b"x")).await
+    });
     let after = Some(Duration::from_secs(7));
     assert!(
         matches!(&busy, Err(Error::Unavailable { retry_after, .. }) if *retry_after == after),
         "{busy:?}"
     );
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let error = resolve(&remote(nobody, Auth::Anonymous), &Known::default()).unwrap_err();
+    let error = resolve(&remote(nobody, Auth::Anonymous), &RegistryCache::default()).unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
@@ -371,7 +374,7 @@ fn signatures_are_missing_only_where_the_registry_says_so() {
             false => reply("404 Not Found", &[], ""),
         });
         let remote = remote(address, Auth::Anonymous);
-        let known = Known::default();
+        let known = RegistryCache::default();
         let gathered = run(async {
             let session = Session::new(&remote, &known)?;
             session.gather(Search::for_cosign(&image.to_string())).await.map(drop)
@@ -401,7 +404,7 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     use rcgen::{KeyPair, PublicKeyData as _, SigningKey as _};
-    use signatures::image::{Data, Trust, Verified};
+    use signatures::image::{ImageVerification, SignatureSecretData, Trust};
 
     let key = KeyPair::generate().unwrap();
     let image = Digest::of(b"image");
@@ -444,14 +447,16 @@ fn a_signature_of_a_registry_is_gathered_and_counts_for_its_image_alone() {
     });
     let public = STANDARD.encode(key.subject_public_key_info());
     let public = format!("-----BEGIN PUBLIC KEY-----\n{public}\n-----END PUBLIC KEY-----\n");
-    let trust = Trust::Keys(Data::from([("cosign.pub".to_owned(), public.into_bytes())]));
+    let trust =
+        Trust::Keys(SignatureSecretData::from([("cosign.pub".to_owned(), public.into_bytes())]));
     let remote = remote(address, Auth::Anonymous);
     let verify = |image: &Digest| {
         let search = trust.search(&image.to_string());
-        let search = run(async { Session::new(&remote, &Known::default())?.gather(search).await });
+        let search =
+            run(async { Session::new(&remote, &RegistryCache::default())?.gather(search).await });
         trust.verify(&search.unwrap(), "r.io/app", 0)
     };
-    assert_eq!(verify(&image), Ok(Verified::By("cosign.pub".to_owned())));
+    assert_eq!(verify(&image), Ok(ImageVerification::By("cosign.pub".to_owned())));
     let none = format!("no matching signatures were found for 'r.io/app@{other}'");
     assert_eq!(verify(&other), Err(none));
 }

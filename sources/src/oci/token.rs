@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Request};
 use serde::Deserialize;
@@ -15,29 +15,29 @@ use super::exchange::{bare, is_off_limits};
 use super::{Auth, Error, Session};
 
 /// Bytes of an answer.
-const LARGEST: u64 = 1 << 20;
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// How long a token lasts that does not say so.
 const USUAL_LIFE: u64 = 60;
 /// The longest life that is believed.
 const LONGEST_LIFE: u64 = 24 * 3600;
 
 /// A value of the `Authorization` header, and how long it can be used.
-pub(super) struct Token {
-    pub(super) header: Redacted<String>,
+pub(super) struct RegistryToken {
+    pub(super) header: RedactedValue<String>,
     pub(super) life: Duration,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct RegistryTokenResponse {
     token: Option<String>,
     access_token: Option<String>,
     expires_in: Option<u64>,
 }
 
 /// What stands for a user and a password in a header.
-pub(super) fn basic(username: &str, password: &Redacted<String>) -> Redacted<String> {
+pub(super) fn basic(username: &str, password: &RedactedValue<String>) -> RedactedValue<String> {
     let pair = format!("{username}:{}", password.expose());
-    Redacted::new(format!("Basic {}", STANDARD.encode(pair)))
+    RedactedValue::new(format!("Basic {}", STANDARD.encode(pair)))
 }
 
 /// Asks for a token that allows to pull from the client's repository, and nothing more.
@@ -46,7 +46,7 @@ pub(super) async fn fetch(
     is_plain: bool,
     realm: &str,
     service: Option<&str>,
-) -> Result<Token, Error> {
+) -> Result<RegistryToken, Error> {
     let about = format!("the challenge of {}", client.remote.repository.registry());
     let mut url = Url::parse(realm).map_err(|_unread| Error::Protocol {
         request: about.clone(),
@@ -89,7 +89,7 @@ pub(super) async fn fetch(
     let asked = format!("{} {place}", request.method());
     let answer = client.execute(request).await?;
     let answer = accepted_text(client, &asked, answer).await?;
-    let bytes = read_text(client, &asked, answer, LARGEST).await?;
+    let bytes = read_text(client, &asked, answer, MAX_RESPONSE_BYTES).await?;
     parse(&bytes).ok_or_else(|| Error::Protocol {
         request: asked,
         reason: "its token is invalid".to_owned(),
@@ -97,20 +97,20 @@ pub(super) async fn fetch(
 }
 
 /// Reads an answer. Nothing of it is repeated where it cannot be read.
-fn parse(bytes: &[u8]) -> Option<Token> {
-    let answer: Answer = serde_json::from_slice(bytes).ok()?;
+fn parse(bytes: &[u8]) -> Option<RegistryToken> {
+    let answer: RegistryTokenResponse = serde_json::from_slice(bytes).ok()?;
     let given = [answer.token, answer.access_token].into_iter().flatten();
     let token = given.into_iter().find(|token| !token.is_empty())?;
-    let header = Redacted::new(format!("Bearer {token}"));
+    let header = RedactedValue::new(format!("Bearer {token}"));
     value(&header).ok()?;
     let life = answer.expires_in.filter(|life| *life > 0).unwrap_or(USUAL_LIFE);
     // What is asked with a token may take a while, so its last fifth is not counted on.
     let life = Duration::from_secs(life.min(LONGEST_LIFE)) * 4 / 5;
-    Some(Token { header, life })
+    Some(RegistryToken { header, life })
 }
 
 /// A header that is not shown by whoever prints requests.
-pub(super) fn value(header: &Redacted<String>) -> Result<HeaderValue, Error> {
+pub(super) fn value(header: &RedactedValue<String>) -> Result<HeaderValue, Error> {
     let mut value = HeaderValue::from_str(header.expose()).map_err(|_unprintable| {
         Error::BadSecret("the credentials of the registry cannot be sent in a header".to_owned())
     })?;

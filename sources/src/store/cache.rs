@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tree::Memory;
+use tree::MemoryTree;
 
 use crate::archive::ExtractOptions;
 
@@ -28,7 +28,7 @@ pub(super) struct Cache {
     budget: u64,
     /// How long a tree stays without being used.
     patience: Duration,
-    places: Mutex<BTreeMap<Key, Arc<Place>>>,
+    places: Mutex<BTreeMap<Key, Arc<TreeSlot>>>,
     /// Oldest use first.
     recent: Mutex<Vec<Recent>>,
 }
@@ -37,14 +37,14 @@ pub(super) struct Cache {
 #[derive(Debug)]
 struct Recent {
     key: Key,
-    tree: Arc<Memory>,
+    tree: Arc<MemoryTree>,
     used: Instant,
 }
 
 /// One tree; the lock is held while it is extracted, so that others wait for it instead of repeating it.
 #[derive(Debug, Default)]
-struct Place {
-    tree: Mutex<Weak<Memory>>,
+struct TreeSlot {
+    tree: Mutex<Weak<MemoryTree>>,
 }
 
 impl Cache {
@@ -55,8 +55,8 @@ impl Cache {
     pub(super) fn get_or_load<E>(
         &self,
         key: Key,
-        load: impl FnOnce() -> Result<Memory, E>,
-    ) -> Result<Arc<Memory>, E> {
+        load: impl FnOnce() -> Result<MemoryTree, E>,
+    ) -> Result<Arc<MemoryTree>, E> {
         let place = {
             let mut places = lock(&self.places);
             places.retain(|_, place| Arc::strong_count(place) > 1 || is_alive(place));
@@ -78,7 +78,7 @@ impl Cache {
     }
 
     /// Makes the tree the most recent, and lets go of the oldest that no longer fit.
-    fn use_now(&self, key: Key, tree: &Arc<Memory>) {
+    fn use_now(&self, key: Key, tree: &Arc<MemoryTree>) {
         let now = Instant::now();
         let mut recent = lock(&self.recent);
         recent.retain(|it| it.key != key && now.duration_since(it.used) < self.patience);
@@ -92,11 +92,11 @@ impl Cache {
     }
 }
 
-fn cost(tree: &Memory) -> u64 {
+fn cost(tree: &MemoryTree) -> u64 {
     tree.bytes().saturating_add(ENTRY_BYTES.saturating_mul(tree.len() as u64 + 1))
 }
 
-fn is_alive(place: &Place) -> bool {
+fn is_alive(place: &TreeSlot) -> bool {
     lock(&place.tree).strong_count() > 0
 }
 
@@ -118,12 +118,12 @@ mod tests {
     }
 
     /// Loads through the cache, and tells whether it had to be extracted.
-    fn load(cache: &Cache, digest: &str, bytes: usize) -> (Arc<Memory>, bool) {
+    fn load(cache: &Cache, digest: &str, bytes: usize) -> (Arc<MemoryTree>, bool) {
         let loaded = Cell::new(false);
         let tree = cache.get_or_load(key(digest), || {
             loaded.set(true);
             let files = [("f", vec![0; bytes])];
-            Ok::<_, Infallible>(Memory::from_files(files).expect("a small tree"))
+            Ok::<_, Infallible>(MemoryTree::from_files(files).expect("a small tree"))
         });
         let Ok(tree) = tree;
         (tree, loaded.get())
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_failed_load_is_tried_again() {
         let cache = Cache::new(1000, PATIENCE);
-        let failed = cache.get_or_load(key("a"), || Err::<Memory, _>("broken"));
+        let failed = cache.get_or_load(key("a"), || Err::<MemoryTree, _>("broken"));
         assert_eq!(failed.err(), Some("broken"));
         assert!(load(&cache, "a", 1).1);
     }
@@ -180,11 +180,11 @@ mod tests {
     fn everybody_who_asks_at_once_gets_the_same_tree() {
         let cache = Cache::new(0, PATIENCE);
         let extracted = Mutex::new(0);
-        let trees: Vec<Arc<Memory>> = std::thread::scope(|scope| {
+        let trees: Vec<Arc<MemoryTree>> = std::thread::scope(|scope| {
             let ask = || {
                 let tree = cache.get_or_load(key("a"), || {
                     *lock(&extracted) += 1;
-                    Ok::<_, Infallible>(Memory::from_files([("f", "x")]).expect("a small tree"))
+                    Ok::<_, Infallible>(MemoryTree::from_files([("f", "x")]).expect("a small tree"))
                 });
                 let Ok(tree) = tree;
                 tree

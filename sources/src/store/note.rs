@@ -11,7 +11,7 @@ use super::{Error, Slot, Store, UNFINISHED, failed, gone_is_fine};
 const NOTE: &str = ".note";
 
 /// The largest note.
-const LARGEST: u64 = 256 << 20;
+const MAX_NOTE_BYTES: u64 = 256 << 20;
 
 impl Store {
     /// Keeps a note in a slot that has an artifact, in the place of the one before.
@@ -21,7 +21,7 @@ impl Store {
     pub fn keep_note(&self, slot: &Slot, note: &[u8]) -> Result<(), Error> {
         let dir = self.make_dir(slot)?;
         let place = dir.join(NOTE);
-        if note.len() as u64 > LARGEST {
+        if note.len() as u64 > MAX_NOTE_BYTES {
             return gone_is_fine(std::fs::remove_file(&place)).map_err(failed("remove", &place));
         }
         let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&dir);
@@ -42,7 +42,7 @@ impl Store {
             opened => opened.map_err(failed("open", &place))?,
         };
         let mut note = Vec::new();
-        file.take(LARGEST).read_to_end(&mut note).map_err(failed("read", &place))?;
+        file.take(MAX_NOTE_BYTES).read_to_end(&mut note).map_err(failed("read", &place))?;
         Ok(Some(note))
     }
 }

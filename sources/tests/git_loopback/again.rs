@@ -6,13 +6,13 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sources::git::{Error, Reference};
 
-use crate::http_server::{Manners, Seen, Server};
-use crate::repository::Repository;
+use crate::http_server::{GitHttpRequest, Manners, Server};
+use crate::repository::BareRepository;
 use crate::{Case, commit, main_branch};
 
 /// A server and a case that fetched from it.
 fn acquainted(
-    repository: &Repository,
+    repository: &BareRepository,
     manners: Manners,
     secret: &[(&str, &str)],
 ) -> (Server, Case) {
@@ -23,7 +23,7 @@ fn acquainted(
 }
 
 /// Examines a branch, which must be where it is, and says what the server was asked for that.
-fn look(server: &Server, case: &Case, repository: &Repository) -> Vec<Seen> {
+fn look(server: &Server, case: &Case, repository: &BareRepository) -> Vec<GitHttpRequest> {
     let before = server.seen().len();
     let tip = case.tip(&main_branch()).unwrap();
     assert_eq!((tip.sha, tip.refname.as_str()), (repository.commit_of("main"), "refs/heads/main"));
@@ -36,7 +36,7 @@ fn basic(user: &str, password: &str) -> Option<String> {
 
 #[test]
 fn a_remote_that_did_not_move_costs_one_small_request_however_many_branches_it_has() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let sha = repository.commit_of("main");
     let many: String = (0..3000).map(|i| format!("{sha} refs/heads/team/{i}\n")).collect();
     std::fs::write(repository.path().join("packed-refs"), many).unwrap();
@@ -51,7 +51,7 @@ fn a_remote_that_did_not_move_costs_one_small_request_however_many_branches_it_h
 
 #[test]
 fn a_remote_that_moved_shows_it_in_the_same_one_request() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let (server, case) = acquainted(&repository, Manners::default(), &[]);
     let parent = repository.commit_of("main");
     repository.commit(&[("100644", "a", b"new")], "fourth", Some(&parent), "main");
@@ -62,7 +62,7 @@ fn a_remote_that_moved_shows_it_in_the_same_one_request() {
 
 #[test]
 fn a_lookup_teaches_as_a_fetch_does_and_serves_every_reference() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     let case = Case::new(&server.url(), &[]);
     assert_eq!(look(&server, &case, &repository).len(), 2);
@@ -74,7 +74,7 @@ fn a_lookup_teaches_as_a_fetch_does_and_serves_every_reference() {
 
 #[test]
 fn a_fetch_shakes_hands_each_time() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let (server, case) = acquainted(&repository, Manners::default(), &[]);
     case.fetch(&commit(&repository.commit_of("side"), None)).unwrap();
     case.fetch(&main_branch()).unwrap();
@@ -83,7 +83,7 @@ fn a_fetch_shakes_hands_each_time() {
 
 #[test]
 fn a_server_that_forgot_protocol_2_is_asked_as_it_wants_to_be() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let (server, case) = acquainted(&repository, Manners::default(), &[]);
     server.change(|manners| manners.is_old = true);
     assert_eq!(look(&server, &case, &repository).len(), 2, "a question in vain, a handshake");
@@ -95,7 +95,7 @@ fn a_server_that_forgot_protocol_2_is_asked_as_it_wants_to_be() {
 
 #[test]
 fn any_other_answer_than_a_list_leads_to_a_handshake() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let (server, case) = acquainted(&repository, Manners::default(), &[]);
     let git = "200 OK\r\nContent-Type: application/x-git-upload-pack-result";
     let other = "003d0123456789012345678901234567890123456789 refs/heads/maim\n0000";
@@ -129,7 +129,7 @@ fn any_other_answer_than_a_list_leads_to_a_handshake() {
 
 #[test]
 fn what_is_reported_is_what_came_of_the_handshake() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let check = |first: &str, then: &str, is_expected: fn(&Error) -> bool| {
         let (server, case) = acquainted(&repository, Manners::default(), &[]);
         server.change(|manners| {
@@ -150,7 +150,7 @@ fn what_is_reported_is_what_came_of_the_handshake() {
 
 #[test]
 fn a_branch_that_is_gone_is_said_to_be_missing_and_found_when_it_is_back() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let (server, case) = acquainted(&repository, Manners::default(), &[]);
     let sha = repository.commit_of("main");
     repository.git(&["update-ref", "-d", "refs/heads/main"], b"");
@@ -165,7 +165,7 @@ fn a_branch_that_is_gone_is_said_to_be_missing_and_found_when_it_is_back() {
 
 #[test]
 fn a_repository_that_moved_is_followed_without_credentials_and_not_remembered() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let secret = [("username", "me"), ("password", "hunter2")];
     let (front, case) = acquainted(&repository, Manners::default(), &secret);
     let target = Server::start(repository.root.path(), Manners::default());
@@ -186,7 +186,7 @@ fn a_repository_that_moved_is_followed_without_credentials_and_not_remembered() 
 
 #[test]
 fn a_password_that_was_changed_is_noticed_on_both_sides() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let manners = Manners { authorization: basic("me", "hunter2"), ..Manners::default() };
     let secret = |password| [("username", "me"), ("password", password)];
     let (server, case) = acquainted(&repository, manners, &secret("hunter2"));
@@ -212,7 +212,7 @@ fn a_password_that_was_changed_is_noticed_on_both_sides() {
 
 #[test]
 fn a_server_that_falls_silent_is_given_up_in_time_and_forgotten() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let (server, mut case) = acquainted(&repository, Manners::default(), &[]);
     case.remote.timeout = Duration::from_millis(300);
     server.change(|manners| manners.stall_after = Some(Vec::new()));
@@ -227,14 +227,14 @@ fn a_server_that_falls_silent_is_given_up_in_time_and_forgotten() {
 
 #[test]
 fn connections_are_used_again_while_they_last() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let manners = Manners { keeps_alive: true, ..Manners::default() };
     let (server, case) = acquainted(&repository, manners, &[]);
     let mut other = Case::new(&server.url(), &[("username", "me"), ("password", "hunter2")]);
     other.context.known = case.context.known.clone();
     for case in [&case, &other] {
         // A connection is free a moment after its answer was read; whoever comes before that opens another one.
-        let is_old = |seen: &Seen, before: &[Seen]| {
+        let is_old = |seen: &GitHttpRequest, before: &[GitHttpRequest]| {
             before.iter().any(|earlier| earlier.connection == seen.connection)
         };
         let looks = (0..100).filter(|_| {
@@ -252,7 +252,7 @@ fn connections_are_used_again_while_they_last() {
 
 #[test]
 fn what_is_remembered_is_not_shown() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     for secret in
         [&[("username", "me"), ("password", "hunter2")][..], &[("bearerToken", "hunter2")]]
     {

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kustomize::{InTree, Options, Restriction, build};
-use sources::bases::{Limits, Remotes, without_credentials};
-use sources::git::{Context, Known};
+use sources::bases::{RemoteBaseLimits, Remotes, without_credentials};
+use sources::git::{Context, GitServerCache};
 use sources::http::Egress;
 use tokio_util::sync::CancellationToken;
-use tree::Memory;
+use tree::MemoryTree;
 
 use crate::RUNTIME;
 use crate::http_server::{Manners, Server};
-use crate::repository::Repository;
+use crate::repository::BareRepository;
 use crate::submodules::{beside, modules};
 
 const OBJECT: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}";
 
 /// Moves `main` to a commit of files, of which those with a mode of a link are one.
-fn commit(repository: &Repository, files: &[(&str, &str, &str)]) -> String {
+fn commit(repository: &BareRepository, files: &[(&str, &str, &str)]) -> String {
     repository.git(&["read-tree", "--empty"], b"");
     for (mode, path, content) in files {
         let id = match *mode {
@@ -34,8 +34,8 @@ fn commit(repository: &Repository, files: &[(&str, &str, &str)]) -> String {
 }
 
 /// A repository with a base that a tag, a branch and the default branch have in different states.
-fn repository() -> Repository {
-    let repository = Repository::empty();
+fn repository() -> BareRepository {
+    let repository = BareRepository::empty();
     for name in ["tagged", "branched", "newest"] {
         let object = OBJECT.replace("one", name);
         commit(
@@ -60,16 +60,16 @@ fn repository() -> Repository {
     repository
 }
 
-struct Bed {
+struct BasesTestbed {
     scratch: tempfile::TempDir,
     egress: Egress,
-    limits: Limits,
+    limits: RemoteBaseLimits,
 }
 
-impl Bed {
+impl BasesTestbed {
     fn new() -> Self {
         let scratch = tempfile::tempdir().unwrap();
-        Self { scratch, egress: Egress::Anywhere, limits: Limits::default() }
+        Self { scratch, egress: Egress::Anywhere, limits: RemoteBaseLimits::default() }
     }
 
     /// The names of the objects that an overlay of these resources has, and whether remote parts were asked for.
@@ -78,19 +78,19 @@ impl Bed {
             runtime: RUNTIME.handle().clone(),
             cancel: CancellationToken::new(),
             scratch: self.scratch.path().to_owned(),
-            known: Arc::new(Known::within(self.egress.clone())),
+            known: Arc::new(GitServerCache::within(self.egress.clone())),
         };
         let listed: String =
             resources.iter().map(|resource| format!("- \"{resource}\"\n")).collect();
         let overlay = format!("namePrefix: my-\nresources:\n- own.yaml\n{listed}");
-        let tree = Memory::from_files([
+        let tree = MemoryTree::from_files([
             ("app/kustomization.yaml", overlay.as_str()),
             ("app/own.yaml", OBJECT),
         ])
         .unwrap();
         let remotes = Remotes::new(InTree(tree), context, self.limits);
         let options = Options { restriction: Restriction::None, ..Options::default() };
-        let budget = kustomize::Budget::default();
+        let budget = kustomize::BuildBudget::default();
         let built = build(&remotes, "/app", &options, &budget, &mut Vec::new());
         let built = built.and_then(|built| built.into_objects());
         let names = built
@@ -114,7 +114,7 @@ impl Bed {
     }
 }
 
-fn served(repository: &Repository) -> Server {
+fn served(repository: &BareRepository) -> Server {
     Server::start(repository.root.path(), Manners::default())
 }
 
@@ -123,7 +123,7 @@ fn an_overlay_has_its_bases_in_a_repository() {
     let repository = repository();
     let sha = repository.commit_of("v1");
     let server = served(&repository);
-    let bed = Bed::new();
+    let bed = BasesTestbed::new();
     let url = server.url();
     let base = |query: &str| bed.names(&[&format!("{url}//base{query}")]);
     assert_eq!(base(""), ["my-one", "my-newest", "my-linked"]);
@@ -137,14 +137,14 @@ fn an_overlay_has_its_bases_in_a_repository() {
 
 #[test]
 fn a_build_without_remote_parts_says_so() {
-    assert!(!Bed::new().build(&[]).1);
+    assert!(!BasesTestbed::new().build(&[]).1);
 }
 
 #[test]
 fn a_repository_that_is_named_twice_is_fetched_once() {
     let repository = repository();
     let server = served(&repository);
-    let bed = Bed::new();
+    let bed = BasesTestbed::new();
     let url = server.url();
     bed.names(&[&format!("{url}//base")]);
     let conversations =
@@ -164,7 +164,7 @@ fn a_repository_that_is_named_twice_is_fetched_once() {
 fn a_base_does_not_leave_its_repository() {
     let repository = repository();
     let server = served(&repository);
-    let bed = Bed::new();
+    let bed = BasesTestbed::new();
     let url = server.url();
     for (folder, said) in [
         ("out", "/.remote/0/out: it leaves the repository"),
@@ -185,7 +185,7 @@ fn a_base_does_not_leave_its_repository() {
 
 #[test]
 fn submodules_come_too_unless_they_are_not_wanted() {
-    let outer = Repository::empty();
+    let outer = BareRepository::empty();
     let inner = repository();
     let sha = inner.commit_of("main");
     let file = modules(&[("inner", "../inner.git")]);
@@ -193,7 +193,7 @@ fn submodules_come_too_unless_they_are_not_wanted() {
     commit(&outer, &entries);
     beside(&outer, "inner", &inner);
     let server = served(&outer);
-    let bed = Bed::new();
+    let bed = BasesTestbed::new();
     let url = server.url();
     assert_eq!(bed.names(&[&format!("{url}//inner/other")]), ["my-one", "my-newest"]);
     let error = bed.refused(&format!("{url}//inner/other?submodules=false"));
@@ -204,7 +204,7 @@ fn submodules_come_too_unless_they_are_not_wanted() {
 fn credentials_and_other_schemes_are_refused() {
     let repository = repository();
     let server = served(&repository);
-    let bed = Bed::new();
+    let bed = BasesTestbed::new();
     let with = server.url().replace("http://", "http://me:hunter2@");
     let error = without_credentials(&bed.refused(&format!("{with}//base")));
     assert!(error.contains("accessed anonymously") && !error.contains("hunter2"), "{error}");
@@ -222,7 +222,7 @@ fn credentials_and_other_schemes_are_refused() {
 fn only_public_servers_are_asked_where_that_is_wished() {
     let repository = repository();
     let server = served(&repository);
-    let bed = Bed { egress: Egress::Public(Arc::default()), ..Bed::new() };
+    let bed = BasesTestbed { egress: Egress::Public(Arc::default()), ..BasesTestbed::new() };
     let port = server.address.port();
     for host in ["127.0.0.1", "127.1", "[::1]", "localhost", "169.254.169.254"] {
         for path in ["app.git//base", "a.yaml"] {
@@ -241,20 +241,32 @@ fn remote_parts_have_limits_together() {
     let repository = repository();
     let server = served(&repository);
     let url = server.url();
-    let few = Bed { limits: Limits { parts: 2, ..Limits::default() }, ..Bed::new() };
+    let few = BasesTestbed {
+        limits: RemoteBaseLimits { parts: 2, ..RemoteBaseLimits::default() },
+        ..BasesTestbed::new()
+    };
     let base = format!("{url}//other");
     assert_eq!(few.names(&[&base]), ["my-one", "my-newest"]);
     let error = few.build(&[&base, &format!("{url}//other?ref=v1")]).0.unwrap_err();
     assert!(error.contains("a build may have at most 2 remote bases"), "{error}");
-    let bytes = Bed { limits: Limits { bytes: 100, ..Limits::default() }, ..Bed::new() };
+    let bytes = BasesTestbed {
+        limits: RemoteBaseLimits { bytes: 100, ..RemoteBaseLimits::default() },
+        ..BasesTestbed::new()
+    };
     let error = bytes.refused(&base);
     assert!(error.contains("100 bytes"), "{error}");
     let both = [base.as_str(), &format!("{url}//base?ref=v1")];
-    let enough = |bytes| Bed { limits: Limits { bytes, ..Limits::default() }, ..Bed::new() };
+    let enough = |bytes| BasesTestbed {
+        limits: RemoteBaseLimits { bytes, ..RemoteBaseLimits::default() },
+        ..BasesTestbed::new()
+    };
     let least = (100..100_000).step_by(100).find(|bytes| enough(*bytes).build(&[&base]).0.is_ok());
     let error = enough(least.unwrap()).build(&both).0.unwrap_err();
     assert!(error.contains("bytes"), "{error}");
-    let time = Bed { limits: Limits { time: Duration::ZERO, ..Limits::default() }, ..Bed::new() };
+    let time = BasesTestbed {
+        limits: RemoteBaseLimits { time: Duration::ZERO, ..RemoteBaseLimits::default() },
+        ..BasesTestbed::new()
+    };
     let error = time.refused(&base);
     assert!(error.contains("timed out after 0ns"), "{error}");
 }
@@ -269,5 +281,5 @@ fn a_file_of_a_web_server_is_a_resource() {
     let answer = Some(answer.into_bytes());
     let server = Server::start(repository.root.path(), Manners { answer, ..Manners::default() });
     let url = format!("http://{}/a.yaml", server.address);
-    assert_eq!(Bed::new().names(&[&url]), ["my-one", "my-remote"]);
+    assert_eq!(BasesTestbed::new().names(&[&url]), ["my-one", "my-remote"]);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use sources::git::{Error, Reference};
 
 use crate::http_server::{Manners, Server};
-use crate::repository::Repository;
+use crate::repository::BareRepository;
 use crate::{Case, files, main_branch};
 
 fn case(server: &Server) -> Case {
@@ -14,7 +14,7 @@ fn case(server: &Server) -> Case {
 
 #[test]
 fn limits_hold() {
-    let repository = Repository::empty();
+    let repository = BareRepository::empty();
     let large = vec![0; 3 << 20];
     let files = [("100644", "large", large.as_slice()), ("100644", "small", b"small")];
     repository.commit(&files, "large", None, "main");
@@ -51,7 +51,7 @@ fn limits_hold() {
 }
 
 /// A tree with one entry, whatever it is called.
-fn tree(repository: &Repository, entries: &[(&str, &[u8], &str)]) -> String {
+fn tree(repository: &BareRepository, entries: &[(&str, &[u8], &str)]) -> String {
     let mut bytes = Vec::new();
     for (mode, name, id) in entries {
         bytes.extend_from_slice(mode.as_bytes());
@@ -65,7 +65,7 @@ fn tree(repository: &Repository, entries: &[(&str, &[u8], &str)]) -> String {
 
 #[test]
 fn a_tree_that_leads_out_of_itself_is_refused() {
-    let repository = Repository::empty();
+    let repository = BareRepository::empty();
     let blob = repository.object("blob", b"x");
     let server = Server::start(repository.root.path(), Manners::default());
     for name in ["..", ".", ".git", ".GIT", "a/b"] {
@@ -83,7 +83,7 @@ fn a_tree_that_leads_out_of_itself_is_refused() {
 
 #[test]
 fn a_tree_that_repeats_itself_without_end_is_given_up() {
-    let repository = Repository::empty();
+    let repository = BareRepository::empty();
     let mut id = repository.object("blob", b"x");
     let mut mode = "100644";
     for _ in 0..12 {
@@ -103,7 +103,7 @@ fn a_tree_that_repeats_itself_without_end_is_given_up() {
 
 #[test]
 fn names_that_are_not_text_and_submodules_are_set_apart() {
-    let repository = Repository::empty();
+    let repository = BareRepository::empty();
     let blob = repository.object("blob", b"x");
     let elsewhere = "0123456789012345678901234567890123456789";
     let id = tree(
@@ -162,7 +162,7 @@ fn mangled(answer: &[u8], dice: &mut Dice) -> Vec<u8> {
 
 #[test]
 fn broken_answers_end_in_an_error_and_not_in_a_panic() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let honest = Server::start(repository.root.path(), Manners::default());
     case(&honest).fetch(&main_branch()).unwrap();
     let answers: Vec<Vec<u8>> = honest.seen().into_iter().map(|seen| seen.answer).collect();

@@ -11,7 +11,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use sources::git::{Error, Reference};
 
 use crate::http_server::{Manners, Server};
-use crate::repository::Repository;
+use crate::repository::BareRepository;
 use crate::{Case, commit, files, main_branch};
 
 fn case(server: &Server) -> Case {
@@ -24,7 +24,7 @@ fn basic(user: &str, password: &str) -> String {
 
 #[test]
 fn a_branch_comes_with_its_files_in_the_order_of_a_walk() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     let fetched = case(&server).fetch(&main_branch()).unwrap();
     let sha = repository.commit_of("main");
@@ -46,7 +46,7 @@ fn a_branch_comes_with_its_files_in_the_order_of_a_walk() {
 
 #[test]
 fn only_the_last_commit_of_a_branch_is_asked_for() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     case(&server).fetch(&main_branch()).unwrap();
     let last = String::from_utf8_lossy(&server.seen().last().unwrap().body).into_owned();
@@ -56,7 +56,7 @@ fn only_the_last_commit_of_a_branch_is_asked_for() {
 
 #[test]
 fn a_tag_is_peeled_to_its_commit() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     let sha = repository.commit_of("v1");
     for (name, is_old) in [("v1", false), ("light", false), ("v1", true), ("light", true)] {
@@ -74,7 +74,7 @@ fn a_tag_is_peeled_to_its_commit() {
 
 #[test]
 fn a_bare_commit_is_fetched_alone() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     let sha = repository.commit_of("main~1");
     let fetched = case(&server).fetch(&commit(&sha, None)).unwrap();
@@ -89,7 +89,7 @@ fn a_bare_commit_is_fetched_alone() {
 
 #[test]
 fn a_server_that_gives_no_bare_commits_gives_everything() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let manners = Manners { is_old: true, ..Manners::default() };
     let server = Server::start(repository.root.path(), manners);
     let sha = repository.commit_of("main~1");
@@ -100,7 +100,7 @@ fn a_server_that_gives_no_bare_commits_gives_everything() {
 
 #[test]
 fn a_commit_that_does_not_exist_is_said_to_be_missing() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let absent = "0123456789012345678901234567890123456789";
     let blob = repository.git(&["rev-parse", "main:a.txt"], b"");
     for is_old in [false, true] {
@@ -119,7 +119,7 @@ fn a_commit_that_does_not_exist_is_said_to_be_missing() {
 
 #[test]
 fn a_commit_must_be_on_the_branch_that_is_named_with_it() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     for (name, summary) in [("main", "third"), ("main~2", "first")] {
         let sha = repository.commit_of(name);
@@ -136,7 +136,7 @@ fn a_commit_must_be_on_the_branch_that_is_named_with_it() {
 
 #[test]
 fn looking_whether_a_branch_moved_is_cheap_however_many_there_are() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let sha = repository.commit_of("main");
     let many: String = (0..3000).map(|i| format!("{sha} refs/heads/team/{i}\n")).collect();
     std::fs::write(repository.path().join("packed-refs"), many).unwrap();
@@ -151,7 +151,7 @@ fn looking_whether_a_branch_moved_is_cheap_however_many_there_are() {
 
 #[test]
 fn a_password_is_sent_with_the_first_request() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let manners = Manners { authorization: Some(basic("me", "hunter2")), ..Manners::default() };
     let server = Server::start(repository.root.path(), manners);
     let right = [("username", "me"), ("password", "hunter2")];
@@ -170,7 +170,7 @@ fn a_password_is_sent_with_the_first_request() {
 
 #[test]
 fn a_bearer_token_is_sent_as_one() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let authorization = Some("Bearer hunter2".to_owned());
     let server =
         Server::start(repository.root.path(), Manners { authorization, ..Manners::default() });
@@ -227,7 +227,7 @@ pub(crate) fn tls_url(server: &Server) -> String {
 
 #[test]
 fn a_private_authority_must_be_given() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let pki = pki(false);
     let manners = Manners { tls: Some(pki.server), ..Manners::default() };
     let server = Server::start(repository.root.path(), manners);
@@ -245,7 +245,7 @@ fn a_private_authority_must_be_given() {
 
 #[test]
 fn a_client_certificate_is_shown_to_a_server_that_asks() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let pki = pki(true);
     let manners = Manners { tls: Some(pki.server), ..Manners::default() };
     let server = Server::start(repository.root.path(), manners);
@@ -258,7 +258,7 @@ fn a_client_certificate_is_shown_to_a_server_that_asks() {
 
 #[test]
 fn credentials_follow_a_redirect_only_on_the_same_server() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let moved = repository.root.path().join("moved");
     std::fs::create_dir(&moved).unwrap();
     std::fs::rename(repository.path(), moved.join("app.git")).unwrap();
@@ -282,7 +282,7 @@ fn credentials_follow_a_redirect_only_on_the_same_server() {
 
 #[test]
 fn a_redirect_out_of_tls_is_not_followed() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let plain = Server::start(repository.root.path(), Manners::default());
     let pki = pki(false);
     let redirect = Some(format!("http://{}", plain.address));
@@ -295,7 +295,7 @@ fn a_redirect_out_of_tls_is_not_followed() {
 
 #[test]
 fn redirects_in_a_circle_end() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let redirect = Some(String::new());
     let server = Server::start(repository.root.path(), Manners { redirect, ..Manners::default() });
     let error = case(&server).refused(&main_branch());
@@ -338,8 +338,8 @@ fn a_cancelled_fetch_ends() {
 
 #[test]
 fn what_is_not_there_is_named() {
-    let repository = Repository::with_history();
-    let empty = Repository::empty();
+    let repository = BareRepository::with_history();
+    let empty = BareRepository::empty();
     for is_old in [false, true] {
         let manners = Manners { is_old, ..Manners::default() };
         let server = Server::start(repository.root.path(), manners.clone());
@@ -360,7 +360,7 @@ fn what_is_not_there_is_named() {
 
 #[test]
 fn a_tag_of_something_else_than_a_commit_is_no_revision() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     repository.git(&["tag", "of-a-blob", "main:a.txt"], b"");
     let server = Server::start(repository.root.path(), Manners::default());
     let error = case(&server).fetch(&Reference::Tag("of-a-blob".to_owned())).unwrap_err();
@@ -427,7 +427,7 @@ fn no_secret_is_repeated_even_if_the_server_says_it() {
 
 #[test]
 fn a_path_with_a_space_in_it_is_found() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     std::fs::rename(repository.path(), repository.root.path().join("my app.git")).unwrap();
     let server = Server::start(repository.root.path(), Manners::default());
     let url = server.url().replace("app.git", "my%20app.git");

@@ -40,7 +40,7 @@ pub(crate) struct Manners {
 
 /// One request as it came in.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct GitHttpRequest {
     /// The path, with its query.
     pub(crate) target: String,
     pub(crate) authorization: Option<String>,
@@ -55,13 +55,13 @@ pub(crate) struct Seen {
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<GitHttpServerState>,
 }
 
-struct Shared {
+struct GitHttpServerState {
     root: PathBuf,
     manners: Mutex<Manners>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<GitHttpRequest>>,
 }
 
 impl Server {
@@ -71,7 +71,7 @@ impl Server {
         let tls = manners.tls.clone();
         let manners = Mutex::new(manners);
         let seen = Mutex::default();
-        let shared = Arc::new(Shared { root: root.to_owned(), manners, seen });
+        let shared = Arc::new(GitHttpServerState { root: root.to_owned(), manners, seen });
         let server = Self { address, shared: Arc::clone(&shared) };
         std::thread::spawn(move || {
             for (number, stream) in listener.incoming().flatten().enumerate() {
@@ -98,7 +98,7 @@ impl Server {
     }
 
     /// What was asked so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<GitHttpRequest> {
         self.shared.seen.lock().unwrap().clone()
     }
 
@@ -107,7 +107,7 @@ impl Server {
     }
 }
 
-struct Request {
+struct LoopbackRequest {
     method: String,
     target: String,
     headers: Vec<(String, String)>,
@@ -116,13 +116,13 @@ struct Request {
     length: usize,
 }
 
-impl Request {
+impl LoopbackRequest {
     fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-fn read_request(stream: &mut impl Read) -> io::Result<Request> {
+fn read_request(stream: &mut impl Read) -> io::Result<LoopbackRequest> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     let mut head = reader.read_line(&mut line)?;
@@ -143,7 +143,7 @@ fn read_request(stream: &mut impl Read) -> io::Result<Request> {
             None => break,
         }
     }
-    let mut request = Request { method, target, headers, body: Vec::new(), length: 0 };
+    let mut request = LoopbackRequest { method, target, headers, body: Vec::new(), length: 0 };
     let length = request.header("content-length").map_or(0, |length| length.parse().unwrap());
     request.body = vec![0; length];
     reader.read_exact(&mut request.body)?;
@@ -153,7 +153,7 @@ fn read_request(stream: &mut impl Read) -> io::Result<Request> {
 
 fn serve(
     mut stream: impl Read + Write + AsTcp,
-    shared: &Shared,
+    shared: &GitHttpServerState,
     connection: usize,
 ) -> io::Result<()> {
     loop {
@@ -166,8 +166,14 @@ fn serve(
         let target = request.target;
         let body = request.body;
         let received = request.length;
-        let seen =
-            Seen { target, authorization, body, received, answer: answer.clone(), connection };
+        let seen = GitHttpRequest {
+            target,
+            authorization,
+            body,
+            received,
+            answer: answer.clone(),
+            connection,
+        };
         shared.seen.lock().unwrap().push(seen);
         if manners.keeps_alive {
             write_in_chunks(&mut stream, &answer)?;
@@ -183,7 +189,7 @@ fn serve(
     }
 }
 
-fn answer(request: &Request, root: &Path, manners: &Manners, number: usize) -> Vec<u8> {
+fn answer(request: &LoopbackRequest, root: &Path, manners: &Manners, number: usize) -> Vec<u8> {
     let is_let_in = manners.authorization.is_none()
         || manners.authorization.as_deref() == request.header("authorization");
     let prefix = manners.redirect_prefix.as_deref();
@@ -224,7 +230,7 @@ fn redirect(to: &str) -> Vec<u8> {
     format!("HTTP/1.1 301 Moved Permanently\r\nLocation: {to}\r\n{rest}").into_bytes()
 }
 
-fn http_backend(root: &Path, request: &Request, is_old: bool) -> Vec<u8> {
+fn http_backend(root: &Path, request: &LoopbackRequest, is_old: bool) -> Vec<u8> {
     let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
     let program = String::from_utf8(isolated("git").arg("--exec-path").output().unwrap().stdout);
     let program = PathBuf::from(program.unwrap().trim_end()).join("git-http-backend");

@@ -20,7 +20,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use sources::git::{
-    Context, Credentials, Error, Fetched, Known, Limits, Reference, Remote, RemoteUrl, Tip,
+    Context, Credentials, Error, GitLimits, GitServerCache, GitSnapshot, Reference, Remote,
+    RemoteUrl, Tip,
 };
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -45,14 +46,14 @@ impl Case {
             runtime: RUNTIME.handle().clone(),
             cancel: CancellationToken::new(),
             scratch: scratch.path().to_owned(),
-            known: Arc::new(Known::default()),
+            known: Arc::new(GitServerCache::default()),
         };
         let timeout = Duration::from_secs(60);
-        let limits = Limits::default();
+        let limits = GitLimits::default();
         Self { remote: Remote { url, credentials, proxy: None, timeout, limits }, context, scratch }
     }
 
-    fn fetch(&self, reference: &Reference) -> Result<Fetched, Error> {
+    fn fetch(&self, reference: &Reference) -> Result<GitSnapshot, Error> {
         sources::git::fetch(&self.remote, reference, &self.context)
     }
 
@@ -85,7 +86,7 @@ fn commit(sha: &str, branch: Option<&str>) -> Reference {
 }
 
 /// The files of a commit: type, path and content.
-fn files(fetched: &Fetched) -> Vec<String> {
+fn files(fetched: &GitSnapshot) -> Vec<String> {
     let listing = fetched.entries().unwrap();
     let shown = listing.entries.iter().map(|entry| {
         let bytes = fetched.read(entry).unwrap();

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use sources::git::{Error, Known};
+use sources::git::{Error, GitServerCache};
 use sources::http::Egress;
 
-use crate::repository::{Repository, ssh_key};
+use crate::repository::{BareRepository, ssh_key};
 use crate::ssh_server::Server;
 use crate::{Case, main_branch};
 
 /// A case of somebody whose specs may name other machines only.
 fn of_tenant(mut case: Case) -> Case {
-    case.context.known = Arc::new(Known::within(Egress::Named(Arc::default())));
+    case.context.known = Arc::new(GitServerCache::within(Egress::Named(Arc::default())));
     case
 }
 
@@ -21,7 +21,7 @@ fn no_spec_leads_to_this_machine_over_http_or_ssh() {
     let path = keys.path().join("id");
     let identity = ssh_key(&path, "ed25519", "");
     let server = Server::start(&[&path], true);
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let known_hosts = server.known_hosts("ed25519");
     let secret = [("identity", &*identity), ("known_hosts", &*known_hosts)];
     let ssh = Case::new(&server.url(&repository.path()), &secret);

@@ -7,7 +7,7 @@ use sources::http;
 
 use crate::http_server::{Manners, Server};
 use crate::proxy_server::{PASSWORD, Proxy, USER};
-use crate::repository::Repository;
+use crate::repository::BareRepository;
 use crate::{Case, main_branch};
 
 fn through(case: &mut Case, address: &str, password: &str) {
@@ -18,7 +18,7 @@ fn through(case: &mut Case, address: &str, password: &str) {
 
 #[test]
 fn everything_goes_through_the_proxy_that_is_given() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let server = Server::start(repository.root.path(), Manners::default());
     for scheme in ["http", "socks5"] {
         let proxy = Proxy::start();
@@ -33,7 +33,7 @@ fn everything_goes_through_the_proxy_that_is_given() {
 
 #[test]
 fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let pki = crate::http::pki(false);
     let manners = Manners { tls: Some(pki.server), ..Manners::default() };
     let server = Server::start(repository.root.path(), manners);
@@ -54,7 +54,7 @@ fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
 
 #[test]
 fn a_proxy_that_refuses_us_is_told_from_the_server_and_no_password_is_repeated() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let pki = crate::http::pki(false);
     let manners = Manners { tls: Some(pki.server), ..Manners::default() };
     let closed = Server::start(repository.root.path(), manners);

@@ -11,18 +11,18 @@ pub(crate) const USER: &str = "walker";
 pub(crate) const PASSWORD: &str = "hunter2hunter2";
 
 /// What was asked of the proxy and let pass: the first line of an HTTP request, or the host of a SOCKS one.
-type Passed = Arc<Mutex<Vec<String>>>;
+type ProxyRequestLog = Arc<Mutex<Vec<String>>>;
 
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
-    passed: Passed,
+    passed: ProxyRequestLog,
 }
 
 impl Proxy {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let passed = Passed::default();
+        let passed = ProxyRequestLog::default();
         let shared = Arc::clone(&passed);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -39,7 +39,7 @@ impl Proxy {
     }
 }
 
-fn serve(mut client: TcpStream, passed: &Passed) -> io::Result<()> {
+fn serve(mut client: TcpStream, passed: &ProxyRequestLog) -> io::Result<()> {
     let mut first = [0];
     client.peek(&mut first)?;
     if first == [5] { socks(client, passed) } else { http(&mut client, passed) }
@@ -58,7 +58,7 @@ fn read_text(from: &mut TcpStream) -> io::Result<String> {
 }
 
 /// RFC 1928 and RFC 1929, of which only what is needed.
-fn socks(mut client: TcpStream, passed: &Passed) -> io::Result<()> {
+fn socks(mut client: TcpStream, passed: &ProxyRequestLog) -> io::Result<()> {
     let [_version] = read(&mut client)?;
     read_text(&mut client)?;
     client.write_all(&[5, 2])?;
@@ -80,7 +80,7 @@ fn socks(mut client: TcpStream, passed: &Passed) -> io::Result<()> {
     pipe(client, server)
 }
 
-fn http(client: &mut TcpStream, passed: &Passed) -> io::Result<()> {
+fn http(client: &mut TcpStream, passed: &ProxyRequestLog) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.extend(read::<1>(client)?);

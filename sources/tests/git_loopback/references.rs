@@ -3,12 +3,12 @@
 use sources::git::{Error, Reference};
 
 use crate::http_server::{Manners, Server};
-use crate::repository::Repository;
+use crate::repository::BareRepository;
 use crate::{Case, files};
 
 /// A repository whose commits on `main` are each tagged with the names of one line.
-fn tagged(lines: &[&[&str]]) -> Repository {
-    let repository = Repository::empty();
+fn tagged(lines: &[&[&str]]) -> BareRepository {
+    let repository = BareRepository::empty();
     let mut parent = None;
     for (number, tags) in lines.iter().enumerate() {
         let text = number.to_string();
@@ -62,7 +62,7 @@ fn a_range_without_a_tag_may_get_one_later() {
 
 #[test]
 fn of_tags_of_one_version_the_youngest_commit_wins_and_is_looked_up_once() {
-    let repository = Repository::empty();
+    let repository = BareRepository::empty();
     let times = [("1.0.0+z", 1_700_000_000), ("1.0.0+a", 1_700_000_500), ("v1.0.0", 1_700_000_300)];
     for (tag, time) in times {
         let tree = repository.git(&["write-tree"], b"");
@@ -96,7 +96,7 @@ fn too_many_tags_of_one_version_are_not_all_examined() {
 
 #[test]
 fn a_full_name_leads_to_what_no_branch_or_tag_is() {
-    let repository = Repository::with_history();
+    let repository = BareRepository::with_history();
     let side = repository.commit_of("side");
     repository.git(&["update-ref", "refs/pull/1/head", &side], b"");
     repository.git(&["update-ref", "refs/pull/1/header", "main"], b"");

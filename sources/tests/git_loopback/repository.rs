@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// A bare repository below a folder that servers serve.
-pub(crate) struct Repository {
+pub(crate) struct BareRepository {
     pub(crate) root: TempDir,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn isolated(program: &str) -> Command {
     command
 }
 
-impl Repository {
+impl BareRepository {
     /// A repository without commits, served as `/app.git`.
     pub(crate) fn empty() -> Self {
         let repository = Self { root: tempfile::tempdir().unwrap() };

@@ -7,25 +7,25 @@ use sources::git::{Error, Reference};
 use tempfile::TempDir;
 use url::Url;
 
-use crate::repository::{Repository, ssh_key};
+use crate::repository::{BareRepository, ssh_key};
 use crate::ssh_server::Server;
 use crate::{Case, commit, files, main_branch};
 
 /// A server with a repository and one key that it lets in.
-struct Bed {
-    repository: Repository,
+struct SshTestbed {
+    repository: BareRepository,
     server: Server,
     identity: String,
     _keys: TempDir,
 }
 
-impl Bed {
+impl SshTestbed {
     fn new(kind: &str, passphrase: &str, is_modern: bool) -> Self {
         let keys = tempfile::tempdir().unwrap();
         let path = keys.path().join("id");
         let identity = ssh_key(&path, kind, passphrase);
         let server = Server::start(&[&path], is_modern);
-        Self { repository: Repository::with_history(), server, identity, _keys: keys }
+        Self { repository: BareRepository::with_history(), server, identity, _keys: keys }
     }
 
     fn case(&self, known_hosts: &str, more: &[(&str, &str)]) -> Case {
@@ -38,7 +38,7 @@ impl Bed {
 #[test]
 fn every_usual_kind_of_key_opens() {
     for kind in ["ed25519", "ecdsa", "rsa"] {
-        let bed = Bed::new(kind, "", true);
+        let bed = SshTestbed::new(kind, "", true);
         let case = bed.case(&bed.server.known_hosts("ed25519"), &[]);
         let fetched = case.fetch(&main_branch()).unwrap_or_else(|error| panic!("{kind}: {error}"));
         let sha = bed.repository.commit_of("main");
@@ -51,7 +51,7 @@ fn every_usual_kind_of_key_opens() {
 #[test]
 fn tags_and_commits_are_found() {
     for is_modern in [true, false] {
-        let bed = Bed::new("ed25519", "", is_modern);
+        let bed = SshTestbed::new("ed25519", "", is_modern);
         let case = bed.case(&bed.server.known_hosts("ed25519"), &[]);
         let first = bed.repository.commit_of("v1");
         let fetched = case.fetch(&Reference::Tag("v1".to_owned())).unwrap();
@@ -68,7 +68,7 @@ fn tags_and_commits_are_found() {
 
 #[test]
 fn an_encrypted_key_needs_its_passphrase() {
-    let bed = Bed::new("ed25519", "hunter2", true);
+    let bed = SshTestbed::new("ed25519", "hunter2", true);
     let known = bed.server.known_hosts("ed25519");
     bed.case(&known, &[("password", "hunter2")]).fetch(&main_branch()).unwrap();
 
@@ -81,14 +81,14 @@ fn an_encrypted_key_needs_its_passphrase() {
 
 #[test]
 fn a_passphrase_for_a_key_that_has_none_does_not_matter() {
-    let bed = Bed::new("ed25519", "", true);
+    let bed = SshTestbed::new("ed25519", "", true);
     let known = bed.server.known_hosts("ed25519");
     bed.case(&known, &[("password", "superfluous")]).fetch(&main_branch()).unwrap();
 }
 
 #[test]
 fn only_a_known_host_is_spoken_to() {
-    let bed = Bed::new("ed25519", "", true);
+    let bed = SshTestbed::new("ed25519", "", true);
     let other = Server::start(&[], true);
     let right = bed.server.known_hosts("ed25519");
     let port = bed.server.address.port();
@@ -111,7 +111,7 @@ fn only_a_known_host_is_spoken_to() {
 
 #[test]
 fn a_host_with_several_keys_shows_the_one_that_is_known() {
-    let bed = Bed::new("ed25519", "", true);
+    let bed = SshTestbed::new("ed25519", "", true);
     for kind in ["rsa", "ed25519"] {
         bed.case(&bed.server.known_hosts(kind), &[]).fetch(&main_branch()).unwrap();
     }
@@ -119,8 +119,8 @@ fn a_host_with_several_keys_shows_the_one_that_is_known() {
 
 #[test]
 fn a_key_that_is_not_let_in_fails_to_authenticate() {
-    let bed = Bed::new("ed25519", "", true);
-    let stranger = Bed::new("ed25519", "", true).identity;
+    let bed = SshTestbed::new("ed25519", "", true);
+    let stranger = SshTestbed::new("ed25519", "", true).identity;
     let known = bed.server.known_hosts("ed25519");
     let secret = [("identity", stranger.as_str()), ("known_hosts", &known)];
     let case = Case::new(&bed.server.url(&bed.repository.path()), &secret);
@@ -134,7 +134,7 @@ fn a_key_that_is_not_let_in_fails_to_authenticate() {
 
 #[test]
 fn what_the_server_says_about_a_missing_repository_is_passed_on() {
-    let bed = Bed::new("ed25519", "", true);
+    let bed = SshTestbed::new("ed25519", "", true);
     let known = bed.server.known_hosts("ed25519");
     let secret = [("identity", bed.identity.as_str()), ("known_hosts", &known)];
     let url = bed.server.url(&bed.repository.root.path().join("it's absent.git"));
@@ -147,15 +147,15 @@ fn what_the_server_says_about_a_missing_repository_is_passed_on() {
 
 #[test]
 fn an_empty_repository_is_said_to_be_empty() {
-    let mut bed = Bed::new("ed25519", "", true);
-    bed.repository = Repository::empty();
+    let mut bed = SshTestbed::new("ed25519", "", true);
+    bed.repository = BareRepository::empty();
     let error = bed.case(&bed.server.known_hosts("ed25519"), &[]).refused(&main_branch());
     assert!(matches!(error, Error::EmptyRepository { .. }), "{error:?}");
 }
 
 #[test]
 fn a_host_that_accepts_and_says_nothing_is_given_up_in_time() {
-    let bed = Bed::new("ed25519", "", true);
+    let bed = SshTestbed::new("ed25519", "", true);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let secret = [
         ("identity", bed.identity.as_str()),
@@ -173,7 +173,7 @@ fn a_host_that_accepts_and_says_nothing_is_given_up_in_time() {
 
 #[test]
 fn a_closed_port_is_unreachable() {
-    let bed = Bed::new("ed25519", "", true);
+    let bed = SshTestbed::new("ed25519", "", true);
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let known = bed.server.known_hosts("ed25519");
     let secret = [("identity", bed.identity.as_str()), ("known_hosts", &known)];
@@ -183,9 +183,9 @@ fn a_closed_port_is_unreachable() {
 
 #[test]
 fn a_submodule_of_the_same_host_opens_with_the_same_key() {
-    let bed = Bed::new("ed25519", "", true);
+    let bed = SshTestbed::new("ed25519", "", true);
     let app = &bed.repository;
-    let lib = Repository::with_history();
+    let lib = BareRepository::with_history();
     crate::submodules::beside(app, "lib", &lib);
     let first = lib.commit_of("v1");
     let said = crate::submodules::modules(&[("vendor/lib", "../lib.git")]);

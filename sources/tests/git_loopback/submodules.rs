@@ -4,15 +4,15 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use sources::git::{Checkout, Content, Error, Kind, Limits, Sparse};
+use sources::git::{Checkout, Content, Error, GitLimits, Sparse, TreeEntryKind};
 
 use crate::http_server::{Manners, Server};
-use crate::repository::Repository;
+use crate::repository::BareRepository;
 use crate::{Case, main_branch};
 
 /// Moves `main` to a commit of files and of links to other commits.
 pub(crate) fn commit(
-    repository: &Repository,
+    repository: &BareRepository,
     files: &[(&str, &str)],
     links: &[(&str, &str)],
 ) -> String {
@@ -39,7 +39,7 @@ pub(crate) fn modules(entries: &[(&str, &str)]) -> String {
 }
 
 /// Serves a repository beside another, as `/<name>.git`.
-pub(crate) fn beside(root: &Repository, name: &str, other: &Repository) {
+pub(crate) fn beside(root: &BareRepository, name: &str, other: &BareRepository) {
     let target = root.root.path().join(format!("{name}.git"));
     let status = std::process::Command::new("cp").arg("-r").arg(other.path()).arg(target).status();
     assert!(status.unwrap().success());
@@ -64,8 +64,8 @@ pub(crate) fn check_out(case: &Case, content: &Content) -> Result<Checkout, Erro
 /// Paths and contents, by path.
 pub(crate) fn listed(checkout: &Checkout) -> Vec<String> {
     let shown = checkout.items().iter().map(|item| match item.kind {
-        Kind::Submodule => format!("{}/", item.path),
-        Kind::File { .. } | Kind::Symlink => {
+        TreeEntryKind::Submodule => format!("{}/", item.path),
+        TreeEntryKind::File { .. } | TreeEntryKind::Symlink => {
             let bytes = checkout.read(item).unwrap();
             format!("{}={}", item.path, String::from_utf8_lossy(&bytes))
         }
@@ -76,10 +76,10 @@ pub(crate) fn listed(checkout: &Checkout) -> Vec<String> {
 }
 
 /// `app` with `lib` in it, which has `deep` in it, each by a relative URL.
-fn nested() -> Repository {
-    let app = Repository::empty();
-    let lib = Repository::empty();
-    let deep = Repository::empty();
+fn nested() -> BareRepository {
+    let app = BareRepository::empty();
+    let lib = BareRepository::empty();
+    let deep = BareRepository::empty();
     let deep_sha = commit(&deep, &[("d", "deep")], &[]);
     let said = modules(&[("in/deep", "../deep.git")]);
     let lib_sha = commit(&lib, &[(".gitmodules", &said), ("l", "lib")], &[("in/deep", &deep_sha)]);
@@ -153,8 +153,8 @@ fn the_server_of_the_repository_gets_the_credentials_for_submodules_too() {
 
 #[test]
 fn no_other_server_gets_the_credentials() {
-    let app = Repository::empty();
-    let lib = Repository::empty();
+    let app = BareRepository::empty();
+    let lib = BareRepository::empty();
     let sha = commit(&lib, &[("l", "lib")], &[]);
     let open = serve(lib.root.path());
     let closed = Manners { authorization: Some(basic()), ..Manners::default() };
@@ -194,7 +194,7 @@ fn no_other_server_gets_the_credentials() {
 
 #[test]
 fn places_that_are_no_remotes_are_refused() {
-    let app = Repository::empty();
+    let app = BareRepository::empty();
     let server = serve(app.root.path());
     let case = Case::new(&server.url(), &[]);
     let sha = "0123456789012345678901234567890123456789";
@@ -217,7 +217,7 @@ fn places_that_are_no_remotes_are_refused() {
 
 #[test]
 fn a_submodule_that_the_file_does_not_name_stays_empty() {
-    let app = Repository::empty();
+    let app = BareRepository::empty();
     let server = serve(app.root.path());
     let sha = "0123456789012345678901234567890123456789";
     commit(&app, &[("a", "app"), (".gitmodules", "[core]\n")], &[("lib", sha)]);
@@ -227,7 +227,7 @@ fn a_submodule_that_the_file_does_not_name_stays_empty() {
 
 #[test]
 fn a_submodule_that_is_missing_is_named_with_the_reason() {
-    let app = Repository::empty();
+    let app = BareRepository::empty();
     let server = serve(app.root.path());
     let sha = "0123456789012345678901234567890123456789";
     commit(&app, &[(".gitmodules", &modules(&[("lib", "./none.git")]))], &[("lib", sha)]);
@@ -240,7 +240,7 @@ fn a_submodule_that_is_missing_is_named_with_the_reason() {
 #[test]
 fn depth_number_size_and_time_have_limits() {
     // Each of the repositories has the one before it as a submodule.
-    let app = Repository::empty();
+    let app = BareRepository::empty();
     let mut sha = commit(&app, &[("end", "")], &[]);
     for level in 0..11 {
         beside(&app, &level.to_string(), &app);
@@ -255,8 +255,8 @@ fn depth_number_size_and_time_have_limits() {
     };
     too_large(&Case::new(&server.url(), &[]), "depth");
 
-    let wide = Repository::empty();
-    let small = Repository::empty();
+    let wide = BareRepository::empty();
+    let small = BareRepository::empty();
     let sha = commit(&small, &[("x", &"x".repeat(1000))], &[]);
     let paths: Vec<String> = (0..20).map(|number| format!("s{number}")).collect();
     let said: Vec<_> = paths.iter().map(|path| (path.as_str(), "../small.git")).collect();
@@ -265,13 +265,13 @@ fn depth_number_size_and_time_have_limits() {
     beside(&wide, "small", &small);
     let server = serve(wide.root.path());
     let mut case = Case::new(&server.url(), &[]);
-    case.remote.limits = Limits { entries: 30, ..Limits::default() };
+    case.remote.limits = GitLimits { entries: 30, ..GitLimits::default() };
     too_large(&case, "entries");
-    case.remote.limits = Limits { received: 3000, ..Limits::default() };
+    case.remote.limits = GitLimits { received: 3000, ..GitLimits::default() };
     let error = check_out(&case, &whole()).unwrap_err();
     let Error::Submodule { source, .. } = &error else { panic!("{error:?}") };
     assert!(matches!(**source, Error::TooLarge { .. }), "{source:?}");
-    case.remote.limits = Limits { total: 5000, ..Limits::default() };
+    case.remote.limits = GitLimits { total: 5000, ..GitLimits::default() };
     let checkout = check_out(&case, &whole()).unwrap();
     let read: Result<Vec<_>, _> = checkout.items().iter().map(|item| checkout.read(item)).collect();
     assert!(matches!(read, Err(Error::TooLarge { .. })));

@@ -26,7 +26,7 @@ use crate::cluster::Cluster;
 
 /// What was given on the command line.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Given {
+pub(super) struct GitCredentialsArgs {
     /// Name of the Secret with the credentials, in the namespace of windlass
     #[arg(long, default_value = "flux-system", value_name = "SECRET")]
     pub(super) secret_name: String,
@@ -44,7 +44,7 @@ pub(super) struct Given {
     known_hosts_file: Option<PathBuf>,
 }
 
-impl Given {
+impl GitCredentialsArgs {
     /// A token of a service.
     pub(super) fn token(secret_name: &str, token: &str) -> Self {
         Self { password: Some(token.to_owned()), ..Self::key(secret_name) }
@@ -103,7 +103,7 @@ impl Credentials {
         cluster: &Cluster,
         namespace: &str,
         url: &Url,
-        given: &Given,
+        given: &GitCredentialsArgs,
         ca: Option<String>,
     ) -> anyhow::Result<Self> {
         let secret = &given.secret_name;
@@ -130,7 +130,11 @@ impl Credentials {
         Ok(credentials)
     }
 
-    fn of_ssh(url: &Url, given: &Given, kept: &BTreeMap<String, String>) -> anyhow::Result<Self> {
+    fn of_ssh(
+        url: &Url,
+        given: &GitCredentialsArgs,
+        kept: &BTreeMap<String, String>,
+    ) -> anyhow::Result<Self> {
         let files = private_folder()?;
         ensure!(given.password.is_none(), "--password is for https://: pass --private-key-file");
         let known_hosts = match (&given.known_hosts_file, kept.get("known_hosts")) {
@@ -179,7 +183,7 @@ impl Credentials {
     /// # Errors
     /// A key was given, or a file cannot be written.
     pub(super) fn of_http(
-        given: &Given,
+        given: &GitCredentialsArgs,
         kept: BTreeMap<String, String>,
         ca: Option<String>,
     ) -> anyhow::Result<Self> {

@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 use sources::http::Tls;
 use url::Url;
 
-use super::credentials::Given;
+use super::credentials::GitCredentialsArgs;
 use super::{Following, Git};
 use crate::cli::connection::{Connection, Mark, say};
 use crate::cli::install::manifests::Manifests;
 
 /// How long the service may take to answer a request.
-const LIMIT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most of an answer that is read, and of its message that is shown.
-const LARGEST: usize = 1 << 20;
-const SHOWN: usize = 300;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
+const MAX_SHOWN_MESSAGE_CHARACTERS: usize = 300;
 
 /// A service that hosts repositories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ enum Visibility {
 
 /// The flags of `windlass bootstrap github`, `gitlab` and `gitea`.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Hosted {
+pub(super) struct ForgeBootstrapArgs {
     #[command(flatten)]
     connection: Connection,
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub(super) struct Hosted {
     token: Option<String>,
 }
 
-impl Hosted {
+impl ForgeBootstrapArgs {
     /// What is asked of any server.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Hosted {
     pub(super) fn as_git(&self, forge: &Forge) -> anyhow::Result<Git> {
         let (url, given) = match self.token_auth {
             true => (forge.url()?, forge.given(&self.secret_name)),
-            false => (forge.ssh_url()?, Given::key(&self.secret_name)),
+            false => (forge.ssh_url()?, GitCredentialsArgs::key(&self.secret_name)),
         };
         Ok(Git {
             connection: self.connection.clone(),
@@ -134,7 +134,7 @@ impl Forge {
     ///
     /// # Errors
     /// There is no token, or a name is none.
-    pub(super) fn new(service: Service, args: &Hosted) -> anyhow::Result<Self> {
+    pub(super) fn new(service: Service, args: &ForgeBootstrapArgs) -> anyhow::Result<Self> {
         let (variable, public) = match service {
             Service::GitHub => ("GITHUB_TOKEN", "github.com"),
             Service::GitLab => ("GITLAB_TOKEN", "gitlab.com"),
@@ -209,8 +209,8 @@ impl Forge {
     }
 
     /// What pushes.
-    pub(super) fn given(&self, secret_name: &str) -> Given {
-        Given::token(secret_name, &self.token)
+    pub(super) fn given(&self, secret_name: &str) -> GitCredentialsArgs {
+        GitCredentialsArgs::token(secret_name, &self.token)
     }
 
     /// Creates the repository if it does not exist.
@@ -340,7 +340,7 @@ impl Forge {
         };
         let mut request = client
             .request(method, &url)
-            .timeout(LIMIT)
+            .timeout(REQUEST_TIMEOUT)
             .header("User-Agent", concat!("windlass/", env!("CARGO_PKG_VERSION")))
             .header(name, value);
         if let Some(body) = body {
@@ -352,7 +352,10 @@ impl Forge {
         let status = answer.status();
         let mut bytes = Vec::new();
         while let Some(part) = answer.chunk().await? {
-            ensure!(bytes.len() + part.len() <= LARGEST, "{url} answers more than 1 MiB");
+            ensure!(
+                bytes.len() + part.len() <= MAX_RESPONSE_BYTES,
+                "{url} answers more than 1 MiB"
+            );
             bytes.extend_from_slice(&part);
         }
         Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
@@ -371,7 +374,8 @@ fn said(status: StatusCode, body: &Value) -> String {
         Some(other) => other.to_string(),
         None => String::new(),
     };
-    let text: String = text.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    let text: String =
+        text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_MESSAGE_CHARACTERS).collect();
     if text.is_empty() { status.to_string() } else { format!("{status}: {text}") }
 }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use golang::meter::{Meter, Stop};
-use kustomize::{Budget, Options};
+use kustomize::{BuildBudget, Options};
 use objects::Object;
 use serde_json::{Value, json};
 use sources::disk::Disk;
@@ -154,7 +154,7 @@ impl Layout {
     /// The build fails, or lacks one of the objects that make the cluster follow the repository.
     pub(super) fn build(&self, root: &Path, sync: &[Object]) -> anyhow::Result<Vec<Object>> {
         let path = root.join(&self.folder).display().to_string();
-        let budget = Budget::new(Meter::new(kustomize::ALLOWED, Stop::default()));
+        let budget = BuildBudget::new(Meter::new(kustomize::ALLOWED, Stop::default()));
         let disk = Disk::default();
         let built = kustomize::build(&disk, &path, &Options::default(), &budget, &mut Vec::new())
             .map_err(|error| {
@@ -188,7 +188,7 @@ fn says_the_same(before: &str, after: &str) -> bool {
 }
 
 fn documents(text: &str) -> Option<Vec<Value>> {
-    let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).ok()?;
+    let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()).ok()?;
     Some(documents.into_iter().map(|it| it.value).collect())
 }
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::layout::NAME;
 use crate::cli::connection::{Mark, say};
-use crate::cli::install::{MANAGER, POLL, definitions};
+use crate::cli::install::{MANAGER, POLL_INTERVAL, definitions};
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::cluster::{Cluster, ClusterError};
@@ -122,7 +122,7 @@ impl<'c> Moving<'c> {
             } else if Instant::now() >= deadline {
                 bail!("GitRepository/{}/{NAME} has not fetched {commit} in time", self.namespace);
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

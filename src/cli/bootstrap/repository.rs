@@ -14,17 +14,17 @@ use url::Url;
 use super::credentials::Credentials;
 
 /// The most of what `git` said that is shown.
-const SHOWN: usize = 2000;
+const MAX_SHOWN_STDERR_CHARACTERS: usize = 2000;
 
 /// A work tree, which goes when this does.
-pub(super) struct Repository<'c> {
+pub(super) struct BootstrapRepository<'c> {
     folder: TempDir,
     branch: String,
     access: &'c Credentials,
     limit: Duration,
 }
 
-impl<'c> Repository<'c> {
+impl<'c> BootstrapRepository<'c> {
     /// Clones a branch; a repository without any gets its first one.
     ///
     /// # Errors
@@ -119,8 +119,11 @@ impl<'c> Repository<'c> {
             .with_context(|| format!("`git {what}` timed out after {:?}", self.limit))?
             .context("`git` cannot be started: install it first")?;
         if !status.success() {
-            let said: String =
-                String::from_utf8_lossy(&stderr).trim().chars().take(SHOWN).collect();
+            let said: String = String::from_utf8_lossy(&stderr)
+                .trim()
+                .chars()
+                .take(MAX_SHOWN_STDERR_CHARACTERS)
+                .collect();
             bail!("`git {what}` failed: {said}");
         }
         Ok(String::from_utf8_lossy(&stdout).into_owned())

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use golang::meter::Stop;
-use kustomize::{Error, Files, Inflation, Place, Repository};
+use kustomize::{BuildFiles, Error, Inflation, RepositoryAddress, ResolvedPath};
 use sources::bases::without_credentials;
 use sources::disk::{self, Disk};
 
@@ -26,8 +26,8 @@ pub(super) struct WithCharts<'c> {
     pub(super) stop: Stop,
 }
 
-impl Files for WithCharts<'_> {
-    fn resolve(&self, path: &str) -> Result<Place, Error> {
+impl BuildFiles for WithCharts<'_> {
+    fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         self.disk.resolve(path)
     }
 
@@ -43,7 +43,7 @@ impl Files for WithCharts<'_> {
         self.limit.pause(|| self.disk.fetch(url))
     }
 
-    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+    fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
         self.limit.pause(|| self.disk.checkout(repository))
     }
 

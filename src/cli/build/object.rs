@@ -9,9 +9,9 @@ use clap::Args as ClapArgs;
 use objects::{Masking, Object};
 use serde_json::Value;
 
-use crate::cli::built::{Given, Kind, helm_release, kustomization, settings};
+use crate::cli::built::{ArtifactOrigin, BuildableKind, helm_release, kustomization, settings};
 use crate::cli::kind;
-use crate::cli::place::{Place, Site, shown};
+use crate::cli::place::{ClusterScope, Site, shown};
 
 /// Flags for objects of the cluster.
 #[derive(Debug, Clone, ClapArgs)]
@@ -23,7 +23,7 @@ pub(super) struct Flags {
     #[arg(long, value_name = "PATH")]
     chart: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: ClusterScope,
     /// Flags with which `windlass serve` runs in the cluster, for its objects; by default none
     #[arg(last = true, value_name = "FLAG")]
     flags: Vec<String>,
@@ -67,14 +67,14 @@ pub(super) fn build(flags: &Flags, words: &[String]) -> anyhow::Result<String> {
     flags.place.run(async |site: Site| {
         let target = kind::one(&site.cluster, words).await?;
         let object = kind::read(&site, &target).await?;
-        let is_release = Kind::of(&object)? == Kind::HelmRelease;
+        let is_release = BuildableKind::of(&object)? == BuildableKind::HelmRelease;
         let local = match (is_release, &flags.path, &flags.chart) {
             (true, Some(_), _) => bail!("--path is for Kustomizations; use --chart"),
             (false, _, Some(_)) => bail!("--chart is for HelmReleases; use --path"),
             (true, None, chart) => chart.as_ref(),
             (false, path, None) => path.as_ref(),
         };
-        let given = Given::of(local, &object)?;
+        let given = ArtifactOrigin::of(local, &object)?;
         if is_release {
             let it = helm_release::render_release(&site.cluster, object, &given, settings).await?;
             return text(it.definitions.iter().chain(&it.objects).chain(&it.hooks), &it.secrets);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use sources::ignore::{IGNORE_FILE, Matcher};
-use tree::{Entry, Files, Kind, RelPath, TreeError};
+use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 /// How many files and folders are searched for ignore files.
 const MAX_ENTRIES: usize = 200_000;
@@ -56,7 +56,7 @@ impl Checkout {
             let entries = self.list(&dir)?;
             seen += entries.len();
             ensure!(seen <= MAX_ENTRIES, "more than {MAX_ENTRIES} files in {folder}");
-            let inner = entries.iter().filter(|(_, kind)| *kind == Kind::Dir);
+            let inner = entries.iter().filter(|(_, kind)| *kind == FileKind::Dir);
             for (name, _) in inner {
                 left.push(dir.join(name)?);
             }
@@ -100,7 +100,7 @@ fn root_of(folder: &Path, path: &RelPath) -> Option<PathBuf> {
     })
 }
 
-impl Files for Checkout {
+impl FileTree for Checkout {
     fn read(&self, at: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         let missing = || TreeError::NotFound(at.clone());
         if self.known(at).ok_or_else(missing)?.is_dir() {
@@ -109,7 +109,7 @@ impl Files for Checkout {
         fs::read(self.path(at)).map(Into::into).map_err(|_| missing())
     }
 
-    fn list(&self, at: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, at: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         let missing = || TreeError::NotFound(at.clone());
         if self.known(at).ok_or_else(missing)?.is_file() {
             return Err(TreeError::NotDirectory(at.clone()));
@@ -126,11 +126,11 @@ impl Files for Checkout {
         Ok(found)
     }
 
-    fn entry(&self, at: &RelPath) -> Option<Entry> {
+    fn entry(&self, at: &RelPath) -> Option<FileMetadata> {
         let known = self.known(at)?;
         Some(match known.is_dir() {
-            true => Entry::Dir,
-            false => Entry::File { len: known.len(), executable: false },
+            true => FileMetadata::Dir,
+            false => FileMetadata::File { len: known.len(), executable: false },
         })
     }
 }

@@ -12,19 +12,19 @@ use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 use helm::chart::Chart;
-use helm::env::{Env, Lookup, Wanted};
+use helm::env::{Env, Lookup, LookupQuery};
 use helm::render::{Mode as Templates, Release};
-use helm::template::{Request, render};
+use helm::template::{RenderRequest, render};
 use objects::{Masking, Object};
-use release::target::{self, Target, TargetChange};
+use release::target::{self, ReleaseTarget, TargetChange};
 use release::{Action as Operation, Record};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use super::{Given, fetched, on_large_stack, references, told, typed};
+use super::{ArtifactOrigin, fetched, on_large_stack, references, told, typed};
 use crate::cli::template::load_chart;
 use crate::cluster::Cluster;
-use crate::cluster::capabilities::Served;
+use crate::cluster::capabilities::ServerCapabilities;
 use crate::controllers::helm_release::{post_renderers, status, values, wish};
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::chart::of_archive;
@@ -39,8 +39,8 @@ use crate::time_limit::{TIME_LIMIT, TimeLimit};
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 
 /// What a HelmRelease renders, and for which operation.
-pub(in crate::cli) struct Rendered {
-    pub(in crate::cli) target: Target,
+pub(in crate::cli) struct RenderedHelmRelease {
+    pub(in crate::cli) target: ReleaseTarget,
     /// The revision that the operation begins with.
     pub(in crate::cli) base: Option<Arc<Record>>,
     pub(in crate::cli) operation: Operation,
@@ -62,9 +62,9 @@ pub(in crate::cli) struct Rendered {
 pub(in crate::cli) async fn render_release(
     cluster: &Cluster,
     object: Object,
-    given: &Given,
+    given: &ArtifactOrigin,
     settings: Settings,
-) -> anyhow::Result<Rendered> {
+) -> anyhow::Result<RenderedHelmRelease> {
     let object: HelmRelease = typed(object)?;
     let spec = &object.spec;
     ensure!(
@@ -114,7 +114,7 @@ pub(in crate::cli) async fn render_release(
     let objects = members::read(&manifests).map_err(anyhow::Error::msg)?;
     let hooks = members::read(&hooks).map_err(anyhow::Error::msg)?;
     let secrets = values.secrets.with_manifests(objects.iter().chain(&hooks));
-    Ok(Rendered {
+    Ok(RenderedHelmRelease {
         target,
         base,
         operation,
@@ -131,17 +131,17 @@ pub(in crate::cli) async fn render_release(
 async fn chart(
     cluster: &Cluster,
     object: &HelmRelease,
-    given: &Given,
+    given: &ArtifactOrigin,
     settings: &Settings,
 ) -> anyhow::Result<Chart> {
     match given {
-        Given::Local(path) => {
+        ArtifactOrigin::Local(path) => {
             let template = object.spec.chart.as_ref();
             let has_files = template.is_some_and(|it| !it.spec.values_files.is_empty());
             ensure!(!has_files, "spec.chart.spec.valuesFiles of a local chart are not supported");
             load_chart(path).map_err(anyhow::Error::msg)
         }
-        Given::Source(source) => {
+        ArtifactOrigin::Source(source) => {
             let artifact = fetched(cluster, source).await?;
             let tracks = settings.tracks_chart_digests();
             let chart = of_archive(&artifact.bytes, &artifact.kind, &artifact.revision, tracks);
@@ -195,14 +195,14 @@ impl Rendering {
         self,
         cluster: Cluster,
         runtime: Handle,
-        served: &Served,
+        served: &ServerCapabilities,
     ) -> Result<(String, String), String> {
         let Self { chart, config, release, skip_schema, post } = self;
         let stop = Stop::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
         let env = env(served, stop, Finder { cluster, runtime, limit });
         let rendered = post.with(|post_render| {
-            let request = Request {
+            let request = RenderRequest {
                 chart,
                 values: &config,
                 release,
@@ -222,7 +222,7 @@ impl Rendering {
     }
 }
 
-fn env(served: &Served, stop: Stop, finder: Finder) -> Env {
+fn env(served: &ServerCapabilities, stop: Stop, finder: Finder) -> Env {
     let now = jiff::Timestamp::now();
     let local = Zone::fixed("UTC", 0);
     let capabilities = served.to_helm();
@@ -245,13 +245,13 @@ struct Finder {
 }
 
 impl Lookup for Finder {
-    fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
+    fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
         let asked = async {
             tokio::time::timeout(LOOKUP_LIMIT, prepare::find(&self.cluster, wanted)).await
         };
         let found = self.limit.pause(|| self.runtime.block_on(asked));
         found.unwrap_or_else(|_| {
-            let Wanted { api_version, kind, .. } = wanted;
+            let LookupQuery { api_version, kind, .. } = wanted;
             Err(format!("the API server did not respond for {api_version}, Kind={kind}"))
         })
     }

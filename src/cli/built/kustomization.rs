@@ -7,10 +7,10 @@ use apply::Manifest;
 use crds::kustomize::Kustomization;
 use objects::Object;
 use sources::archive::{ExtractOptions, extract};
-use tree::{Files, RelPath};
+use tree::{FileTree, RelPath};
 
 use super::checkout::Checkout;
-use super::{Given, fetched, on_large_stack, references, told, typed};
+use super::{ArtifactOrigin, fetched, on_large_stack, references, told, typed};
 use crate::cluster::Cluster;
 use crate::controllers::kustomization::bases::Bases;
 use crate::controllers::kustomization::inputs::Inputs;
@@ -26,20 +26,20 @@ const NO_BASES: &str = "remote bases are not fetched by this command";
 const NO_SERVICES: &str = "this command decrypts with age and OpenPGP keys only";
 
 /// What a Kustomization builds, and what it is built with.
-pub(in crate::cli) struct Built {
+pub(in crate::cli) struct KustomizationBuild {
     pub(in crate::cli) object: Kustomization,
     pub(in crate::cli) wish: Wish,
     pub(in crate::cli) settings: Settings,
 }
 
-impl Built {
+impl KustomizationBuild {
     /// What is built, in the order in which it is applied.
     pub(in crate::cli) fn manifests(&self) -> impl Iterator<Item = &Manifest> {
         self.wish.desired.stages.iter().flat_map(|stage| &stage.objects)
     }
 }
 
-type Tree = Box<dyn Files + Send>;
+type Tree = Box<dyn FileTree + Send>;
 
 /// Builds a Kustomization with the ConfigMaps and Secrets of the cluster.
 ///
@@ -48,9 +48,9 @@ type Tree = Box<dyn Files + Send>;
 pub(in crate::cli) async fn build(
     cluster: &Cluster,
     object: Object,
-    given: &Given,
+    given: &ArtifactOrigin,
     settings: Settings,
-) -> anyhow::Result<Built> {
+) -> anyhow::Result<KustomizationBuild> {
     let mut object: Kustomization = typed(object)?;
     let spec = &object.spec;
     ensure!(
@@ -74,21 +74,21 @@ pub(in crate::cli) async fn build(
     .await?;
     let wish = wish.map_err(told)?;
     let wish = scoped(&wish, cluster, &settings.custom_apply_stage_kinds).await?.unwrap_or(wish);
-    Ok(Built { wish, object, settings })
+    Ok(KustomizationBuild { wish, object, settings })
 }
 
 /// The files, where `spec.path` is in them if not where it says, and their revision.
 async fn tree(
     cluster: &Cluster,
-    given: &Given,
+    given: &ArtifactOrigin,
     path: &str,
 ) -> anyhow::Result<(Tree, Option<RelPath>, String)> {
     match given {
-        Given::Local(folder) => {
+        ArtifactOrigin::Local(folder) => {
             let (checkout, path) = Checkout::of(folder, path)?;
             Ok((Box::new(checkout), Some(path), String::new()))
         }
-        Given::Source(source) => {
+        ArtifactOrigin::Source(source) => {
             let fetched = fetched(cluster, source).await?;
             let options = ExtractOptions::default();
             let files = extract(fetched.bytes.as_slice(), &options)

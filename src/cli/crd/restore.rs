@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
-use crdguard::{Definition, ImportError, Restored};
+use crdguard::{Definition, ImportError, RestoredObject};
 use futures::stream::{self, StreamExt as _};
 use objects::Object;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::stored::Stored;
-use super::{Shown, definitions};
+use super::stored::CrdExport;
+use super::{CrdCommonArgs, definitions};
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::claims::UNOWNED;
@@ -26,16 +26,16 @@ use crate::controllers::crd_guard::{is_definition, survey};
 const AT_ONCE: usize = 8;
 
 /// How many refusals are shown.
-const SHOWN: usize = 50;
+const MAX_SHOWN_ERRORS: usize = 50;
 
 /// How often the new definition is read until it is established.
-const POLL: Duration = Duration::from_millis(200);
+const ESTABLISHED_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Attempts at an object that others write at the same time.
-const ATTEMPTS: u32 = 4;
+const MAX_WRITE_ATTEMPTS: u32 = 4;
 
 /// How many fields are named in which a definition differs from the exported one.
-const FIELDS: usize = 8;
+const MAX_NAMED_FIELDS: usize = 8;
 
 /// What is restored.
 #[derive(Debug, Clone, ClapArgs)]
@@ -54,7 +54,7 @@ pub(super) struct How {
 /// What came of it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome {
+struct RestoreReport {
     name: String,
     export: String,
     /// When the export was made.
@@ -79,11 +79,11 @@ struct Outcome {
 ///
 /// # Errors
 /// There is no such export, or the definition cannot be created.
-pub(super) async fn run(shown: &Shown, how: &How) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(shown: &CrdCommonArgs, how: &How) -> anyhow::Result<ExitCode> {
     let (cluster, _) = shown.connection.open().await?;
     let namespace = &shown.connection.namespace;
     let name = shown.name();
-    let found = Stored::find(&cluster, namespace, name, how.export.as_deref()).await;
+    let found = CrdExport::find(&cluster, namespace, name, how.export.as_deref()).await;
     let stored = found.with_context(|| format!("no export of {name} can be restored"))?;
     let mut import = stored.read(&cluster, namespace).await?;
     let definition = import.next().context("the export is empty")??.manifest;
@@ -96,14 +96,14 @@ pub(super) async fn run(shown: &Shown, how: &How) -> anyhow::Result<ExitCode> {
         definition.id().subject()
     );
     let site = Site::prepare(&cluster, definition, how, shown.connection.timeout).await?;
-    let mut outcome = Outcome {
+    let mut outcome = RestoreReport {
         name: name.to_owned(),
         export: stored.name.clone(),
         exported_at: stored.time.clone(),
         dry_run: how.dry_run,
         definition_created: site.is_new,
         definition_differs: site.differs.clone(),
-        ..Outcome::default()
+        ..RestoreReport::default()
     };
     let writes = import.map(|object| site.restore(object));
     let mut writes = stream::iter(writes).buffer_unordered(AT_ONCE);
@@ -177,12 +177,12 @@ impl<'a> Site<'a> {
         Ok(Self { cluster, definition, manifest, is_new, dry_run: how.dry_run, differs })
     }
 
-    async fn restore(&self, object: Result<Restored, ImportError>) -> One {
+    async fn restore(&self, object: Result<RestoredObject, ImportError>) -> One {
         let restored = match object {
             Ok(restored) => restored,
             Err(error) => return One::Failed(error.to_string()),
         };
-        let Restored { manifest, status, had_owners } = restored;
+        let RestoredObject { manifest, status, had_owners } = restored;
         let object = match Object::new(manifest) {
             Ok(object) => object,
             Err(error) => return One::Failed(error.to_string()),
@@ -248,7 +248,7 @@ impl<'a> Site<'a> {
         for attempt in 1.. {
             let Some(patch) = without_status_entry(&live) else { break };
             match self.cluster.merge_patch(resource, place, &patch, UNOWNED).await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+                Err(error) if error.is_conflict() && attempt < MAX_WRITE_ATTEMPTS => {}
                 written => return written.map(drop),
             }
             let Some(now) = self.cluster.get(resource, place.0, place.1).await? else { break };
@@ -274,7 +274,7 @@ fn differing(exported: &Object, live: &Object) -> Vec<String> {
         )
     };
     match (spec(exported), spec(live)) {
-        (Ok(exported), Ok(live)) => apply::compare::diff_paths(&exported, &live, FIELDS),
+        (Ok(exported), Ok(live)) => apply::compare::diff_paths(&exported, &live, MAX_NAMED_FIELDS),
         _ => vec!["/spec".to_owned()],
     }
 }
@@ -331,11 +331,11 @@ async fn established(
             Instant::now() < deadline,
             "CustomResourceDefinition {name} is not established in time"
         );
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(ESTABLISHED_POLL_INTERVAL).await;
     }
 }
 
-impl Outcome {
+impl RestoreReport {
     fn count(&mut self, one: One) {
         match one {
             One::Created { had_owners } => {
@@ -348,7 +348,7 @@ impl Outcome {
             }
             One::Failed(text) => {
                 self.not_restored += 1;
-                if self.errors.len() < SHOWN {
+                if self.errors.len() < MAX_SHOWN_ERRORS {
                     self.errors.push(text);
                 }
             }
@@ -396,18 +396,18 @@ mod tests {
 
     #[test]
     fn the_outcome_says_what_exists_what_is_left_out_and_what_fails() {
-        let mut outcome = Outcome {
+        let mut outcome = RestoreReport {
             name: "widgets.acme.io".to_owned(),
             export: "u-0123456789abcdef".to_owned(),
             exported_at: "2026-11-24T10:00:00Z".to_owned(),
             definition_created: true,
-            ..Outcome::default()
+            ..RestoreReport::default()
         };
         outcome.count(One::Created { had_owners: true });
         outcome.count(One::Created { had_owners: false });
         outcome.count(One::Existed { was_given_status: false });
         outcome.count(One::Existed { was_given_status: true });
-        for at in 0..=SHOWN {
+        for at in 0..=MAX_SHOWN_ERRORS {
             outcome.count(One::Failed(format!("shop/{at}: namespaces \"shop\" not found")));
         }
         outcome.errors.truncate(1);

@@ -16,7 +16,7 @@ use crate::controllers::crd_guard::export::{
 
 /// An export, as the annotations of its Secrets have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stored {
+pub(super) struct CrdExport {
     /// The uid of the deleted definition, and the first digits of the digest.
     pub(super) name: String,
     uid: String,
@@ -27,7 +27,7 @@ pub(super) struct Stored {
     pub(super) time: String,
 }
 
-impl Stored {
+impl CrdExport {
     /// The requested export of a definition, by its name or by the uid of the definition; without a request, the only one.
     ///
     /// # Errors
@@ -81,31 +81,31 @@ impl Stored {
 }
 
 /// The exports of a definition of which all Secrets are there, by name.
-fn whole(listed: &[Value], definition: &str) -> Vec<Stored> {
+fn whole(listed: &[Value], definition: &str) -> Vec<CrdExport> {
     let names: BTreeSet<&str> =
         listed.iter().filter_map(|it| it["metadata"]["name"].as_str()).collect();
-    let all = listed.iter().filter_map(|it| Stored::of(&it["metadata"], definition));
-    let is_whole = |it: &Stored| {
+    let all = listed.iter().filter_map(|it| CrdExport::of(&it["metadata"], definition));
+    let is_whole = |it: &CrdExport| {
         // Who may write Secrets may claim any number.
         it.parts <= listed.len()
             && (0..it.parts).all(|at| names.contains(secret_name(&it.name, at).as_str()))
     };
-    let unique: BTreeMap<String, Stored> =
+    let unique: BTreeMap<String, CrdExport> =
         all.filter(is_whole).map(|it| (it.name.clone(), it)).collect();
     unique.into_values().collect()
 }
 
 /// The one that is meant.
-fn chosen(all: Vec<Stored>, wanted: Option<&str>) -> anyhow::Result<Stored> {
-    let is_it = |it: &Stored| wanted.is_none_or(|wanted| wanted == it.name || wanted == it.uid);
-    let mut found: Vec<Stored> = all.into_iter().filter(is_it).collect();
+fn chosen(all: Vec<CrdExport>, wanted: Option<&str>) -> anyhow::Result<CrdExport> {
+    let is_it = |it: &CrdExport| wanted.is_none_or(|wanted| wanted == it.name || wanted == it.uid);
+    let mut found: Vec<CrdExport> = all.into_iter().filter(is_it).collect();
     found.sort_by(|a, b| a.time.cmp(&b.time));
     match (found.pop(), found.is_empty(), wanted) {
         (Some(only), true, _) => Ok(only),
         (Some(last), false, _) => {
             found.push(last);
             let line =
-                |it: &Stored| format!("\n  {}: {} objects, {}", it.name, it.objects, it.time);
+                |it: &CrdExport| format!("\n  {}: {} objects, {}", it.name, it.objects, it.time);
             let lines: String = found.iter().map(line).collect();
             bail!("there are several exports; choose one with --export:{lines}")
         }

@@ -26,9 +26,9 @@ pub(super) enum Action {
 
 /// An object that would change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Change {
+pub(super) struct DiffChange {
     pub(super) action: Action,
-    pub(super) object: Named,
+    pub(super) object: DiffObjectReference,
     pub(super) fields: Vec<Field>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<&'static str>,
@@ -37,7 +37,7 @@ pub(super) struct Change {
 /// What an object is called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Named {
+pub(super) struct DiffObjectReference {
     pub(super) api_version: String,
     pub(super) kind: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -45,7 +45,7 @@ pub(super) struct Named {
     pub(super) name: String,
 }
 
-impl Named {
+impl DiffObjectReference {
     /// `Kind/namespace/name`.
     pub(super) fn subject(&self) -> String {
         ObjectId::new(&self.namespace, &self.name, "", &self.kind).subject()
@@ -63,10 +63,10 @@ pub(super) struct Field {
     pub(super) new: Option<Value>,
 }
 
-impl Change {
+impl DiffChange {
     /// A change without fields.
     pub(super) fn of(action: Action, object: &Object) -> Self {
-        let object = Named {
+        let object = DiffObjectReference {
             api_version: object.api_version().to_owned(),
             kind: object.kind().to_owned(),
             namespace: object.namespace().to_owned(),
@@ -113,8 +113,8 @@ pub(super) async fn taken_over(
 
 /// How one object compares.
 #[derive(Debug, PartialEq)]
-pub(super) enum Compared {
-    Changes(Change),
+pub(super) enum ComparisonResult {
+    Changes(DiffChange),
     Same,
     /// An annotation or label excludes it.
     Skipped,
@@ -123,7 +123,7 @@ pub(super) enum Compared {
 /// What would change, and what could not be compared.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Difference {
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<DiffChange>,
     pub(super) unchanged: usize,
     pub(super) skipped: usize,
     /// Why objects cannot be compared.
@@ -131,11 +131,11 @@ pub(in crate::cli) struct Difference {
 }
 
 impl Difference {
-    pub(super) fn add(&mut self, compared: Result<Compared, String>) {
+    pub(super) fn add(&mut self, compared: Result<ComparisonResult, String>) {
         match compared {
-            Ok(Compared::Changes(change)) => self.changes.push(change),
-            Ok(Compared::Same) => self.unchanged += 1,
-            Ok(Compared::Skipped) => self.skipped += 1,
+            Ok(ComparisonResult::Changes(change)) => self.changes.push(change),
+            Ok(ComparisonResult::Same) => self.unchanged += 1,
+            Ok(ComparisonResult::Skipped) => self.skipped += 1,
             Err(problem) => self.problems.push(problem),
         }
     }
@@ -143,13 +143,13 @@ impl Difference {
 
 /// What is there only once the first objects are written.
 #[derive(Debug, Default)]
-pub(super) struct Planned {
+pub(super) struct PendingObjects {
     /// Group and kind.
     kinds: BTreeSet<(String, String)>,
     pub(super) namespaces: BTreeSet<String>,
 }
 
-impl Planned {
+impl PendingObjects {
     /// What comes with some objects.
     pub(super) fn of<'o>(objects: impl Iterator<Item = &'o Object>) -> Self {
         let mut planned = Self::default();
@@ -178,7 +178,7 @@ const MASK: &str = "****";
 const PLAIN: [&str; 3] = ["/metadata/labels", "/type", "/immutable"];
 
 /// The most fields of an object that are listed.
-const FIELDS: usize = 1000;
+const MAX_LISTED_FIELDS: usize = 1000;
 
 /// The fields in which two states of an object differ. No value of a Secret is among them.
 fn fields(before: &Object, after: &Object, secrets: &Masking) -> Vec<Field> {
@@ -193,7 +193,7 @@ fn fields(before: &Object, after: &Object, secrets: &Masking) -> Vec<Field> {
         };
         Field { path, old, new }
     };
-    diff_paths(before, after, FIELDS).into_iter().map(field).collect()
+    diff_paths(before, after, MAX_LISTED_FIELDS).into_iter().map(field).collect()
 }
 
 /// The value at a JSON pointer (RFC 6901).
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn told(kind: &str, before: &Value, after: &Value, secrets: &Masking) -> Value {
-        let change = Change::between(&object(kind, before), &object(kind, after), secrets);
+        let change = DiffChange::between(&object(kind, before), &object(kind, after), secrets);
         serde_json::to_value(change.fields).unwrap()
     }
 
@@ -306,7 +306,7 @@ mod tests {
         let definition = Object::new(json!({"apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition", "metadata": {"name": "w"}, "spec": names}));
         let all = [definition.unwrap(), object("Namespace", &json!({}))];
-        let planned = Planned::of(all.iter());
+        let planned = PendingObjects::of(all.iter());
         let of = |version: &str| {
             let metadata = json!({"name": "w"});
             let value = json!({"apiVersion": version, "kind": "Widget", "metadata": metadata});

@@ -10,8 +10,8 @@ use objects::{Gvk, Masking, Object, ObjectId};
 use release::{Action as Operation, Record};
 use serde_json::json;
 
-use super::change::{Action, Change, Compared, Difference, Planned, taken_over};
-use crate::cli::built::helm_release::Rendered;
+use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
+use crate::cli::built::helm_release::RenderedHelmRelease;
 use crate::cluster::objects::Mode;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::releaser::MANAGER;
@@ -24,9 +24,20 @@ use crate::settings::Settings;
 ///
 /// # Errors
 /// Its last release cannot be read.
-pub(super) async fn diff(cluster: &Cluster, rendered: Rendered) -> anyhow::Result<Difference> {
-    let Rendered {
-        target, base, operation, options, definitions, objects, secrets, settings, ..
+pub(super) async fn diff(
+    cluster: &Cluster,
+    rendered: RenderedHelmRelease,
+) -> anyhow::Result<Difference> {
+    let RenderedHelmRelease {
+        target,
+        base,
+        operation,
+        options,
+        definitions,
+        objects,
+        secrets,
+        settings,
+        ..
     } = rendered;
     let comparison = Comparison {
         cluster,
@@ -37,7 +48,7 @@ pub(super) async fn diff(cluster: &Cluster, rendered: Rendered) -> anyhow::Resul
         is_server_side: options.is_server_side(operation, base.as_deref()),
         was_merged: base.as_deref().is_some_and(|base| !base.is_server_side()),
         overrides: overrides(&settings),
-        planned: Planned::of(definitions.iter()),
+        planned: PendingObjects::of(definitions.iter()),
         secrets,
     };
     let width = usize::from(settings.concurrent_ssa);
@@ -60,7 +71,7 @@ struct Comparison<'c> {
     is_server_side: bool,
     was_merged: bool,
     overrides: Vec<String>,
-    planned: Planned,
+    planned: PendingObjects,
     secrets: Masking,
 }
 
@@ -74,7 +85,7 @@ impl Comparison<'_> {
         let mut difference = Difference::default();
         if let Some(namespace) = self.new_namespace().await? {
             self.planned.namespaces.insert(self.namespace.to_owned());
-            difference.changes.push(Change::of(Action::Created, &namespace));
+            difference.changes.push(DiffChange::of(Action::Created, &namespace));
         }
         let mut originals = BTreeMap::new();
         let before = base.map_or("", |base| &base.manifest);
@@ -100,7 +111,7 @@ impl Comparison<'_> {
                     placed.push(Member { id: id.clone(), object, resource });
                 }
                 Err(ClusterError::NoSuchKind { .. }) if self.planned.has_kind_of(&object) => {
-                    difference.changes.push(Change::of(Action::Created, &object));
+                    difference.changes.push(DiffChange::of(Action::Created, &object));
                 }
                 Err(error) => difference.problems.push(self.refused(&id, &error)),
             }
@@ -137,12 +148,12 @@ impl Comparison<'_> {
         &self,
         member: &Member,
         original: Option<&Member>,
-    ) -> Result<Compared, String> {
+    ) -> Result<ComparisonResult, String> {
         let Member { id, object, resource } = member;
         let refused = |error: ClusterError| self.refused(id, &error);
         let live = self.cluster.get(resource, &id.namespace, &id.name).await.map_err(refused)?;
         let Some(live) = live else {
-            let created = Ok(Compared::Changes(Change::of(Action::Created, object)));
+            let created = Ok(ComparisonResult::Changes(DiffChange::of(Action::Created, object)));
             return match self.try_to_create(member).await {
                 Err(error) if error.is_not_found() && self.is_planned(id) => created,
                 tried => tried.map_err(refused).and(created),
@@ -160,13 +171,13 @@ impl Comparison<'_> {
             (self.try_to_replace(member, &live).await, false)
         } else {
             let patch = merge::patch(original.map(|it| &it.object), object, &live);
-            let Some(patch) = patch else { return Ok(Compared::Same) };
+            let Some(patch) = patch else { return Ok(ComparisonResult::Same) };
             let place = (id.namespace.as_str(), id.name.as_str());
             (self.cluster.try_merge_patch(resource, place, &patch, MANAGER).await, false)
         };
         let after = after.map_err(refused)?;
         if !is_foreign && !apply::compare::has_drifted(&live, &after) {
-            return Ok(Compared::Same);
+            return Ok(ComparisonResult::Same);
         }
         let (after, note) = match is_foreign {
             true => {
@@ -175,8 +186,8 @@ impl Comparison<'_> {
             }
             false => (after, None),
         };
-        let change = Change::between(&live, &after, &self.secrets);
-        Ok(Compared::Changes(change.noted(note)))
+        let change = DiffChange::between(&live, &after, &self.secrets);
+        Ok(ComparisonResult::Changes(change.noted(note)))
     }
 
     /// Whether a namespace is created before.
@@ -208,7 +219,7 @@ impl Comparison<'_> {
     }
 
     /// An object that only the revision before has; nothing if it is gone, or another release has it.
-    async fn removed(&self, member: &Member) -> Option<Result<Compared, String>> {
+    async fn removed(&self, member: &Member) -> Option<Result<ComparisonResult, String>> {
         let Member { id, resource, .. } = member;
         let live = match self.cluster.get(resource, &id.namespace, &id.name).await {
             Ok(live) => live?,
@@ -218,8 +229,8 @@ impl Comparison<'_> {
             return None;
         }
         Some(Ok(match live.annotation(POLICY) == Some("keep") {
-            true => Compared::Skipped,
-            false => Compared::Changes(Change::of(Action::Removed, &live)),
+            true => ComparisonResult::Skipped,
+            false => ComparisonResult::Changes(DiffChange::of(Action::Removed, &live)),
         }))
     }
 

@@ -12,8 +12,8 @@ use futures::stream::{self, StreamExt as _};
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
 
-use super::change::{Action, Change, Compared, Difference, Planned, taken_over};
-use crate::cli::built::kustomization::Built;
+use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
+use crate::cli::built::kustomization::KustomizationBuild;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::cluster::{Cluster, ClusterError};
@@ -30,8 +30,11 @@ const EXPIRED: &str =
 ///
 /// # Errors
 /// Its inventory cannot be read, or nothing is built.
-pub(super) async fn diff(cluster: &Cluster, built: &Built) -> anyhow::Result<Difference> {
-    let Built { object, wish, settings } = built;
+pub(super) async fn diff(
+    cluster: &Cluster,
+    built: &KustomizationBuild,
+) -> anyhow::Result<Difference> {
+    let KustomizationBuild { object, wish, settings } = built;
     let recorded = recorded(object)?;
     let manifests: Vec<&Manifest> = built.manifests().collect();
     ensure!(
@@ -39,7 +42,7 @@ pub(super) async fn diff(cluster: &Cluster, built: &Built) -> anyhow::Result<Dif
         "the build has no objects, and windlass does not delete the {} in the inventory for that",
         recorded.len()
     );
-    let planned = Planned::of(manifests.iter().map(|manifest| &manifest.object));
+    let planned = PendingObjects::of(manifests.iter().map(|manifest| &manifest.object));
     let comparison = Comparison { cluster, object, wish, settings, planned };
     let width = usize::from(settings.concurrent_ssa);
     let mut difference = Difference::default();
@@ -77,14 +80,15 @@ struct Comparison<'c> {
     object: &'c Kustomization,
     wish: &'c Wish,
     settings: &'c Settings,
-    planned: Planned,
+    planned: PendingObjects,
 }
 
 impl Comparison<'_> {
     /// How an object would change; the error says why it cannot be compared.
-    async fn compare(&self, manifest: &Manifest) -> Result<Compared, String> {
+    async fn compare(&self, manifest: &Manifest) -> Result<ComparisonResult, String> {
         let Manifest { id, object, .. } = manifest;
-        let created = |note| Compared::Changes(Change::of(Action::Created, object).noted(note));
+        let created =
+            |note| ComparisonResult::Changes(DiffChange::of(Action::Created, object).noted(note));
         let resource = match self.cluster.resource(&object.gvk()).await {
             Ok(resource) => resource,
             Err(ClusterError::NoSuchKind { .. }) if self.planned.has_kind_of(object) => {
@@ -100,12 +104,12 @@ impl Comparison<'_> {
             return Err(format!("{} {text}", id.subject()));
         }
         if switches_for_apply(object, None).skips_apply(false) {
-            return Ok(Compared::Skipped);
+            return Ok(ComparisonResult::Skipped);
         }
         let live = self.cluster.get(&resource, &id.namespace, &id.name).await;
         let live = live.map_err(|error| self.refused(id, &error))?;
         if switches_for_apply(object, live.as_ref()).skips_apply(live.is_some()) {
-            return Ok(Compared::Skipped);
+            return Ok(ComparisonResult::Skipped);
         }
         match (self.try_to_apply(&resource, object).await, live) {
             (Ok(_), None) => {
@@ -141,13 +145,13 @@ impl Comparison<'_> {
         resource: &Resource,
         live: Object,
         dry: Object,
-    ) -> Result<Compared, String> {
+    ) -> Result<ComparisonResult, String> {
         let Manifest { id, object, .. } = manifest;
         let is_foreign = switches_for_apply(object, Some(&live)).ssa != Ssa::Merge
             && take_over(&live, MANAGER, &self.settings.override_manager).is_some();
         let rules = &self.wish.ignore;
         if !is_foreign && !rules.have_drifted(&live, &dry) {
-            return Ok(Compared::Same);
+            return Ok(ComparisonResult::Same);
         }
         let dry = match rules.leave_alone(object) {
             true => dry,
@@ -164,8 +168,8 @@ impl Comparison<'_> {
             }
             false => (dry, None),
         };
-        let change = Change::between(&live, &after, &self.wish.secrets);
-        Ok(Compared::Changes(change.noted(note)))
+        let change = DiffChange::between(&live, &after, &self.wish.secrets);
+        Ok(ComparisonResult::Changes(change.noted(note)))
     }
 
     /// A dry-run that was refused: the object is recreated if that was asked for and would help.
@@ -175,7 +179,7 @@ impl Comparison<'_> {
         resource: &Resource,
         live: Option<Object>,
         error: &ClusterError,
-    ) -> Result<Compared, String> {
+    ) -> Result<ComparisonResult, String> {
         let Manifest { id, object, .. } = manifest;
         let force = self.object.spec.force || switches_for_apply(object, live.as_ref()).force;
         let may_be_recreated = force && !is_definition(object);
@@ -191,15 +195,18 @@ impl Comparison<'_> {
         probe.metadata_mut().insert("name".into(), name.into());
         match self.try_to_apply(resource, &probe).await {
             Ok(_) => {
-                let change = Change::of(Action::Recreated, &live);
-                Ok(Compared::Changes(change.noted(Some(RECREATED))))
+                let change = DiffChange::of(Action::Recreated, &live);
+                Ok(ComparisonResult::Changes(change.noted(Some(RECREATED))))
             }
             Err(_) => Err(self.refused(id, error)),
         }
     }
 
     /// An object that left the manifests; nothing if it is gone or going.
-    async fn removed(&self, (id, version): (ObjectId, String)) -> Option<Result<Compared, String>> {
+    async fn removed(
+        &self,
+        (id, version): (ObjectId, String),
+    ) -> Option<Result<ComparisonResult, String>> {
         let live = match self.cluster.get_by_id(&id, &version).await {
             Ok(live) => live?,
             Err(error) => return Some(Err(self.refused(&id, &error))),
@@ -212,8 +219,8 @@ impl Comparison<'_> {
             return None;
         }
         Some(Ok(match switches(&live).skips_prune() {
-            true => Compared::Skipped,
-            false => Compared::Changes(Change::of(Action::Removed, &live)),
+            true => ComparisonResult::Skipped,
+            false => ComparisonResult::Changes(DiffChange::of(Action::Removed, &live)),
         }))
     }
 

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::change::{Action, Change, Difference, Field};
+use super::change::{Action, DiffChange, Difference, Field};
 use crate::cli::table::{Colour, Screen, clean, cut};
 
 /// How far fields are indented.
-const INDENT: usize = 4;
+const FIELD_INDENT_CHARACTERS: usize = 4;
 
 /// The text of a difference.
 pub(super) fn text(difference: &Difference, on: Screen) -> String {
     let mut out = String::new();
-    for Change { action, object, fields, note } in &difference.changes {
+    for DiffChange { action, object, fields, note } in &difference.changes {
         let (sign, word, colour) = match action {
             Action::Created => ("+", "created", Colour::Good),
             Action::Changed => ("~", "changed", Colour::Busy),
@@ -23,7 +23,11 @@ pub(super) fn text(difference: &Difference, on: Screen) -> String {
         out.push('\n');
         fields.iter().for_each(|it| out.push_str(&field(it, on)));
         if let Some(note) = note {
-            out.push_str(&format!("{:INDENT$}{}\n", "", on.wrapped(note, INDENT)));
+            out.push_str(&format!(
+                "{:FIELD_INDENT_CHARACTERS$}{}\n",
+                "",
+                on.wrapped(note, FIELD_INDENT_CHARACTERS)
+            ));
         }
     }
     out.push_str(&on.wrapped(&sum(difference), 0));
@@ -40,12 +44,14 @@ fn field(field: &Field, on: Screen) -> String {
     let old = clean(&old);
     let new = clean(&new);
     let line = format!("{path}: {old} -> {new}");
-    let room = on.width.map_or(usize::MAX, |width| width.saturating_sub(INDENT));
+    let room = on.width.map_or(usize::MAX, |width| width.saturating_sub(FIELD_INDENT_CHARACTERS));
     let lines = match line.chars().count() <= room {
         true => vec![line],
         false => vec![path, format!("  - {old}"), format!("  + {new}")],
     };
-    let lines = lines.iter().map(|line| format!("{:INDENT$}{}\n", "", fitting(line, INDENT, on)));
+    let lines = lines.iter().map(|line| {
+        format!("{:FIELD_INDENT_CHARACTERS$}{}\n", "", fitting(line, FIELD_INDENT_CHARACTERS, on))
+    });
     lines.collect()
 }
 
@@ -95,11 +101,11 @@ mod tests {
         let b = object("b", &long("two\u{1b}[2J"));
         let note = Some("an immutable field changes: the object is deleted and created again");
         let changes = vec![
-            Change::of(Action::Created, &object("new", "")),
-            Change::between(&object("a", "1"), &object("a", "2"), &secrets),
-            Change::between(&a, &b, &secrets),
-            Change::of(Action::Recreated, &object("c", "")).noted(note),
-            Change::of(Action::Removed, &object("gone", "")),
+            DiffChange::of(Action::Created, &object("new", "")),
+            DiffChange::between(&object("a", "1"), &object("a", "2"), &secrets),
+            DiffChange::between(&a, &b, &secrets),
+            DiffChange::of(Action::Recreated, &object("c", "")).noted(note),
+            DiffChange::of(Action::Removed, &object("gone", "")),
         ];
         let problems = vec!["x".to_owned()];
         Difference { changes, unchanged: 3, skipped: 1, problems }

@@ -4,19 +4,22 @@
 //! (`controllers::helmfile`).
 
 use anyhow::Context as _;
-use helmfile::{Plan, Printed, Unlocked};
+use helmfile::{Plan, PrintOutput, UnlockedHelmfile};
 
-use super::Outcome;
+use super::CommandOutcome;
 use super::logins;
 use crate::cli::connection::block_on;
 use crate::controllers::helmfile::charts::Charts;
 
 /// Writes the lock files of a plan.
-pub(super) fn run(plan: &Plan) -> Result<Outcome, String> {
+pub(super) fn run(plan: &Plan) -> Result<CommandOutcome, String> {
     let all = plan.dependencies().map_err(|error| error.to_string())?;
-    let printed =
-        Printed { warnings: all.warnings, has_releases: all.has_releases, ..Printed::default() };
-    let mut outcome = Outcome::from(printed);
+    let printed = PrintOutput {
+        warnings: all.warnings,
+        has_releases: all.has_releases,
+        ..PrintOutput::default()
+    };
+    let mut outcome = CommandOutcome::from(printed);
     if all.unlocked.is_empty() {
         outcome.summary =
             "no release has a chart of a repository, so there is nothing to lock\n".to_owned();
@@ -36,7 +39,7 @@ pub(super) fn run(plan: &Plan) -> Result<Outcome, String> {
 }
 
 /// The text of a lock file.
-async fn lock(unlocked: &Unlocked, charts: &mut Charts) -> anyhow::Result<String> {
+async fn lock(unlocked: &UnlockedHelmfile, charts: &mut Charts) -> anyhow::Result<String> {
     let mut versions = Vec::new();
     for chart in &unlocked.charts {
         let version = charts.version(chart).await;

@@ -11,19 +11,19 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use golang::meter::Stop;
-use helmfile::{Plan, Printed, Rendering, Renderings};
+use helmfile::{Plan, PrintOutput, Rendering, Renderings};
 use objects::{Masking, Object};
 use release::Record;
 
 use super::flags::{DiffFlags, Flags};
-use super::{Ending, InFolder, Outcome, rendered};
+use super::{CommandOutcome, Ending, InFolder, rendered};
 use crate::cli::connection::{block_on, connected};
 use crate::cli::template;
 use crate::cluster::Cluster;
-use crate::cluster::capabilities::Served;
+use crate::cluster::capabilities::ServerCapabilities;
 use crate::cluster::client::Access;
-use crate::controllers::releaser::preview::{Change, preview, stored};
-use shown::Shown;
+use crate::controllers::releaser::preview::{ObjectPreview, preview, stored};
+use shown::DiffDisplayOptions;
 
 /// Compares the releases of a plan with their clusters.
 ///
@@ -34,13 +34,13 @@ pub(super) fn run(
     given: &DiffFlags,
     flags: &Flags,
     stop: &Stop,
-) -> Result<Outcome, String> {
+) -> Result<CommandOutcome, String> {
     let all = plan.renderings(&given.options(flags), &InFolder(stop));
     let all = all.map_err(|error| error.to_string())?;
-    let mut printed = Printed {
+    let mut printed = PrintOutput {
         warnings: all.warnings.clone(),
         has_releases: all.has_releases,
-        ..Printed::default()
+        ..PrintOutput::default()
     };
     let mut affected = Vec::new();
     let mut clusters = Clusters { kubeconfig: flags.kubeconfig.as_deref(), known: BTreeMap::new() };
@@ -53,7 +53,7 @@ pub(super) fn run(
     };
     let is_told = given.detailed_exitcode && !affected.is_empty();
     let ending = if is_told { Ending::Changed } else { Ending::Done };
-    Ok(Outcome { printed, summary, ending })
+    Ok(CommandOutcome { printed, summary, ending })
 }
 
 async fn compare_all(
@@ -61,7 +61,7 @@ async fn compare_all(
     given: &DiffFlags,
     stop: &Stop,
     clusters: &mut Clusters<'_>,
-    printed: &mut Printed,
+    printed: &mut PrintOutput,
     affected: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for release in &all.releases {
@@ -88,23 +88,23 @@ async fn compare_all(
 /// Clusters by the contexts that releases name.
 struct Clusters<'f> {
     kubeconfig: Option<&'f str>,
-    known: BTreeMap<String, (Cluster, Arc<Served>)>,
+    known: BTreeMap<String, (Cluster, Arc<ServerCapabilities>)>,
 }
 
 /// Where a release is.
-struct Place {
+struct ReleaseCluster {
     cluster: Cluster,
-    served: Arc<Served>,
+    served: Arc<ServerCapabilities>,
     namespace: String,
 }
 
 impl Clusters<'_> {
-    async fn of(&mut self, context: &str, namespace: &str) -> anyhow::Result<Place> {
+    async fn of(&mut self, context: &str, namespace: &str) -> anyhow::Result<ReleaseCluster> {
         let namespace = template::namespace(namespace, self.kubeconfig, context);
         if let Some((cluster, served)) = self.known.get(context) {
             let cluster = cluster.clone();
             let served = Arc::clone(served);
-            return Ok(Place { cluster, served, namespace });
+            return Ok(ReleaseCluster { cluster, served, namespace });
         }
         let access = Access {
             kubeconfig: self.kubeconfig.map(Path::new),
@@ -114,11 +114,11 @@ impl Clusters<'_> {
         let (cluster, _) = connected(access).await?;
         let served = cluster.served().await?;
         self.known.insert(context.to_owned(), (cluster.clone(), Arc::clone(&served)));
-        Ok(Place { cluster, served, namespace })
+        Ok(ReleaseCluster { cluster, served, namespace })
     }
 }
 
-impl Place {
+impl ReleaseCluster {
     /// What an upgrade of a release would change, as text; nothing if it changes nothing.
     async fn changed(
         &self,
@@ -177,7 +177,7 @@ impl Place {
         // An API server quotes what it refuses.
         let changes =
             changes.map_err(|error| anyhow!(secrets(manifest).mask(&error.to_string())))?;
-        let look = Shown {
+        let look = DiffDisplayOptions {
             namespace: &self.namespace,
             context: given.context,
             reveals: given.show_secrets,
@@ -186,7 +186,9 @@ impl Place {
         };
         let shown: Vec<String> = changes
             .into_iter()
-            .filter_map(|Change { id, before, after }| look.text(&id, before, after).transpose())
+            .filter_map(|ObjectPreview { id, before, after }| {
+                look.text(&id, before, after).transpose()
+            })
             .collect::<anyhow::Result<_>>()?;
         Ok((!shown.is_empty()).then(|| shown.concat()))
     }
@@ -194,7 +196,8 @@ impl Place {
 
 /// What the Secrets among manifests hold.
 fn secrets(manifest: &str) -> Masking {
-    let read = objects::manifest::read("manifest", manifest.as_bytes(), &goyaml::Limits::default());
+    let read =
+        objects::manifest::read("manifest", manifest.as_bytes(), &goyaml::YamlLimits::default());
     let read = read.unwrap_or_default();
     let objects: Vec<Object> = read.into_iter().map(|located| located.object).collect();
     Masking::default().with_manifests(&objects)

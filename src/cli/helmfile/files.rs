@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tree::{Entry, Files, Kind, RelPath, TreeError};
+use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 /// This machine's disk.
 pub(crate) struct Disk;
@@ -14,32 +14,32 @@ fn path(at: &RelPath) -> PathBuf {
     PathBuf::from(format!("/{}", at.as_str()))
 }
 
-impl Files for Disk {
+impl FileTree for Disk {
     fn read(&self, at: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         match self.entry(at) {
-            Some(Entry::Dir) => Err(TreeError::IsDirectory(at.clone())),
+            Some(FileMetadata::Dir) => Err(TreeError::IsDirectory(at.clone())),
             _ => fs::read(path(at)).map(Into::into).map_err(|_| TreeError::NotFound(at.clone())),
         }
     }
 
-    fn list(&self, at: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, at: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         let missing = || TreeError::NotFound(at.clone());
         let mut found = Vec::new();
         for entry in fs::read_dir(path(at)).map_err(|_| missing())?.flatten() {
             // Links without a target are left out, as are names that are no text.
             let Ok(name) = entry.file_name().into_string() else { continue };
             let Ok(known) = fs::metadata(entry.path()) else { continue };
-            found.push((name, if known.is_dir() { Kind::Dir } else { Kind::File }));
+            found.push((name, if known.is_dir() { FileKind::Dir } else { FileKind::File }));
         }
         found.sort();
         Ok(found)
     }
 
-    fn entry(&self, at: &RelPath) -> Option<Entry> {
+    fn entry(&self, at: &RelPath) -> Option<FileMetadata> {
         let known = fs::metadata(path(at)).ok()?;
         Some(match known.is_dir() {
-            true => Entry::Dir,
-            false => Entry::File { len: known.len(), executable: false },
+            true => FileMetadata::Dir,
+            false => FileMetadata::File { len: known.len(), executable: false },
         })
     }
 }
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(Disk.read(&at("d")), Err(TreeError::IsDirectory(at("d"))));
         assert_eq!(Disk.entry(&at("broken")), None);
         let listed = Disk.list(&at("")).unwrap();
-        assert_eq!(listed, [("d".to_owned(), Kind::Dir), ("link".to_owned(), Kind::File)]);
+        assert_eq!(listed, [("d".to_owned(), FileKind::Dir), ("link".to_owned(), FileKind::File)]);
         let found = below(&top.join("d")).unwrap();
         assert_eq!(found, [("f".to_owned(), b"text".to_vec())]);
     }

@@ -15,7 +15,7 @@ use crate::cli::time_limit;
 #[command(disable_version_flag = true)]
 pub(crate) struct Flags {
     #[command(subcommand)]
-    pub(super) command: Command,
+    pub(super) command: HelmfileCommand,
 
     /// Helmfile or directory; `-` for standard input
     #[arg(
@@ -137,13 +137,13 @@ pub(crate) struct Flags {
     kustomize_binary: String,
 
     #[command(flatten)]
-    ignored: Ignored,
+    ignored: IgnoredHelmfileFlags,
 }
 
 /// Flags of helmfile without effect: nothing is fetched, run or logged, and helmfiles are processed one by one.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-struct Ignored {
+struct IgnoredHelmfileFlags {
     /// No effect: repositories are not updated
     #[arg(long, global = true, hide = true)]
     skip_refresh: bool,
@@ -169,7 +169,7 @@ struct Ignored {
 
 /// A command of helmfile.
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum HelmfileCommand {
     /// Print helmfiles with all that is rendered, merged and inherited
     Build {
         /// Print what is in values files instead of their names
@@ -206,7 +206,7 @@ pub(super) enum Command {
     },
 }
 
-impl Command {
+impl HelmfileCommand {
     /// Whether it prints what it has of the helmfiles before one that cannot be loaded, as helmfile's does.
     ///
     /// Differs(helmfile 1.8): `diff` compares nothing then.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use golang::meter::Stop;
 use helmfile::Decrypt;
-use sops::{Decryptor, Error, Format, Keys, MacPolicy, ServiceKey, Services};
+use sops::{Decryptor, Error, Keys, MacPolicy, ServiceKey, Services, SopsFormat};
 use zeroize::Zeroizing;
 
 /// Under the directory of configurations of a person.
@@ -17,11 +17,11 @@ const FILE: &str = "sops/age/keys.txt";
 const ADVICE: &str = "set SOPS_AGE_KEY or SOPS_AGE_KEY_FILE to an age key that decrypts it";
 
 /// What the environment says of keys.
-type Variables = fn(&str) -> Option<String>;
+type EnvironmentLookup = fn(&str) -> Option<String>;
 
 /// Decrypts with the keys of the environment, which are read when the first file is decrypted.
 pub(super) struct OwnKeys {
-    variable: Variables,
+    variable: EnvironmentLookup,
     keys: OnceLock<Result<Keys, String>>,
     stop: Stop,
 }
@@ -32,7 +32,7 @@ impl OwnKeys {
         Self::of(|name| std::env::var(name).ok().filter(|it| !it.is_empty()), stop)
     }
 
-    fn of(variable: Variables, stop: &Stop) -> Self {
+    fn of(variable: EnvironmentLookup, stop: &Stop) -> Self {
         Self { variable, keys: OnceLock::new(), stop: stop.clone() }
     }
 
@@ -77,7 +77,7 @@ impl OwnKeys {
 }
 
 impl Decrypt for OwnKeys {
-    fn decrypt(&self, data: &[u8], format: Format) -> Result<Zeroizing<Vec<u8>>, String> {
+    fn decrypt(&self, data: &[u8], format: SopsFormat) -> Result<Zeroizing<Vec<u8>>, String> {
         let keys = self.keys.get_or_init(|| self.read()).as_ref().map_err(Clone::clone)?;
         // As sops does it.
         let decryptor = Decryptor::new(keys).with_mac(MacPolicy::Require);
@@ -102,14 +102,14 @@ impl Services for NotAsked {
 mod tests {
     use super::*;
 
-    fn why(variable: Variables) -> String {
+    fn why(variable: EnvironmentLookup) -> String {
         let keys = OwnKeys::of(variable, &Stop::default());
-        keys.decrypt(b"{}", Format::Json).unwrap_err()
+        keys.decrypt(b"{}", SopsFormat::Json).unwrap_err()
     }
 
     #[test]
     fn keys_are_read_from_the_places_of_sops() {
-        let usual = |variable: Variables| OwnKeys::of(variable, &Stop::default()).usual();
+        let usual = |variable: EnvironmentLookup| OwnKeys::of(variable, &Stop::default()).usual();
         let file = |top: &str| Some(PathBuf::from(format!("{top}/sops/age/keys.txt")));
         assert_eq!(usual(|name| (name == "XDG_CONFIG_HOME").then(|| "/x".to_owned())), file("/x"));
         if !cfg!(target_os = "macos") {

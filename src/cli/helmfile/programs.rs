@@ -9,16 +9,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use golang::meter::Stop;
-use helmfile::{Program, Run};
+use helmfile::{Program, ProgramRunner};
 
 /// The most that a program may print, in bytes.
-const OUTPUT: u64 = 16 << 20;
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 /// The most that is repeated of what a failed program says, in bytes.
-const SAID: u64 = 64 << 10;
+const MAX_STDERR_BYTES: u64 = 64 << 10;
 
 /// How often is asked whether the time of the command is over.
-const TICK: Duration = Duration::from_millis(50);
+const OUTPUT_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs programs of this machine.
 pub(super) struct Programs {
@@ -28,7 +28,7 @@ pub(super) struct Programs {
     stop: Stop,
 }
 
-impl Run for Programs {
+impl ProgramRunner for Programs {
     fn run(&self, program: &Program<'_>) -> Result<Vec<u8>, String> {
         let shown = format!("`{}`", program.command);
         let failed = |error: &io::Error| format!("{shown} cannot be run: {error}");
@@ -42,8 +42,8 @@ impl Run for Programs {
             .spawn()
             .map_err(|error| failed(&error))?;
         feed(&mut child, program.input);
-        let output = child.stdout.take().map(|pipe| read(pipe, OUTPUT + 1, false));
-        let said = child.stderr.take().map(|pipe| read(pipe, SAID, true));
+        let output = child.stdout.take().map(|pipe| read(pipe, MAX_OUTPUT_BYTES + 1, false));
+        let said = child.stderr.take().map(|pipe| read(pipe, MAX_STDERR_BYTES, true));
         let ended = self.await_all(&mut child, output).and_then(|output| {
             let status = child.wait().map_err(|error| failed(&error))?;
             Ok((output, status))
@@ -83,9 +83,9 @@ impl Programs {
         let Some(output) = output else { return Ok(Vec::new()) };
         let begin = Instant::now();
         loop {
-            match output.recv_timeout(TICK) {
-                Ok(Ok(read)) if read.len() as u64 > OUTPUT => {
-                    return Err(format!("prints more than {OUTPUT} bytes"));
+            match output.recv_timeout(OUTPUT_POLL_INTERVAL) {
+                Ok(Ok(read)) if read.len() as u64 > MAX_OUTPUT_BYTES => {
+                    return Err(format!("prints more than {MAX_OUTPUT_BYTES} bytes"));
                 }
                 Ok(Ok(read)) => return self.await_end(child, begin).map(|()| read),
                 Ok(Err(error)) => return Err(format!("cannot be read: {error}")),

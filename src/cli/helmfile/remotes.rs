@@ -10,21 +10,21 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use helmfile::bundle;
-use helmfile::{Address, ChartError, Fetch, Source, Wanted};
-use kustomize::{Files as _, Repository};
-use sources::bucket::{self, Endpoint, Identity, Remote, Server};
+use helmfile::{Address, ChartError, ChartVersionRequest, Fetch, RemoteSource};
+use kustomize::{BuildFiles as _, RepositoryAddress};
+use sources::bucket::{self, BucketIdentity, Endpoint, Remote, Server};
 use sources::disk::Disk;
 use sources::getter;
 use sources::http::Tls;
 use tempfile::TempDir;
-use tree::{Entry, Files as _, Kind, Memory, RelPath};
+use tree::{FileKind, FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::logins;
 use crate::cli::connection::block_on;
 use crate::controllers::helmfile::charts::Charts;
 
 /// How long fetching a repository may take where the command has no limit.
-const LONGEST: Duration = Duration::from_secs(600);
+const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Fetches for one run of the command; nothing is kept after it.
 pub(in crate::cli) struct Remotes {
@@ -44,7 +44,7 @@ impl Remotes {
     pub(in crate::cli) fn within(limit: Duration) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("helmfile-").tempdir();
         let folder = folder.map_err(|error| format!("cannot create a directory: {error}"))?;
-        let limit = if limit.is_zero() { LONGEST } else { limit };
+        let limit = if limit.is_zero() { DEFAULT_FETCH_TIMEOUT } else { limit };
         Ok(Self {
             disk: Disk::default(),
             folder,
@@ -68,8 +68,8 @@ impl Fetch for Remotes {
         done
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
-        let Wanted { url, name, range, .. } = chart;
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
+        let ChartVersionRequest { url, name, range, .. } = chart;
         let key = ["chart", url, name, range].join("\n");
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(done) = known.get(&key) {
@@ -83,7 +83,7 @@ impl Fetch for Remotes {
 }
 
 impl Remotes {
-    fn chart_into(&self, place: &Path, chart: &Wanted) -> Result<String, String> {
+    fn chart_into(&self, place: &Path, chart: &ChartVersionRequest) -> Result<String, String> {
         let mut charts = self.charts.lock().unwrap_or_else(PoisonError::into_inner);
         let archive = block_on(async {
             let limit = self.limit;
@@ -98,9 +98,9 @@ impl Remotes {
 
     fn fetch_into(&self, place: &Path, address: &Address) -> Result<String, String> {
         match address.source()? {
-            Source::Git { host, path, folder, reference } => {
+            RemoteSource::Git { host, path, folder, reference } => {
                 let timeout = u64::try_from(self.limit.as_nanos()).unwrap_or(u64::MAX);
-                let repository = Repository {
+                let repository = RepositoryAddress {
                     address: address.to_string(),
                     host,
                     path,
@@ -112,17 +112,17 @@ impl Remotes {
                 let clone = self.disk.checkout(&repository).map_err(|error| error.to_string())?;
                 within(Path::new(&clone), &folder)
             }
-            Source::File { url } => {
+            RemoteSource::File { url } => {
                 let data = self.disk.fetch(&url).map_err(|error| error.to_string())?;
                 write_file(place, &address.file, &data)?;
                 within(place, "")
             }
-            Source::Archive { url, folder } => {
+            RemoteSource::Archive { url, folder } => {
                 let data = self.disk.fetch(&url).map_err(|error| error.to_string())?;
                 unpack(&data, place)?;
                 within(place, &folder)
             }
-            Source::S3 { region, bucket, key } => {
+            RemoteSource::S3 { region, bucket, key } => {
                 let data = self.object(&region, bucket, &key)?;
                 let name = key.rsplit('/').next().unwrap_or_default();
                 if getter::is_archive(name) {
@@ -153,14 +153,15 @@ impl Remotes {
         let server = Server {
             endpoint,
             region: Some(region),
-            identity: Identity::Environment { sts: None },
+            identity: BucketIdentity::Environment { sts: None },
             tls: Tls::default(),
             proxy: None,
         };
         let prefix = String::new();
         let timeout = self.limit;
-        let remote = Remote { server, bucket, prefix, timeout, limits: tree::Limits::default() };
-        let known = bucket::Known::default();
+        let remote =
+            Remote { server, bucket, prefix, timeout, limits: tree::TreeLimits::default() };
+        let known = bucket::BucketClientCache::default();
         let fetched = block_on(async { Ok(bucket::object(&remote, key, &known).await?) });
         fetched.map_err(|error| format!("{error:#}"))
     }
@@ -187,19 +188,19 @@ fn within(top: &Path, folder: &str) -> Result<String, String> {
 
 /// Takes an archive apart: gzip with tar, or zip.
 fn unpack(data: &[u8], place: &Path) -> Result<(), String> {
-    write_below(&getter::unpack(data, tree::Limits::default().total_bytes)?, place)
+    write_below(&getter::unpack(data, tree::TreeLimits::default().total_bytes)?, place)
 }
 
 /// Writes the files of a tree, whose paths lead nowhere else, into a folder.
-fn write_below(tree: &Memory, place: &Path) -> Result<(), String> {
+fn write_below(tree: &MemoryTree, place: &Path) -> Result<(), String> {
     let mut left = vec![RelPath::root()];
     while let Some(directory) = left.pop() {
         fs::create_dir_all(place.join(directory.as_str())).map_err(|error| error.to_string())?;
         for (name, kind) in tree.list(&directory).map_err(|error| error.to_string())? {
             let path = directory.join(&name).map_err(|error| error.to_string())?;
-            if kind == Kind::Dir {
+            if kind == FileKind::Dir {
                 left.push(path);
-            } else if !matches!(tree.entry(&path), Some(Entry::Dir) | None) {
+            } else if !matches!(tree.entry(&path), Some(FileMetadata::Dir) | None) {
                 let data = tree.read(&path).map_err(|error| error.to_string())?;
                 fs::write(place.join(path.as_str()), &data).map_err(|error| error.to_string())?;
             }

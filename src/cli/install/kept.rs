@@ -18,7 +18,7 @@ use crate::cluster::candidate::REPLACED;
 pub(super) fn beyond(path: &Path, installed: &[Object]) -> anyhow::Result<String> {
     let shown = path.display().to_string();
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
-    let read = objects::manifest::read(&shown, &bytes, &goyaml::Limits::default())?;
+    let read = objects::manifest::read(&shown, &bytes, &goyaml::YamlLimits::default())?;
     let mut text = String::new();
     for object in read.into_iter().map(|located| located.object) {
         let is_installed = installed.iter().any(|it| it.id() == object.id());
@@ -118,7 +118,7 @@ metadata: {name: kustomize-controller-shard1, namespace: flux-system}
         let manifests = Manifests::default();
         let installed = manifests.objects("flux-system").unwrap();
         let text = beyond(&path, &installed).unwrap();
-        let limits = goyaml::Limits::default();
+        let limits = goyaml::YamlLimits::default();
         let kept = objects::manifest::read("kept", text.as_bytes(), &limits).unwrap();
         let ids: Vec<String> =
             kept.iter().map(|it| format!("{}/{}", it.object.kind(), it.object.name())).collect();

@@ -6,10 +6,10 @@ use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use golang::meter::{Meter, Stop};
 use include_dir::{Dir, include_dir};
-use kustomize::{Budget, Built, InTree, Options, Restriction};
+use kustomize::{BuildBudget, InTree, KustomizeBuildOutput, Options, Restriction};
 use objects::Object;
 use serde_json::{Value, json};
-use tree::Memory;
+use tree::MemoryTree;
 
 /// Bases, overlays and CRDs, as they are in the repository.
 static DEPLOY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/deploy");
@@ -128,7 +128,7 @@ impl Manifests {
         Ok(self.build(namespace)?.yaml()?)
     }
 
-    fn build(&self, namespace: &str) -> anyhow::Result<Built> {
+    fn build(&self, namespace: &str) -> anyhow::Result<KustomizeBuildOutput> {
         let top = self.kustomization(namespace).to_string();
         let mut files = embedded();
         files.push((format!("{ROOT}/kustomization.yaml"), top.into_bytes()));
@@ -175,10 +175,10 @@ impl Manifests {
     }
 }
 
-fn build(folder: &str, files: Vec<(String, Vec<u8>)>) -> anyhow::Result<Built> {
-    let tree = Memory::from_files(files).map_err(|error| anyhow!("{error}"))?;
+fn build(folder: &str, files: Vec<(String, Vec<u8>)>) -> anyhow::Result<KustomizeBuildOutput> {
+    let tree = MemoryTree::from_files(files).map_err(|error| anyhow!("{error}"))?;
     let options = Options { restriction: Restriction::None, ..Options::default() };
-    let budget = Budget::new(Meter::new(kustomize::ALLOWED, Stop::default()));
+    let budget = BuildBudget::new(Meter::new(kustomize::ALLOWED, Stop::default()));
     Ok(kustomize::build(&InTree(tree), folder, &options, &budget, &mut Vec::new())?)
 }
 

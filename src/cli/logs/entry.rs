@@ -42,9 +42,9 @@ impl Selection {
 
     /// The entry of a line that is wanted. One that is no entry, such as the words of a panic, is about no object and as
     /// severe as an error.
-    pub(super) fn entry(&self, line: &str) -> Option<Entry> {
+    pub(super) fn entry(&self, line: &str) -> Option<LogEntry> {
         let Some(fields) = fields_of(line) else {
-            return (!self.is_about_objects()).then(|| Entry::Plain(line.to_owned()));
+            return (!self.is_about_objects()).then(|| LogEntry::Plain(line.to_owned()));
         };
         let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
         let level = Level::from_str(text("level"), true).unwrap_or(Level::Error);
@@ -53,7 +53,7 @@ impl Selection {
             && self.namespace.as_ref().is_none_or(|it| it == text("namespace"))
             && self.name.as_ref().is_none_or(|it| it == text("name"))
             && self.level.is_none_or(|it| level <= it);
-        is_wanted.then_some(Entry::Fields(fields))
+        is_wanted.then_some(LogEntry::Fields(fields))
     }
 }
 
@@ -66,7 +66,7 @@ fn fields_of(line: &str) -> Option<Map<String, Value>> {
 
 /// What windlass wrote in one line.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Entry {
+pub(super) enum LogEntry {
     Fields(Map<String, Value>),
     Plain(String),
 }
@@ -74,7 +74,7 @@ pub(super) enum Entry {
 /// Fields that have places of their own in the line, or none.
 const PLACED: [&str; 7] = ["ts", "level", "msg", "controllerKind", "namespace", "name", "logger"];
 
-impl Entry {
+impl LogEntry {
     /// One line for people: time, level, object, message, then everything else.
     pub(super) fn text(&self, on: Screen) -> String {
         let fields = match self {

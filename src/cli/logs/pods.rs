@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::cli::check::OURS;
 use crate::cli::facts::{self, AT_ONCE};
-use crate::cli::kind::Target;
+use crate::cli::kind::ResourceArgument;
 use crate::cli::place::Site;
 
 /// How many containers are read at once.
@@ -33,7 +33,7 @@ pub(super) struct Container {
 
 /// Containers, and what is said beside their lines.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct LogTargets {
     pub(super) containers: Vec<Container>,
     /// Containers that have not printed anything yet, and why.
     pub(super) silent: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) struct Found {
     more: usize,
 }
 
-impl Found {
+impl LogTargets {
     fn add(&mut self, pod: &Object) {
         let parts = |of: &str, key: &str| {
             let parts = pod.get(of).and_then(|it| it.get(key)).and_then(Value::as_array);
@@ -109,8 +109,8 @@ fn silence(status: Option<&Value>) -> Option<String> {
 ///
 /// # Errors
 /// Pods cannot be listed.
-pub(super) async fn of_windlass(site: &Site, namespace: &str) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+pub(super) async fn of_windlass(site: &Site, namespace: &str) -> anyhow::Result<LogTargets> {
+    let mut found = LogTargets::default();
     pods(site, namespace, OURS, &mut found).await?;
     Ok(found.ended().only(MANAGER))
 }
@@ -119,8 +119,8 @@ pub(super) async fn of_windlass(site: &Site, namespace: &str) -> anyhow::Result<
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn of_object(site: &Site, object: Object) -> anyhow::Result<Found> {
-    let mut found = Found::default();
+pub(super) async fn of_object(site: &Site, object: Object) -> anyhow::Result<LogTargets> {
+    let mut found = LogTargets::default();
     let mut seen = BTreeSet::from([object.id()]);
     let mut pending = VecDeque::from([object]);
     while let Some(object) = pending.pop_front() {
@@ -170,7 +170,7 @@ fn may_have_pods(id: &ObjectId) -> bool {
     }
 }
 
-async fn read(site: &Site, ids: Vec<ObjectId>, found: &mut Found) -> Vec<Object> {
+async fn read(site: &Site, ids: Vec<ObjectId>, found: &mut LogTargets) -> Vec<Object> {
     let reads = ids.into_iter().map(|id| async {
         let read = facts::read(&site.cluster, &id).await;
         (id, read)
@@ -190,10 +190,10 @@ async fn pods(
     site: &Site,
     namespace: &str,
     selector: &str,
-    found: &mut Found,
+    found: &mut LogTargets,
 ) -> anyhow::Result<()> {
     let resource = site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
-    let target = Target { resource, namespace: Some(namespace.to_owned()), name: None };
+    let target = ResourceArgument { resource, namespace: Some(namespace.to_owned()), name: None };
     let left_out = site.list(&target, selector, |pods| {
         pods.iter().for_each(|pod| found.add(pod));
         Ok(())
@@ -204,9 +204,14 @@ async fn pods(
 }
 
 /// The Jobs of a CronJob.
-async fn jobs(site: &Site, owner: &ObjectId, found: &mut Found) -> anyhow::Result<Vec<Object>> {
+async fn jobs(
+    site: &Site,
+    owner: &ObjectId,
+    found: &mut LogTargets,
+) -> anyhow::Result<Vec<Object>> {
     let resource = site.cluster.resource(&Gvk::new("batch/v1", "Job")).await?;
-    let target = Target { resource, namespace: Some(owner.namespace.clone()), name: None };
+    let target =
+        ResourceArgument { resource, namespace: Some(owner.namespace.clone()), name: None };
     let mut jobs = Vec::new();
     let left_out = site.list(&target, "", |listed| {
         jobs.extend(
@@ -238,7 +243,7 @@ mod tests {
                     state("side", json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}}), json!({})),
                 ]}}))
         .unwrap();
-        let mut found = Found::default();
+        let mut found = LogTargets::default();
         found.add(&pod);
         let names: Vec<&str> = found.containers.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["init", "app", "crashed"]);
@@ -260,7 +265,7 @@ mod tests {
         let pod = Object::new(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
             "spec": {"containers": names}, "status": {"containerStatuses": statuses}}))
         .unwrap();
-        let mut found = Found::default();
+        let mut found = LogTargets::default();
         found.add(&pod);
         let found = found.ended();
         assert_eq!(found.containers.len(), MOST_CONTAINERS);

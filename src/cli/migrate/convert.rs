@@ -19,9 +19,9 @@ use super::super::connection::{Connection, Mark, block_on, print, say};
 use super::super::install::name;
 
 /// The largest file that is read.
-const LIMIT: u64 = 16 << 20;
+const MAX_MANIFEST_FILE_BYTES: u64 = 16 << 20;
 /// How deep folders are searched.
-const DEPTH: usize = 32;
+const MAX_FOLDER_DEPTH: usize = 32;
 
 /// The flags of these commands.
 #[derive(Debug, Clone, ClapArgs)]
@@ -40,7 +40,7 @@ pub(super) struct Operator {
     /// Kinds that are not, each with what to do instead.
     pub(super) others: &'static [(&'static str, &'static str, &'static str)],
     /// Converts an object; the namespace is that of windlass.
-    pub(super) convert: fn(&Object, &str) -> Converted,
+    pub(super) convert: fn(&Object, &str) -> ConversionResult,
     /// What to check in the manifests of sources, which are not read.
     pub(super) remarks: &'static [&'static str],
     /// How the objects are brought into use.
@@ -49,7 +49,7 @@ pub(super) struct Operator {
 
 /// What becomes of an object.
 #[derive(Debug, Default)]
-pub(super) struct Converted {
+pub(super) struct ConversionResult {
     pub(super) objects: Vec<Value>,
     /// What a person should check.
     pub(super) notes: Vec<String>,
@@ -80,7 +80,7 @@ pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
             continue;
         }
         count += 1;
-        let Converted { objects, notes, obstacles } =
+        let ConversionResult { objects, notes, obstacles } =
             (operator.convert)(object, &args.connection.namespace);
         for note in notes {
             say(Mark::Warning, &format!("{}: {note}", name(object)));
@@ -125,17 +125,17 @@ async fn from_cluster(connection: &Connection, operator: &Operator) -> anyhow::R
 fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {
     let mut files = Vec::new();
     for path in paths {
-        collect(path, DEPTH, &mut files)?;
+        collect(path, MAX_FOLDER_DEPTH, &mut files)?;
     }
     let mut found = Vec::new();
     for file in files {
         let shown = file.display().to_string();
         let size = std::fs::metadata(&file).with_context(|| shown.clone())?.len();
-        if size > LIMIT {
-            bail!("{shown} is larger than {LIMIT} bytes");
+        if size > MAX_MANIFEST_FILE_BYTES {
+            bail!("{shown} is larger than {MAX_MANIFEST_FILE_BYTES} bytes");
         }
         let bytes = std::fs::read(&file).with_context(|| shown.clone())?;
-        let read = objects::manifest::read(&shown, &bytes, &goyaml::Limits::default());
+        let read = objects::manifest::read(&shown, &bytes, &goyaml::YamlLimits::default());
         found.extend(read?.into_iter().map(|located| located.object));
     }
     Ok(found)

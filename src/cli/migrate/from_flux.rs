@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::super::check::is_supported;
 use super::super::connection::{Connection, Mark, block_on, print, say};
 use super::super::install::manifests::Manifests;
-use super::super::install::{self, POLL, definitions, name};
+use super::super::install::{self, POLL_INTERVAL, definitions, name};
 use super::super::operators::{Operator, Operators};
 use super::live::Live;
 use super::record::{Record, suspend};
@@ -195,7 +195,7 @@ async fn await_rest(
             bail!("{busy} is in progress: run this again when it is Ready or has failed");
         }
         say(Mark::Waiting, &format!("{busy} is in progress"));
-        tokio::time::sleep(4 * POLL).await;
+        tokio::time::sleep(4 * POLL_INTERVAL).await;
         survey = Survey::of(cluster, namespace).await?;
     }
 }
@@ -244,7 +244,7 @@ async fn observe(
             let message = worse.1.and_then(|it| it["message"].as_str().map(str::to_owned));
             bail!("{} was ready and is not: {}", worse.0, message.unwrap_or_default());
         }
-        tokio::time::sleep(2 * POLL).await;
+        tokio::time::sleep(2 * POLL_INTERVAL).await;
     };
     let written = live.written(cluster, &now).await?;
     if !written.is_empty() {

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use super::convert::{HELMFILE, SOURCE, object, put};
 use crate::cli::connection::{Mark, print, say};
-use crate::cli::helmfile::{Listed, listed};
+use crate::cli::helmfile::{HelmfileReleaseList, listed};
 
 /// The largest file that is searched for environment variables.
-const LIMIT: u64 = 1 << 20;
+const MAX_SEARCHED_FILE_BYTES: u64 = 1 << 20;
 /// How deep folders are searched.
-const DEPTH: usize = 32;
+const MAX_FOLDER_DEPTH: usize = 32;
 
 /// What a value begins with that SOPS encrypted.
 const ENCRYPTED: &str = "ENC[AES256_GCM,";
@@ -56,7 +56,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = std::fs::canonicalize(&args.folder)
         .with_context(|| format!("cannot read {}", args.folder.display()))?;
-    let place = Repository::of(args, &folder)?;
+    let place = RepositoryLocation::of(args, &folder)?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => name_of(&folder)?,
@@ -109,13 +109,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Where the folder is in a repository.
-struct Repository {
+struct RepositoryLocation {
     url: String,
     branch: String,
     path: String,
 }
 
-impl Repository {
+impl RepositoryLocation {
     /// As flags say it, else as `git` does.
     fn of(args: &Args, folder: &Path) -> anyhow::Result<Self> {
         let ask = |given: &Option<String>, flag: &str, arguments: &[&str]| match given {
@@ -180,7 +180,7 @@ fn name_of(folder: &Path) -> anyhow::Result<String> {
     Ok(name)
 }
 
-fn source(name: &str, args: &Args, place: &Repository) -> Value {
+fn source(name: &str, args: &Args, place: &RepositoryLocation) -> Value {
     let mut spec = json!({"interval": "5m", "url": place.url, "ref": {"branch": place.branch}});
     if place.url.starts_with("ssh://") {
         spec["secretRef"] = json!({"name": format!("{name}-git")});
@@ -198,7 +198,7 @@ fn helmfile(
     name: &str,
     environment: &str,
     args: &Args,
-    (source, place): (&str, &Repository),
+    (source, place): (&str, &RepositoryLocation),
     needed: &Needs,
 ) -> Value {
     let mut spec = json!({
@@ -219,7 +219,7 @@ fn helmfile(
 }
 
 /// Says what the helmfile has, and what of it is another matter in a cluster.
-fn tell(name: &str, listed: &Listed, args: &Args) {
+fn tell(name: &str, listed: &HelmfileReleaseList, args: &Args) {
     let releases: Vec<String> = listed
         .releases
         .iter()
@@ -249,7 +249,7 @@ struct Needs {
 /// What the files of a folder need.
 fn needs(folder: &Path) -> anyhow::Result<Needs> {
     let mut found = Needs::default();
-    let mut left = vec![(folder.to_owned(), DEPTH)];
+    let mut left = vec![(folder.to_owned(), MAX_FOLDER_DEPTH)];
     while let Some((at, depth)) = left.pop() {
         for entry in std::fs::read_dir(&at).with_context(|| at.display().to_string())? {
             let entry = entry?;
@@ -257,7 +257,7 @@ fn needs(folder: &Path) -> anyhow::Result<Needs> {
             let path = entry.path();
             if kind.is_dir() && depth > 0 && entry.file_name() != ".git" {
                 left.push((path, depth - 1));
-            } else if kind.is_file() && entry.metadata()?.len() <= LIMIT {
+            } else if kind.is_file() && entry.metadata()?.len() <= MAX_SEARCHED_FILE_BYTES {
                 let text = std::fs::read(&path).with_context(|| path.display().to_string())?;
                 let text = String::from_utf8_lossy(&text);
                 found.keys |= text.contains(ENCRYPTED);
@@ -316,7 +316,7 @@ mod tests {
             branch: None,
             path: Some("deploy/".to_owned()),
         };
-        let place = Repository::of(&args, folder.path()).unwrap();
+        let place = RepositoryLocation::of(&args, folder.path()).unwrap();
         let secret = "a: ENC[AES256_GCM,data:x] # {{ requiredEnv \"A\" }}\n";
         std::fs::write(folder.path().join("secrets.yaml"), secret).unwrap();
         let needed = needs(folder.path()).unwrap();

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::super::check::OURS;
 use super::super::connection::{Mark, say};
-use super::super::install::{MANAGER, POLL, definitions, name};
+use super::super::install::{MANAGER, POLL_INTERVAL, definitions, name};
 use super::super::operators::replicas;
 use super::scale;
 use super::survey::Survey;
@@ -175,7 +175,7 @@ impl Record {
                 if Instant::now() >= deadline {
                     bail!("Deployment/{namespace}/{name} is not ready in time");
                 }
-                tokio::time::sleep(POLL).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use objects::{Object, ObjectId};
 use reconcile::Rollback;
 use serde_json::Value;
 
-use super::Found;
+use super::RollbackTarget;
 use crate::cli::facts;
 use crate::cli::place::Site;
 
@@ -23,15 +23,15 @@ pub(super) struct Evidence {
 const MOST_VALUES: usize = 40;
 
 /// How long a value may be, in characters.
-const LONGEST: usize = 60;
+const MAX_VALUE_CHARACTERS: usize = 60;
 
 /// Reads what the advice is made of.
-pub(super) async fn known(site: &Site, before: &Found, asked: Rollback) -> Evidence {
+pub(super) async fn known(site: &Site, before: &RollbackTarget, asked: Rollback) -> Evidence {
     Evidence { files: files(site, before).await, values: values(site, before, asked).await }
 }
 
 /// The source of a chart that is a folder; none where a repository or registry has charts with versions.
-async fn files(site: &Site, found: &Found) -> Option<ObjectId> {
+async fn files(site: &Site, found: &RollbackTarget) -> Option<ObjectId> {
     let mut id = cause::related::sources(&found.owner).into_iter().next()?;
     // A HelmRelease makes a HelmChart, or refers to one.
     if id.kind == "HelmChart" {
@@ -43,7 +43,7 @@ async fn files(site: &Site, found: &Found) -> Option<ObjectId> {
 }
 
 /// The values of both revisions, from the records of Helm.
-async fn values(site: &Site, found: &Found, asked: Rollback) -> Option<[Value; 2]> {
+async fn values(site: &Site, found: &RollbackTarget, asked: Rollback) -> Option<[Value; 2]> {
     if found.is_remote() {
         return None;
     }
@@ -63,9 +63,9 @@ async fn values(site: &Site, found: &Found, asked: Rollback) -> Option<[Value; 2
 
 /// The lines of the advice.
 pub(super) fn advice(
-    done: &Found,
+    done: &RollbackTarget,
     made: &Value,
-    before: &Found,
+    before: &RollbackTarget,
     asked: Rollback,
     known: &Evidence,
 ) -> String {
@@ -79,7 +79,7 @@ pub(super) fn advice(
 }
 
 /// What to do about the chart.
-fn chart(done: &Found, made: &Value, newest: &Value, known: &Evidence) -> Vec<String> {
+fn chart(done: &RollbackTarget, made: &Value, newest: &Value, known: &Evidence) -> Vec<String> {
     let chart = text(made, "chartName");
     let version = text(made, "chartVersion");
     let spec = done.owner.get("spec").cloned().unwrap_or_default();
@@ -136,7 +136,7 @@ fn folder(spec: &Value, source: &ObjectId) -> String {
 
 /// What to do about the values.
 fn changed_values(
-    done: &Found,
+    done: &RollbackTarget,
     made: &Value,
     newest: &Value,
     asked: Rollback,
@@ -180,7 +180,7 @@ impl Difference {
         let shown = |value: &Option<Value>| match value {
             None => "unset".to_owned(),
             Some(_) if is_hidden => "****".to_owned(),
-            Some(value) => crate::cli::table::cut(&value.to_string(), LONGEST),
+            Some(value) => crate::cli::table::cut(&value.to_string(), MAX_VALUE_CHARACTERS),
         };
         format!("{}: {} -> {}", self.path.join("."), shown(&self.from), shown(&self.to))
     }

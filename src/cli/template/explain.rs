@@ -5,14 +5,14 @@
 
 use std::io::IsTerminal as _;
 
-use helm::render::Step;
+use helm::render::TemplateTrailStep;
 use helm::template::Error;
 
 /// How many templates are listed.
-const SHOWN: usize = 12;
+const MAX_SHOWN_TEMPLATES: usize = 12;
 
 /// How much of a line is shown, in characters.
-const WIDTH: usize = 160;
+const MAX_LINE_CHARACTERS: usize = 160;
 
 /// What is shown below an error on a terminal; nothing elsewhere.
 pub(super) fn error(error: &Error) -> Option<String> {
@@ -42,7 +42,7 @@ fn styled(text: &str, (before, after): (&str, &str)) -> String {
     format!("{before}{text}{after}")
 }
 
-fn shown(trail: &[Step], style: &Style) -> Option<String> {
+fn shown(trail: &[TemplateTrailStep], style: &Style) -> Option<String> {
     let last = trail.iter().rev().find(|step| step.text.is_some())?;
     let line = last.text.as_deref()?;
     let number = last.line.to_string();
@@ -52,7 +52,9 @@ fn shown(trail: &[Step], style: &Style) -> Option<String> {
     let mut text = format!("\n{gutter} --> {place}\n");
     let (line, before) = window(line, last.column);
     text.push_str(&format!("{} {bar} {line}\n", styled(&number, style.dim)));
-    let mark = "^".repeat(last.node.chars().count().clamp(1, WIDTH.saturating_sub(before).max(1)));
+    let mark = "^".repeat(
+        last.node.chars().count().clamp(1, MAX_LINE_CHARACTERS.saturating_sub(before).max(1)),
+    );
     let mark = styled(&mark, style.error);
     text.push_str(&format!("{gutter} {bar} {}{mark}\n", " ".repeat(before)));
     if let Some(missing) = &last.missing {
@@ -60,12 +62,12 @@ fn shown(trail: &[Step], style: &Style) -> Option<String> {
     }
     if trail.len() > 1 {
         text.push_str("on the way:\n");
-        for step in trail.iter().take(SHOWN) {
+        for step in trail.iter().take(MAX_SHOWN_TEMPLATES) {
             let place = format!("{}:{}:{}", step.source, step.line, step.column);
             text.push_str(&format!("  {} in {}\n", styled(&place, style.place), step.template));
         }
-        if trail.len() > SHOWN {
-            text.push_str(&format!("  and {} more\n", trail.len() - SHOWN));
+        if trail.len() > MAX_SHOWN_TEMPLATES {
+            text.push_str(&format!("  and {} more\n", trail.len() - MAX_SHOWN_TEMPLATES));
         }
     }
     Some(text)
@@ -76,8 +78,8 @@ fn window(line: &str, column: usize) -> (String, usize) {
     let visible = |character: char| if character.is_control() { ' ' } else { character };
     let before =
         line.get(..column).map_or_else(|| line.chars().count(), |text| text.chars().count());
-    let skipped = before.saturating_sub(WIDTH / 2);
-    let part = line.chars().skip(skipped).take(WIDTH).map(visible).collect();
+    let skipped = before.saturating_sub(MAX_LINE_CHARACTERS / 2);
+    let part = line.chars().skip(skipped).take(MAX_LINE_CHARACTERS).map(visible).collect();
     (part, before - skipped)
 }
 
@@ -85,8 +87,8 @@ fn window(line: &str, column: usize) -> (String, usize) {
 mod tests {
     use super::*;
 
-    fn step(template: &str, line: usize, column: usize, text: Option<&str>) -> Step {
-        Step {
+    fn step(template: &str, line: usize, column: usize, text: Option<&str>) -> TemplateTrailStep {
+        TemplateTrailStep {
             template: template.to_owned(),
             source: format!("app/templates/{template}"),
             line,

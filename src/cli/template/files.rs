@@ -137,7 +137,7 @@ fn in_folder(path: &Path, warnings: &mut Vec<Warning>) -> Result<Vec<File>, Stri
 }
 
 /// A file of a chart that is to be read.
-struct Place {
+struct ChartFileEntry {
     path: PathBuf,
     /// Its path in the chart.
     name: String,
@@ -148,7 +148,7 @@ struct Place {
 struct Walk<'w> {
     top: PathBuf,
     rules: Rules,
-    places: Vec<Place>,
+    places: Vec<ChartFileEntry>,
     bytes: u64,
     warnings: &'w mut Vec<Warning>,
 }
@@ -216,18 +216,19 @@ impl<'w> Walk<'w> {
                 "the chart has more than {MAX_ENTRIES} files or is larger than {MAX_UNPACKED} bytes"
             ));
         }
-        self.places.push(Place { path: path.to_owned(), name, length: known.len() });
+        self.places.push(ChartFileEntry { path: path.to_owned(), name, length: known.len() });
         Ok(())
     }
 }
 
 /// With fewer files another thread costs more than it saves.
-const WORTHWHILE: usize = 32;
+const MIN_PARALLEL_FILES: usize = 32;
 
 /// Reads files, in their order; many are read on two threads, since that is work of the system alone.
-fn read_all(places: &[Place]) -> Result<Vec<File>, String> {
-    let read = |places: &[Place]| places.iter().map(read_one).collect::<Result<Vec<_>, _>>();
-    if places.len() < WORTHWHILE {
+fn read_all(places: &[ChartFileEntry]) -> Result<Vec<File>, String> {
+    let read =
+        |places: &[ChartFileEntry]| places.iter().map(read_one).collect::<Result<Vec<_>, _>>();
+    if places.len() < MIN_PARALLEL_FILES {
         return read(places);
     }
     let (first, second) = places.split_at(places.len() / 2);
@@ -245,7 +246,7 @@ fn read_all(places: &[Place]) -> Result<Vec<File>, String> {
     })
 }
 
-fn read_one(Place { path, name, length }: &Place) -> Result<File, String> {
+fn read_one(ChartFileEntry { path, name, length }: &ChartFileEntry) -> Result<File, String> {
     let data = contents(path, *length).map_err(|error| {
         let error = go_error("open", &path.to_string_lossy(), &error);
         format!("error reading {name}: {error}")

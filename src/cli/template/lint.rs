@@ -9,8 +9,8 @@ use golang::meter::Stop;
 use helm::Env;
 use helm::capabilities::KubeVersion;
 use helm::chart::{File, load};
-use helm::lint::{Severity, Subject};
-use helm::render::STACK;
+use helm::lint::{LintSubject, Severity};
+use helm::render::REQUIRED_STACK_BYTES;
 
 use super::{Flags, files, values};
 
@@ -27,7 +27,7 @@ pub(in crate::cli) struct Chart<'c> {
 
 /// What Helm prints of a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) struct Linted {
+pub(in crate::cli) struct LintReport {
     /// Standard output.
     pub(in crate::cli) text: String,
     /// Whether there is an error, or with `--strict` a warning.
@@ -43,7 +43,7 @@ pub(in crate::cli) fn lint_chart(
     args: &[String],
     strings: &[Vec<u8>],
     stop: &Stop,
-) -> Result<Linted, String> {
+) -> Result<LintReport, String> {
     let has = |name: &str| args.iter().any(|arg| arg == name);
     if has("--with-subcharts") {
         return Err(
@@ -64,7 +64,7 @@ pub(in crate::cli) fn lint_chart(
         ),
     };
     let env = Env { stop: stop.clone(), names: None, ..super::env(&flags, kube_version) };
-    let subject = Subject {
+    let subject = LintSubject {
         place: chart.path,
         files: match chart.files {
             Some(files) => files.to_vec(),
@@ -81,7 +81,8 @@ pub(in crate::cli) fn lint_chart(
 /// Runs something on a thread with the stack that templates take.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread =
+            std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, work);
         let thread = thread.map_err(|error| error.to_string())?;
         thread.join().map_err(|_| "linting panicked".to_owned())
     })
@@ -103,11 +104,11 @@ fn read(path: &Path) -> Result<Vec<File>, String> {
 
 fn linted(
     shown: &str,
-    subject: &Subject<'_>,
+    subject: &LintSubject<'_>,
     env: &Env,
     least: Severity,
     is_quiet: bool,
-) -> Linted {
+) -> LintReport {
     let mut text = format!("==> Linting {shown}\n");
     let (is_failed, is_clean) = match helm::lint::lint(subject, env, &mut Vec::new()) {
         Ok(messages) => {
@@ -125,13 +126,13 @@ fn linted(
         }
     };
     if is_quiet && is_clean {
-        return Linted { text: String::new(), is_failed };
+        return LintReport { text: String::new(), is_failed };
     }
     text.push('\n');
     if !is_failed {
         text.push_str("1 chart(s) linted, 0 chart(s) failed\n");
     }
-    Linted { text, is_failed }
+    LintReport { text, is_failed }
 }
 
 #[cfg(test)]
@@ -141,7 +142,7 @@ mod tests {
     const METADATA: &str =
         "apiVersion: v2\nname: app\nversion: 1.0.0\nicon: https://example.com/a.png\n";
 
-    fn lint(template: &str, args: &[&str]) -> Result<Linted, String> {
+    fn lint(template: &str, args: &[&str]) -> Result<LintReport, String> {
         let folder = tempfile::tempdir().unwrap();
         let top = folder.path();
         std::fs::create_dir(top.join("templates")).unwrap();

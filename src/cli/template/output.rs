@@ -10,7 +10,7 @@ use golang::glob::path_match;
 use helm::chart::crds;
 use helm::manifests::{Hook, HookEvent, split};
 use helm::render::Release;
-use helm::template::{Error, Rendered, text};
+use helm::template::{Error, RenderedRelease, text};
 
 use super::files::go_error;
 use super::flags::Flags;
@@ -25,7 +25,7 @@ pub(super) const HINT: &str = "\n\nUse --debug flag to render out invalid YAML";
 pub(super) fn print(
     flags: &Flags,
     release: &Release,
-    rendered: &Rendered,
+    rendered: &RenderedRelease,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     let defined = if flags.include_crds { crds(&rendered.chart) } else { Vec::new() };
@@ -123,9 +123,12 @@ fn finish(
 
 /// The path in the chart that a document says it is from.
 fn source(document: &[u8]) -> Option<&str> {
-    const MARK: &[u8] = b"# Source: ";
-    let found = document.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
-    found.map(|(at, _)| &document[at + MARK.len()..]).find_map(|rest| {
+    const SOURCE_COMMENT_PREFIX: &[u8] = b"# Source: ";
+    let found = document
+        .windows(SOURCE_COMMENT_PREFIX.len())
+        .enumerate()
+        .filter(|(_, window)| *window == SOURCE_COMMENT_PREFIX);
+    found.map(|(at, _)| &document[at + SOURCE_COMMENT_PREFIX.len()..]).find_map(|rest| {
         let slash = rest.iter().position(|byte| *byte == b'/').filter(|slash| *slash > 0)?;
         let path = rest[slash + 1..].split(|byte| *byte == b'\n').next()?;
         std::str::from_utf8(path).ok().filter(|path| !path.is_empty())

@@ -5,9 +5,9 @@
 use clap::{Args as _, Command, FromArgMatches as _};
 use golang::meter::Stop;
 use helm::chart::File;
-use helm::render::STACK;
+use helm::render::REQUIRED_STACK_BYTES;
 
-use super::{Flags, Said, Within};
+use super::{Flags, TemplateOutput, Within};
 
 /// What `helm template` prints with these arguments and values, unless `stop` ends it.
 ///
@@ -35,11 +35,12 @@ pub(in crate::cli) fn render_chart(
     let flags = command.try_get_matches_from(args).and_then(|it| Flags::from_arg_matches(&it));
     let flags =
         flags.map_err(|error| super::explain_usage(&error).unwrap_or_else(|| error.to_string()))?;
-    let mut said = Said::default();
+    let mut said = TemplateOutput::default();
     // Templates may include each other deeply, which takes stack.
     let done = std::thread::scope(|scope| {
         let work = || super::render(&flags, Some(Within { values, chart, stop }), &mut said);
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread =
+            std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, work);
         thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {
             let broken = |_| ("rendering panicked".to_owned(), None);
             thread.join().map_err(broken).and_then(|done| done)

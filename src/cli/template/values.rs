@@ -3,7 +3,7 @@
 //!
 //! Elsewhere: what each of them means (`helm::chart`, `helm::strvals`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Str};
 use helm::chart::read_values;
 use helm::strvals::{Mode, set};
@@ -61,7 +61,7 @@ pub(super) fn merged(flags: &Flags, strings: &[Vec<u8>]) -> Result<Map, String> 
 fn object(text: &[u8]) -> Option<Map> {
     let (value, end) = golang::json::decode_prefix(text).ok()?;
     match value {
-        Value::Map(map) if text[end..].trim_ascii().is_empty() => Some(map),
+        GoRuntimeValue::Map(map) if text[end..].trim_ascii().is_empty() => Some(map),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::cluster::double::{Writes, with_objects};
 
 #[derive(Debug, Parser)]
-struct Command {
+struct UninstallTestCommand {
     #[command(flatten)]
     args: Args,
 }
@@ -61,7 +61,7 @@ fn kustomization() -> Value {
 /// Uninstalls from a cluster with these objects; returns how that ended, and what was written.
 async fn uninstalled(objects: Vec<Value>, flags: &[&str]) -> (Result<(), String>, Vec<String>) {
     let fixed = ["uninstall", "--silent", "--timeout=1s"];
-    let args = Command::try_parse_from([&fixed, flags].concat()).unwrap().args;
+    let args = UninstallTestCommand::try_parse_from([&fixed, flags].concat()).unwrap().args;
     let (cluster, writes): (Cluster, Writes) = with_objects(objects).await;
     let ended = uninstall(&cluster, &args).await.map_err(|error| format!("{error:#}"));
     let writes = writes.lock().unwrap().clone();

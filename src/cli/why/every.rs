@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use super::Args;
 use crate::cli::connection::print;
 use crate::cli::facts::Facts;
-use crate::cli::kind::{self, Target};
+use crate::cli::kind::{self, ResourceArgument};
 use crate::cli::operators;
 use crate::cli::output::report;
 use crate::cli::place::{Site, say_left_out};
@@ -62,7 +62,11 @@ struct Overview {
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn run(site: Site, args: &Args, targets: &[Target]) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(
+    site: Site,
+    args: &Args,
+    targets: &[ResourceArgument],
+) -> anyhow::Result<ExitCode> {
     let now = jiff::Timestamp::now();
     let site = site.everywhere(args.scope.all_namespaces);
     let mut facts = Facts::new(&site.cluster);
@@ -97,9 +101,9 @@ pub(super) async fn run(site: Site, args: &Args, targets: &[Target]) -> anyhow::
     say_left_out(&overview.left_out);
     Ok(match () {
         () if !overview.causes.is_empty() || overview.unexplained > 0 => {
-            ExitCode::from(crate::cli::FOUND)
+            ExitCode::from(crate::cli::EXIT_PROBLEMS_FOUND)
         }
-        () if !overview.left_out.is_empty() => ExitCode::from(crate::cli::FAILED),
+        () if !overview.left_out.is_empty() => ExitCode::from(crate::cli::EXIT_FAILED),
         () => ExitCode::SUCCESS,
     })
 }
@@ -257,7 +261,10 @@ fn group(whys: Vec<Why>) -> Option<Group> {
 ///
 /// # Errors
 /// There is no such kind.
-pub(super) async fn targets(site: &Site, words: &[String]) -> anyhow::Result<Option<Vec<Target>>> {
+pub(super) async fn targets(
+    site: &Site,
+    words: &[String],
+) -> anyhow::Result<Option<Vec<ResourceArgument>>> {
     let all = ["all".to_owned()];
     let words = if words.is_empty() { all.as_slice() } else { words };
     let targets = kind::targets(&site.cluster, words).await?;
@@ -267,7 +274,7 @@ pub(super) async fn targets(site: &Site, words: &[String]) -> anyhow::Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use cause::Step;
+    use cause::CauseStep;
     use expect_test::expect;
 
     use super::*;
@@ -279,7 +286,7 @@ mod tests {
     fn why(subject: ObjectId, state: State, cause: Option<(ObjectId, Problem, &str)>) -> Why {
         let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
         Why {
-            path: vec![Step { object: subject.clone(), since, text: String::new() }],
+            path: vec![CauseStep { object: subject.clone(), since, text: String::new() }],
             object: subject,
             state,
             message: "it says so".to_owned(),

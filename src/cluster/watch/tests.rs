@@ -14,7 +14,7 @@ struct Script {
     asked: Vec<String>,
 }
 
-type Story = Vec<Result<Seen<String>, Option<u16>>>;
+type Story = Vec<Result<WatcherEvent<String>, Option<u16>>>;
 
 fn metadata(name: &str, version: u64) -> String {
     format!(
@@ -58,15 +58,15 @@ async fn told(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>)
     let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
     let path = "/api/v1/secrets".to_owned();
     let accept = (METADATA_LIST, METADATA);
-    let watch = Watch::<Sighted>::new(pool(&script), path, String::new(), accept);
-    let name = |seen: Seen<Sighted>| match seen {
-        Seen::Listing => Seen::Listing,
-        Seen::Listed(object) => Seen::Listed(object.name),
-        Seen::ListEnded => Seen::ListEnded,
-        Seen::Live => Seen::Live,
-        Seen::Applied(object) => Seen::Applied(object.name),
-        Seen::Deleted(object) => Seen::Deleted(object.name),
-        Seen::Interrupted => Seen::Interrupted,
+    let watch = Watch::<MetadataOnly>::new(pool(&script), path, String::new(), accept);
+    let name = |seen: WatcherEvent<MetadataOnly>| match seen {
+        WatcherEvent::Listing => WatcherEvent::Listing,
+        WatcherEvent::Listed(object) => WatcherEvent::Listed(object.name),
+        WatcherEvent::ListEnded => WatcherEvent::ListEnded,
+        WatcherEvent::Live => WatcherEvent::Live,
+        WatcherEvent::Applied(object) => WatcherEvent::Applied(object.name),
+        WatcherEvent::Deleted(object) => WatcherEvent::Deleted(object.name),
+        WatcherEvent::Interrupted => WatcherEvent::Interrupted,
     };
     let story = watch.follow().take(count).map(|seen| seen.map(name).map_err(|it| it.code()));
     let story = story.collect().await;
@@ -74,7 +74,10 @@ async fn told(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>)
     (story, asked)
 }
 
-fn is(name: &str, seen: impl Fn(String) -> Seen<String>) -> Result<Seen<String>, Option<u16>> {
+fn is(
+    name: &str,
+    seen: impl Fn(String) -> WatcherEvent<String>,
+) -> Result<WatcherEvent<String>, Option<u16>> {
     Ok(seen(name.to_owned()))
 }
 
@@ -90,15 +93,15 @@ async fn a_list_of_pages_is_told_whole_and_the_watch_is_live_once_it_is_answered
     ];
     let (story, asked) = told(answers, 9).await;
     let expected = [
-        Ok(Seen::Listing),
-        is("a", Seen::Listed),
-        is("deep", Seen::Listed),
-        is("b", Seen::Listed),
-        Ok(Seen::ListEnded),
-        Ok(Seen::Live),
-        is("a", Seen::Applied),
-        is("b", Seen::Deleted),
-        Ok(Seen::Interrupted),
+        Ok(WatcherEvent::Listing),
+        is("a", WatcherEvent::Listed),
+        is("deep", WatcherEvent::Listed),
+        is("b", WatcherEvent::Listed),
+        Ok(WatcherEvent::ListEnded),
+        Ok(WatcherEvent::Live),
+        is("a", WatcherEvent::Applied),
+        is("b", WatcherEvent::Deleted),
+        Ok(WatcherEvent::Interrupted),
     ];
     assert_eq!(story, expected);
     assert!(asked[1].ends_with("limit=500&continue=next%20one"), "{asked:?}");
@@ -119,14 +122,14 @@ async fn a_watch_that_ended_goes_on_where_it_was_and_is_not_live_in_between() {
     ];
     let (story, asked) = told(answers, 8).await;
     let expected = [
-        Ok(Seen::Listing),
-        Ok(Seen::ListEnded),
-        Ok(Seen::Live),
-        is("a", Seen::Applied),
-        Ok(Seen::Interrupted),
+        Ok(WatcherEvent::Listing),
+        Ok(WatcherEvent::ListEnded),
+        Ok(WatcherEvent::Live),
+        is("a", WatcherEvent::Applied),
+        Ok(WatcherEvent::Interrupted),
         Err(Some(503)),
-        Ok(Seen::Live),
-        is("a", Seen::Deleted),
+        Ok(WatcherEvent::Live),
+        is("a", WatcherEvent::Deleted),
     ];
     assert_eq!(story, expected);
     assert!(asked[2].ends_with("resourceVersion=20"), "{asked:?}");
@@ -145,16 +148,16 @@ async fn what_is_too_old_is_listed_again_whether_an_answer_or_an_event_says_so()
     ];
     let (story, _) = told(answers, 10).await;
     let expected = [
-        Ok(Seen::Listing),
-        Ok(Seen::ListEnded),
+        Ok(WatcherEvent::Listing),
+        Ok(WatcherEvent::ListEnded),
         Err(Some(410)),
-        Ok(Seen::Listing),
-        is("a", Seen::Listed),
-        Ok(Seen::ListEnded),
-        Ok(Seen::Live),
+        Ok(WatcherEvent::Listing),
+        is("a", WatcherEvent::Listed),
+        Ok(WatcherEvent::ListEnded),
+        Ok(WatcherEvent::Live),
         Err(Some(410)),
-        Ok(Seen::Listing),
-        Ok(Seen::ListEnded),
+        Ok(WatcherEvent::Listing),
+        Ok(WatcherEvent::ListEnded),
     ];
     assert_eq!(story, expected);
 }
@@ -172,12 +175,12 @@ async fn what_is_no_list_and_no_event_is_an_error_and_asked_again() {
     let expected = [
         Err(None),
         Err(Some(403)),
-        Ok(Seen::Listing),
-        Ok(Seen::ListEnded),
-        Ok(Seen::Live),
+        Ok(WatcherEvent::Listing),
+        Ok(WatcherEvent::ListEnded),
+        Ok(WatcherEvent::Live),
         Err(None),
-        Ok(Seen::Listing),
-        Ok(Seen::ListEnded),
+        Ok(WatcherEvent::Listing),
+        Ok(WatcherEvent::ListEnded),
     ];
     assert_eq!(story, expected);
 }
@@ -197,17 +200,21 @@ async fn one_of_our_objects_that_cannot_be_read_is_told_beside_the_others() {
     ];
     let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
     let accept = ("application/json", "application/json");
-    let watch = Watch::<Item<HelmRelease>>::new(pool(&script), "/x".into(), String::new(), accept);
+    let watch =
+        Watch::<DecodedObject<HelmRelease>>::new(pool(&script), "/x".into(), String::new(), accept);
     let told: Vec<_> = watch.follow().take(7).collect().await;
-    let unreadable = |it: &Item<HelmRelease>| match it {
-        Item::Unreadable(object) => object.meta.name.clone(),
-        Item::Read(object) => panic!("{object:?}"),
+    let unreadable = |it: &DecodedObject<HelmRelease>| match it {
+        DecodedObject::Unreadable(object) => object.meta.name.clone(),
+        DecodedObject::Read(object) => panic!("{object:?}"),
     };
-    let (Ok(Seen::Listed(odd)), Ok(Seen::Listed(Item::Read(_)))) = (&told[1], &told[2]) else {
+    let (Ok(WatcherEvent::Listed(odd)), Ok(WatcherEvent::Listed(DecodedObject::Read(_)))) =
+        (&told[1], &told[2])
+    else {
         panic!("{told:?}")
     };
     assert_eq!(unreadable(odd), "odd");
-    let (Ok(Seen::Applied(well)), Ok(Seen::Deleted(odd))) = (&told[5], &told[6]) else {
+    let (Ok(WatcherEvent::Applied(well)), Ok(WatcherEvent::Deleted(odd))) = (&told[5], &told[6])
+    else {
         panic!("{told:?}")
     };
     assert_eq!((unreadable(well), unreadable(odd)), ("well".to_owned(), "odd".to_owned()));

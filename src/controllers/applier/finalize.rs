@@ -9,14 +9,14 @@ use kube::core::ResourceExt as _;
 use objects::ObjectId;
 use reconcile::{Rest, Wake, reason};
 
-use super::{AFTER_REFUSAL, Applied, Leaving, References, Session, Target, Wanted};
+use super::{AFTER_REFUSAL, ApplierKind, ClusterTarget, Leaving, References, Session, TargetSpec};
 use crate::cluster::ClusterError;
 use crate::controllers::record::FINALIZER;
 use crate::events::{Event, Severity};
 
 /// Where what an object applied is removed.
-pub(crate) enum Found {
-    There(Arc<Target>),
+pub(crate) enum FinalizeTarget {
+    There(Arc<ClusterTarget>),
     /// The Secret or ServiceAccount that is named does not exist any more; nothing can be deleted without it.
     Gone(String),
     /// It cannot be used now.
@@ -36,7 +36,7 @@ fn kept(crd: &str) -> Event {
     }
 }
 
-impl<K: Applied> Session<K> {
+impl<K: ApplierKind> Session<K> {
     /// The object goes: so does what it applied, unless its kind goes, too; then our finalizer.
     pub(super) async fn delete(&self, object: Arc<K>) -> Result<Option<Duration>, ClusterError> {
         if !object.finalizers().iter().any(|it| it == FINALIZER) {
@@ -65,15 +65,15 @@ impl<K: Applied> Session<K> {
     pub(crate) async fn finalize_target(
         &self,
         object: &Arc<K>,
-    ) -> Result<Result<Option<Arc<Target>>, Rest>, ClusterError> {
+    ) -> Result<Result<Option<Arc<ClusterTarget>>, Rest>, ClusterError> {
         let mut references = References::new(&self.context.watcher);
         let found = self.finalize_target_of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
         Ok(match found? {
-            Found::There(target) => Ok(Some(target)),
-            Found::Unusable(rest) => Err(rest),
+            FinalizeTarget::There(target) => Ok(Some(target)),
+            FinalizeTarget::Unusable(rest) => Err(rest),
             // Parity(flux): nobody may remove it any more, so it stays and that is told.
-            Found::Gone(gone) => {
+            FinalizeTarget::Gone(gone) => {
                 self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(&gone));
                 Ok(None)
             }
@@ -86,21 +86,21 @@ impl<K: Applied> Session<K> {
     /// windlass's own cluster could not be asked.
     pub(crate) async fn finalize_target_of(
         &self,
-        wanted: &Wanted<'_>,
+        wanted: &TargetSpec<'_>,
         references: &mut References,
-    ) -> Result<Found, ClusterError> {
+    ) -> Result<FinalizeTarget, ClusterError> {
         let secret = wanted.kube_config.and_then(|it| it.secret_ref.as_ref());
         if let Some(secret) = secret.filter(|_| K::STAYS_WITHOUT_KUBECONFIG) {
             let id = ObjectId::new(&self.node.namespace, &secret.name, "", "Secret");
             if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
-                return Ok(Found::Gone(format!("Secret '{}'", secret.name)));
+                return Ok(FinalizeTarget::Gone(format!("Secret '{}'", secret.name)));
             }
         }
         let target = match self.context.targets.of(wanted, references).await {
             Ok(target) => target,
-            Err(rest) => return Ok(Found::Unusable(rest)),
+            Err(rest) => return Ok(FinalizeTarget::Unusable(rest)),
         };
-        let Some(name) = wanted.service_account else { return Ok(Found::There(target)) };
+        let Some(name) = wanted.service_account else { return Ok(FinalizeTarget::There(target)) };
         let id = ObjectId::new(&self.node.namespace, name, "", "ServiceAccount");
         // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
         let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
@@ -111,7 +111,7 @@ impl<K: Applied> Session<K> {
             Err(error) if wanted.kube_config.is_some() => {
                 let text = format!("unable to look up ServiceAccount '{name}': {error}");
                 let wake = Wake::at(self.in_future(AFTER_REFUSAL));
-                return Ok(Found::Unusable(Rest::Failed(
+                return Ok(FinalizeTarget::Unusable(Rest::Failed(
                     reason::RECONCILIATION_FAILED,
                     text,
                     wake,
@@ -120,8 +120,8 @@ impl<K: Applied> Session<K> {
             Err(error) => return Err(error),
         };
         Ok(match is_gone {
-            true => Found::Gone(format!("ServiceAccount '{name}'")),
-            false => Found::There(target),
+            true => FinalizeTarget::Gone(format!("ServiceAccount '{name}'")),
+            false => FinalizeTarget::There(target),
         })
     }
 }

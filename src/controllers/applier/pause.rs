@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use reconcile::{Facts, WindowState};
 
-use super::{Applied, Pending, Session, hold, marks, window};
+use super::{ApplierKind, Pending, Session, hold, marks, window};
 use crate::cluster::ClusterError;
 
-impl<K: Applied> Session<K> {
+impl<K: ApplierKind> Session<K> {
     /// How long a wait that was just observed is not observed again.
     pub(super) fn pause(&self, object: &K) -> Option<Duration> {
         if hold::is_suspended(object, self.began) {

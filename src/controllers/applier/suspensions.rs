@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use reconcile::{HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, Status, Time};
-use release::origin::Request;
+use reconcile::{ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, Time};
+use release::origin::ManualRequest;
 
-use super::{Applied, Session, hold};
+use super::{ApplierKind, Session, hold};
 use crate::controllers::audit::{self, manager_of_annotation, manager_of_spec, text, when};
 
 /// What happened to the suspension of an object since its status was written.
 #[derive(Debug, PartialEq, Eq)]
-enum Changed {
+enum SuspensionChange {
     /// It is suspended, as this text says.
     Suspended(String),
     /// It is not any more; the text says how it was.
@@ -73,20 +73,22 @@ fn until(now: Time, then: Time) -> Duration {
 
 /// The text of a suspension that the condition of a status tells.
 fn told(condition: Option<&crds::Condition>) -> Option<&str> {
-    condition.filter(|it| it.status == Status::True.as_str()).map(|it| it.message.as_str())
+    condition.filter(|it| it.status == ConditionStatus::True.as_str()).map(|it| it.message.as_str())
 }
 
 /// Compares a hold that is in force with the text of the suspension that was audited last.
-fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<Changed> {
-    let now = mark.filter(|it| it.status == Status::True).map(|it| it.text.as_str());
+fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<SuspensionChange> {
+    let now = mark.filter(|it| it.status == ConditionStatus::True).map(|it| it.text.as_str());
     match (audited, now) {
-        (audited, Some(now)) if audited != Some(now) => Some(Changed::Suspended(now.to_owned())),
-        (Some(audited), None) => Some(Changed::Resumed(audited.to_owned())),
+        (audited, Some(now)) if audited != Some(now) => {
+            Some(SuspensionChange::Suspended(now.to_owned()))
+        }
+        (Some(audited), None) => Some(SuspensionChange::Resumed(audited.to_owned())),
         _ => None,
     }
 }
 
-impl<K: Applied> Session<K> {
+impl<K: ApplierKind> Session<K> {
     /// Writes the audit of a suspension that began or ended, before the status says so. `expired` is whether it ended by
     /// itself.
     pub(super) async fn audit_suspension(&self, object: &Arc<K>, expired: bool) {
@@ -95,11 +97,13 @@ impl<K: Applied> Session<K> {
         let Some((changed, expired)) = self.due_audit(mark.as_ref(), told, expired) else { return };
         let meta = object.meta();
         let (operation, cause, text) = match changed {
-            Changed::Suspended(text) => (AuditOperation::Suspend, Some(suspended(meta)), text),
-            Changed::Resumed(text) if expired => {
+            SuspensionChange::Suspended(text) => {
+                (AuditOperation::Suspend, Some(suspended(meta)), text)
+            }
+            SuspensionChange::Resumed(text) if expired => {
                 (AuditOperation::Resume, None, expired_text(&text))
             }
-            Changed::Resumed(text) => (AuditOperation::Resume, Some(resumed(meta)), text),
+            SuspensionChange::Resumed(text) => (AuditOperation::Resume, Some(resumed(meta)), text),
         };
         let generation = meta.generation.unwrap_or_default();
         let key = format!("{} {generation} {text}", operation.as_str());
@@ -117,7 +121,7 @@ impl<K: Applied> Session<K> {
         mark: Option<&Mark>,
         told: Option<String>,
         expired: bool,
-    ) -> Option<(Changed, bool)> {
+    ) -> Option<(SuspensionChange, bool)> {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let spacing = &mut memory.suspension_audits;
         let withheld = spacing.withheld.take();
@@ -153,7 +157,7 @@ impl<K: Applied> Session<K> {
 fn spec(
     operation: AuditOperation,
     subject: AuditSubject,
-    cause: Option<Request>,
+    cause: Option<ManualRequest>,
     message: String,
     now: Time,
 ) -> ReleaseAuditSpec {
@@ -175,24 +179,24 @@ fn expired_text(text: &str) -> String {
 }
 
 /// Who suspended an object and why, as the annotations of its hold say.
-fn suspended(meta: &ObjectMeta) -> Request {
+fn suspended(meta: &ObjectMeta) -> ManualRequest {
     let annotation = |key: &str| {
         let text = meta.annotations.as_ref().and_then(|all| all.get(key));
         text.map(|text| audit::cut(text.trim(), 250)).unwrap_or_default()
     };
-    Request {
+    ManualRequest {
         manager: manager_of_annotation(meta, hold::BY),
         user: annotation(hold::BY),
         reason: annotation(hold::REASON),
-        ..Request::default()
+        ..ManualRequest::default()
     }
 }
 
 /// Who resumed an object and why: the annotations count if they were written together with the spec.
-fn resumed(meta: &ObjectMeta) -> Request {
+fn resumed(meta: &ObjectMeta) -> ManualRequest {
     let manager = manager_of_spec(meta);
     let claim = audit::claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON);
-    Request { manager, ..claim.unwrap_or_default() }
+    ManualRequest { manager, ..claim.unwrap_or_default() }
 }
 
 #[cfg(test)]
@@ -203,7 +207,12 @@ mod tests {
     use super::*;
 
     fn mark(text: &str) -> Mark {
-        Mark { kind: HOLD, status: Status::True, reason: reason::SUSPENDED, text: text.to_owned() }
+        Mark {
+            kind: HOLD,
+            status: ConditionStatus::True,
+            reason: reason::SUSPENDED,
+            text: text.to_owned(),
+        }
     }
 
     fn condition(status: &str, text: &str) -> crds::Condition {
@@ -244,14 +253,15 @@ mod tests {
     fn a_suspension_is_audited_when_it_begins_changes_and_ends() {
         let alice = "suspended by alice: incident-1234";
         let bob = "suspended by bob";
-        let suspended = |text: &str| Some(Changed::Suspended(text.to_owned()));
+        let suspended = |text: &str| Some(SuspensionChange::Suspended(text.to_owned()));
         assert_eq!(changed(None, None), None);
         assert_eq!(changed(Some(&mark(alice)), None), suspended(alice));
         assert_eq!(changed(Some(&mark(alice)), Some(alice)), None);
         assert_eq!(changed(Some(&mark(bob)), Some(alice)), suspended(bob));
-        let resumed = Some(Changed::Resumed(alice.to_owned()));
+        let resumed = Some(SuspensionChange::Resumed(alice.to_owned()));
         assert_eq!(changed(None, Some(alice)), resumed);
-        let expired = Mark { status: Status::False, reason: reason::EXPIRED, ..mark(alice) };
+        let expired =
+            Mark { status: ConditionStatus::False, reason: reason::EXPIRED, ..mark(alice) };
         assert_eq!(changed(Some(&expired), Some(alice)), resumed);
         assert_eq!(told(Some(&condition("True", alice))), Some(alice));
         assert_eq!(told(Some(&condition("False", alice))), None);
@@ -278,16 +288,16 @@ mod tests {
         let both = json!([wrote("windlass", &claimed, 1), wrote("windlass", &suspend, 1)]);
         let asked = resumed(&meta(&annotations, &both));
         let text = |text: &str| text.to_owned();
-        let wanted = Request {
+        let wanted = ManualRequest {
             manager: text("windlass"),
             user: text("bob"),
             reason: text("mended"),
-            ..Request::default()
+            ..ManualRequest::default()
         };
         assert_eq!(asked, wanted);
         let other = json!([wrote("windlass", &claimed, 1), wrote("flux", &suspend, 2)]);
         let asked = resumed(&meta(&annotations, &other));
-        assert_eq!(asked, Request { manager: text("flux"), ..Request::default() });
+        assert_eq!(asked, ManualRequest { manager: text("flux"), ..ManualRequest::default() });
     }
 
     #[test]

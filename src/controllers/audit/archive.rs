@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use objects::Object;
 use reconcile::Time;
-use sources::bucket::{Endpoint, Error, Identity, Known, Remote, Server, store};
+use sources::bucket::{BucketClientCache, BucketIdentity, Endpoint, Error, Remote, Server, store};
 use sources::http::{Budgets, Egress, Tls};
 
 use crate::settings::Settings;
 
 /// How long storing an audit may take.
-const LIMIT: Duration = Duration::from_secs(30);
+const AUDIT_UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module. Who sets the flag administers windlass: the bucket may be anywhere, and is asked as the environment says.
 pub(super) struct Archive {
     remote: Remote,
-    known: Known,
+    known: BucketClientCache,
 }
 
 /// The flag is no address of a bucket.
@@ -52,7 +52,7 @@ impl Archive {
         let server = Server {
             endpoint: Endpoint::parse(host, is_insecure)?,
             region,
-            identity: Identity::Environment { sts: None },
+            identity: BucketIdentity::Environment { sts: None },
             tls: Tls::default(),
             proxy: None,
         };
@@ -60,11 +60,11 @@ impl Archive {
             server,
             bucket: bucket.to_owned(),
             prefix: prefix.trim_end_matches('/').to_owned(),
-            timeout: LIMIT,
-            limits: tree::Limits::default(),
+            timeout: AUDIT_UPLOAD_TIMEOUT,
+            limits: tree::TreeLimits::default(),
         };
         let budgets = Arc::new(Budgets::within(Egress::Anywhere));
-        Ok(Self { remote, known: Known::default().sharing(budgets) })
+        Ok(Self { remote, known: BucketClientCache::default().sharing(budgets) })
     }
 
     /// Where an audit is kept: by namespace and day, so that those of a day are listed by a prefix.

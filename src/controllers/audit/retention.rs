@@ -15,11 +15,11 @@ use super::archive::Archive;
 use super::{SUBJECT_UID, repay, resource};
 use crate::cluster::ClusterError;
 use crate::cluster::item::Shallow;
-use crate::cluster::pages::Part;
+use crate::cluster::pages::ObjectProjection;
 use crate::controllers::context::Context;
 
 /// How often audits are listed.
-const EVERY: Duration = Duration::from_secs(600);
+const RETENTION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// After so many audits that it refuses one after the other, an archive is taken for one that takes none.
 const REFUSED_IN_A_ROW: usize = 3;
@@ -32,7 +32,7 @@ type Refusals = BTreeMap<Uid, u32>;
 
 /// An audit, as far as its end depends on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Kept {
+struct AuditSummary {
     namespace: String,
     name: String,
     uid: Uid,
@@ -41,7 +41,7 @@ struct Kept {
     created: Time,
 }
 
-impl Kept {
+impl AuditSummary {
     /// `None` without a valid time of creation.
     fn of(audit: &Value) -> Option<Self> {
         let metadata = &audit["metadata"];
@@ -57,8 +57,8 @@ impl Kept {
 }
 
 /// Which audits go: those from before `oldest`, and of each subject all but the newest `records`.
-fn surplus(all: Vec<Kept>, oldest: Time, records: usize) -> Vec<Kept> {
-    let mut of_subjects: BTreeMap<(String, String), Vec<Kept>> = BTreeMap::new();
+fn surplus(all: Vec<AuditSummary>, oldest: Time, records: usize) -> Vec<AuditSummary> {
+    let mut of_subjects: BTreeMap<(String, String), Vec<AuditSummary>> = BTreeMap::new();
     for audit in all {
         let subject = (audit.namespace.clone(), audit.subject.clone());
         of_subjects.entry(subject).or_default().push(audit);
@@ -66,7 +66,8 @@ fn surplus(all: Vec<Kept>, oldest: Time, records: usize) -> Vec<Kept> {
     let mut gone = Vec::new();
     for mut audits in of_subjects.into_values() {
         audits.sort_by(|a, b| (b.created, &b.name).cmp(&(a.created, &a.name)));
-        let kept = |(place, audit): &(usize, Kept)| *place < records && audit.created >= oldest;
+        let kept =
+            |(place, audit): &(usize, AuditSummary)| *place < records && audit.created >= oldest;
         gone.extend(audits.into_iter().enumerate().filter(|it| !kept(it)).map(|(_, it)| it));
     }
     gone
@@ -111,7 +112,7 @@ pub(crate) async fn run(context: Arc<Context>, stop: CancellationToken) {
             {
                 tracing::error!(error = %error, "failed to delete old ReleaseAudits, retrying later");
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(RETENTION_CHECK_INTERVAL).await;
         }
     };
     let work = async { tokio::join!(delete, repay(&context)) };
@@ -130,15 +131,15 @@ async fn sweep(
     };
     let audits = resource();
     let mut all = Vec::new();
-    let mut pages = context.cluster.pages(&audits, namespace, Part::Metadata)?;
+    let mut pages = context.cluster.pages(&audits, namespace, ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
-        all.extend(page.iter().filter_map(|Shallow(item)| Kept::of(item)));
+        all.extend(page.iter().filter_map(|Shallow(item)| AuditSummary::of(item)));
     }
     let oldest = jiff::Timestamp::now().saturating_sub(settings.audit_retention_ttl);
     let gone = surplus(all, oldest.unwrap_or(Time::MIN), settings.audit_retention_records);
     let cluster = &context.cluster;
     let audits = &audits;
-    let delete = move |Kept { namespace, name, uid, created, .. }: Kept| async move {
+    let delete = move |AuditSummary { namespace, name, uid, created, .. }: AuditSummary| async move {
         if let Some(archive) = archive {
             let named = format!("metadata.name={name}");
             let part = cluster.list_part(audits, &namespace, ("", &named), None).await?;
@@ -157,9 +158,9 @@ async fn sweep(
 /// # Errors
 /// The first refusal.
 async fn delete_all<F>(
-    mut gone: Vec<Kept>,
+    mut gone: Vec<AuditSummary>,
     refused: &mut Refusals,
-    delete: impl Fn(Kept) -> F,
+    delete: impl Fn(AuditSummary) -> F,
 ) -> Result<(), SweepError>
 where
     F: Future<Output = Result<(), SweepError>>,
@@ -193,8 +194,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn kept(subject: &str, name: &str, second: i64) -> Kept {
-        Kept {
+    fn kept(subject: &str, name: &str, second: i64) -> AuditSummary {
+        AuditSummary {
             namespace: "apps".to_owned(),
             name: name.to_owned(),
             uid: name.to_owned(),
@@ -234,7 +235,7 @@ mod tests {
         };
         let run = async |code: u16| {
             let asked = Mutex::new(String::new());
-            let delete = |audit: Kept| {
+            let delete = |audit: AuditSummary| {
                 asked.lock().unwrap().push_str(&audit.name);
                 let is_refused = ["b", "c"].contains(&audit.name.as_str());
                 let answer =
@@ -257,11 +258,11 @@ mod tests {
     #[tokio::test]
     async fn audits_that_the_archive_refuses_keep_no_other_however_many_they_are() {
         let mut refused = Refusals::new();
-        let mut there: Vec<Kept> =
+        let mut there: Vec<AuditSummary> =
             ('a'..='j').map(|name| kept("web", &name.to_string(), 0)).collect();
         let mut sweep = async |is_refused: fn(&str) -> bool| {
             let asked = Mutex::new(String::new());
-            let delete = |audit: Kept| {
+            let delete = |audit: AuditSummary| {
                 asked.lock().unwrap().push_str(&audit.name);
                 let error = || sources::bucket::Error::Account("no".to_owned());
                 std::future::ready(match is_refused(&audit.name) {
@@ -286,8 +287,8 @@ mod tests {
     fn an_audit_without_a_time_is_not_deleted() {
         let metadata = json!({"name": "a", "namespace": "n", "uid": "u",
             "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {SUBJECT_UID: "s"}});
-        let read = Kept::of(&json!({"metadata": metadata}));
+        let read = AuditSummary::of(&json!({"metadata": metadata}));
         assert_eq!(read.map(|it| (it.subject, it.uid)), Some(("s".to_owned(), "u".to_owned())));
-        assert_eq!(Kept::of(&json!({"metadata": {"name": "a"}})), None);
+        assert_eq!(AuditSummary::of(&json!({"metadata": {"name": "a"}})), None);
     }
 }

@@ -43,7 +43,7 @@ fn an_audit_that_is_there_is_the_same_if_it_is_about_the_same_operation() {
 #[test]
 fn the_largest_audit_fits() {
     let long = |text: &str| text.repeat(1000);
-    let changes = (0..400).map(|at| Change {
+    let changes = (0..400).map(|at| ObjectChange {
         id: ObjectId::new(&long("n"), &format!("{at}{}", long("\u{1}")), "g", "Secret"),
         what: What::Changed,
         fields: (0..20).map(|_| long("/é")).collect(),
@@ -55,10 +55,10 @@ fn the_largest_audit_fits() {
     let state =
         AuditState { chart: Some(long("\n")), revision: Some(long("r")), ..AuditState::default() };
     let approval = lifecycle::Approval { user: long("u"), at: None, comment: long("c") };
-    let answered = lifecycle::Answer {
+    let answered = lifecycle::EventAnswer {
         lifecycle: "a".to_owned(),
         phase: lifecycle::Phase::PostUpgrade,
-        outcome: lifecycle::Outcome::Succeeded,
+        outcome: lifecycle::PhaseOutcome::Succeeded,
         event: String::new(),
         answered_by: long("b"),
         message: long("m"),
@@ -85,7 +85,7 @@ fn the_largest_audit_fits() {
 
 #[test]
 fn what_came_from_secrets_is_masked() {
-    let change = Change {
+    let change = ObjectChange {
         id: ObjectId::new("n", "a-hunter2hunter2", "", "ConfigMap"),
         what: What::Changed,
         fields: vec!["/data/hunter2hunter2".to_owned()],
@@ -120,7 +120,7 @@ fn whoever_wrote_last_is_the_manager() {
 
 #[test]
 fn a_refusal_is_told_once() {
-    let told = Told::default();
+    let told = LastAuditError::default();
     assert!(told.is_new(Some("database space exceeded")));
     assert!(!told.is_new(Some("database space exceeded")));
     assert!(told.is_new(Some("forbidden")));

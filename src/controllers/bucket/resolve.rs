@@ -5,36 +5,36 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::Bucket;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest, Wake};
+use reconcile::{ObjectKey, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use crate::controllers::context::Context;
 use crate::controllers::reference::References;
 
 /// The data of a Secret.
-pub(super) type Data = BTreeMap<String, Vec<u8>>;
+pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
 
 /// What was read for a run.
 #[derive(Default)]
-pub(super) struct Resolved {
+pub(super) struct BucketInputs {
     /// Credentials.
-    pub(super) secret: Option<Data>,
+    pub(super) secret: Option<SourceSecretData>,
     /// An authority, or a certificate to show.
-    pub(super) certificates: Option<Data>,
+    pub(super) certificates: Option<SourceSecretData>,
     /// A proxy.
-    pub(super) proxy: Option<Data>,
+    pub(super) proxy: Option<SourceSecretData>,
     /// A user of the token service.
-    pub(super) sts_secret: Option<Data>,
+    pub(super) sts_secret: Option<SourceSecretData>,
     /// Whom the token service is trusted by.
-    pub(super) sts_certificates: Option<Data>,
+    pub(super) sts_certificates: Option<SourceSecretData>,
 }
 
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
     context: &Context,
-    node: &Node,
+    node: &ObjectKey,
     object: &Bucket,
-) -> Result<Resolved, Rest> {
+) -> Result<BucketInputs, Rest> {
     let spec = &object.spec;
     let sts = spec.sts.as_ref();
     let sts_secret = sts.and_then(|it| it.secret_ref.clone());
@@ -54,7 +54,7 @@ pub(super) async fn resolve(
     references.watch(node);
     let mut read = read.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
     let mut next = || read.next().flatten();
-    Ok(Resolved {
+    Ok(BucketInputs {
         secret: next(),
         proxy: next(),
         certificates: next(),
@@ -70,7 +70,7 @@ async fn data(
     field: &str,
     what: &str,
     reference: Option<&LocalObjectReference>,
-) -> Result<Option<Data>, Rest> {
+) -> Result<Option<SourceSecretData>, Rest> {
     let Some(LocalObjectReference { name, .. }) = reference else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
     let failed = |why: String| {

@@ -28,14 +28,14 @@ fn bucket(status: impl serde::Serialize) -> Bucket {
     .unwrap()
 }
 
-fn stored() -> Stored<BucketStatus> {
+fn stored() -> StoredArtifact<BucketStatus> {
     let artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "bucket/shop/app/1.tar.gz",
         "revision": "sha256:1", "url": "http://a/bucket/shop/app/1.tar.gz",
     }))
     .unwrap();
     let message = "stored artifact with 2 fetched files from 'app' bucket".to_owned();
-    Stored::new(artifact, message, |_| {})
+    StoredArtifact::new(artifact, message, |_| {})
 }
 
 fn settled() -> Rest {

@@ -5,17 +5,17 @@ mod cloud;
 use std::time::Duration;
 
 use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
-use objects::Redacted;
+use objects::RedactedValue;
 use reconcile::{Reason, Rest, Wake, reason};
-use sources::bucket::{Endpoint, Error, Identity, Ldap, Remote, Server, bundle};
+use sources::bucket::{BucketIdentity, Endpoint, Error, Ldap, Remote, Server, bundle};
 use sources::http::{ClientIdentity, Proxy, Tls};
-use sources::plan::Shape;
+use sources::plan::ArtifactInputs;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 use url::Url;
 
-use super::resolve::{Data, Resolved};
-use super::world::{Work, classify};
-use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
+use super::resolve::{BucketInputs, SourceSecretData};
+use super::world::{BucketFetchSpec, classify};
+use crate::controllers::source::{LONGEST_TIMEOUT, SourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -46,7 +46,10 @@ pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
 }
 
 /// Checks a spec.
-pub(super) fn wish(object: &Bucket, resolved: Resolved) -> Result<Wished<Work>, Rest> {
+pub(super) fn wish(
+    object: &Bucket,
+    resolved: BucketInputs,
+) -> Result<SourceSpec<BucketFetchSpec>, Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
@@ -87,10 +90,10 @@ pub(super) fn wish(object: &Bucket, resolved: Resolved) -> Result<Wished<Work>, 
         bucket: spec.bucket_name.clone(),
         prefix: spec.prefix.clone().unwrap_or_default(),
         timeout,
-        limits: tree::Limits::default(),
+        limits: tree::TreeLimits::default(),
     };
-    let shape = Shape::default().with("ignore", spec.ignore.clone());
-    Ok(Wished { work: Work { remote, bundle }, shape })
+    let shape = ArtifactInputs::default().with("ignore", spec.ignore.clone());
+    Ok(SourceSpec { work: BucketFetchSpec { remote, bundle }, shape })
 }
 
 /// Where the store is.
@@ -119,16 +122,24 @@ fn name_of_secret(spec: &BucketSpec) -> &str {
 }
 
 /// A key of a Secret as text.
-fn text<'d>(data: &'d Data, key: &str) -> Option<&'d str> {
+fn text<'d>(data: &'d SourceSecretData, key: &str) -> Option<&'d str> {
     data.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 
 /// As whom the server is asked, and by which protocol.
-fn identity(spec: &BucketSpec, endpoint: &Endpoint, resolved: &Resolved) -> Result<Identity, Rest> {
+fn identity(
+    spec: &BucketSpec,
+    endpoint: &Endpoint,
+    resolved: &BucketInputs,
+) -> Result<BucketIdentity, Rest> {
     let secret = resolved.secret.as_ref();
     match spec.provider {
-        Some(BucketProvider::Gcp) => cloud::google(spec, endpoint, secret).map(Identity::Google),
-        Some(BucketProvider::Azure) => cloud::azure(spec, endpoint, secret).map(Identity::Azure),
+        Some(BucketProvider::Gcp) => {
+            cloud::google(spec, endpoint, secret).map(BucketIdentity::Google)
+        }
+        Some(BucketProvider::Azure) => {
+            cloud::azure(spec, endpoint, secret).map(BucketIdentity::Azure)
+        }
         Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
             identity_of_s3(spec, resolved)
         }
@@ -138,14 +149,18 @@ fn identity(spec: &BucketSpec, endpoint: &Endpoint, resolved: &Resolved) -> Resu
 /// As whom a server of S3 is asked.
 ///
 /// Parity(flux): a Secret goes before the environment, which is asked for `aws` only; keys that are empty mean nobody.
-fn identity_of_s3(spec: &BucketSpec, resolved: &Resolved) -> Result<Identity, Rest> {
+fn identity_of_s3(spec: &BucketSpec, resolved: &BucketInputs) -> Result<BucketIdentity, Rest> {
     let is_aws = spec.provider == Some(BucketProvider::Aws);
     if let Some(sts) = spec.sts.as_ref().filter(|sts| sts.provider == StsProvider::Ldap) {
-        return ldap(spec, sts, resolved).map(Identity::Ldap);
+        return ldap(spec, sts, resolved).map(BucketIdentity::Ldap);
     }
     let sts = spec.sts.as_ref().map(|sts| sts_endpoint(spec, sts)).transpose()?;
     let Some(data) = &resolved.secret else {
-        return Ok(if is_aws { Identity::Environment { sts } } else { Identity::Anonymous });
+        return Ok(if is_aws {
+            BucketIdentity::Environment { sts }
+        } else {
+            BucketIdentity::Anonymous
+        });
     };
     let name = name_of_secret(spec);
     let (Some(access), Some(secret)) = (text(data, "accesskey"), text(data, "secretkey")) else {
@@ -154,7 +169,7 @@ fn identity_of_s3(spec: &BucketSpec, resolved: &Resolved) -> Result<Identity, Re
         )));
     };
     match (access.is_empty(), secret.is_empty()) {
-        (true, true) => return Ok(Identity::Anonymous),
+        (true, true) => return Ok(BucketIdentity::Anonymous),
         (false, false) => {}
         _ => {
             return Err(unusable(format!(
@@ -163,10 +178,10 @@ fn identity_of_s3(spec: &BucketSpec, resolved: &Resolved) -> Result<Identity, Re
         }
     }
     let session = text(data, "sessiontoken").filter(|token| !token.is_empty());
-    Ok(Identity::Keys {
+    Ok(BucketIdentity::Keys {
         access: access.to_owned(),
-        secret: Redacted::new(secret.to_owned()),
-        session: session.map(|token| Redacted::new(token.to_owned())),
+        secret: RedactedValue::new(secret.to_owned()),
+        session: session.map(|token| RedactedValue::new(token.to_owned())),
     })
 }
 
@@ -176,7 +191,7 @@ const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has t
 /// The user that a token service gives keys to.
 ///
 /// Differs(flux): there a service is asked for nobody's keys where no Secret names a user.
-fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &Resolved) -> Result<Ldap, Rest> {
+fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<Ldap, Rest> {
     let wrong = |text: &str| Err(Rest::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
     if !matches!(spec.provider, None | Some(BucketProvider::Generic)) {
         return wrong("STS provider 'ldap' is supported for the 'generic' bucket provider only");
@@ -210,7 +225,7 @@ fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &Resolved) -> Result<Ldap,
     Ok(Ldap {
         endpoint,
         username: username.to_owned(),
-        password: Redacted::new(password.to_owned()),
+        password: RedactedValue::new(password.to_owned()),
         tls: tls.transpose()?.unwrap_or_default(),
     })
 }
@@ -247,7 +262,7 @@ fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
 /// Whom connections trust, and what they show.
 ///
 /// Differs(flux): there the system's authorities are trusted besides.
-fn tls(spec: &BucketSpec, data: Option<&Data>) -> Result<Tls, Rest> {
+fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<Tls, Rest> {
     let Some(data) = data else { return Ok(Tls::default()) };
     let name = spec.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
     if spec.insecure {
@@ -258,7 +273,7 @@ fn tls(spec: &BucketSpec, data: Option<&Data>) -> Result<Tls, Rest> {
 }
 
 /// Certificates of a Secret; `what` they are for.
-fn certificates(what: &str, name: &str, data: &Data) -> Result<Tls, Rest> {
+fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<Tls, Rest> {
     let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
     // Parity(flux): the older names count as well.
     let get = |new: &str, old: &str| data.get(new).or_else(|| data.get(old)).cloned();
@@ -266,7 +281,7 @@ fn certificates(what: &str, name: &str, data: &Data) -> Result<Tls, Rest> {
     let key = get("tls.key", "keyFile");
     let identity = match (certificate, key) {
         (Some(certificate), Some(key)) => {
-            Some(ClientIdentity { certificate, key: Redacted::new(key) })
+            Some(ClientIdentity { certificate, key: RedactedValue::new(key) })
         }
         (None, None) => None,
         _ => return Err(wrong("must have both 'tls.crt' and 'tls.key', or neither")),

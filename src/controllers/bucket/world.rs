@@ -6,26 +6,28 @@ use crds::source::{Bucket, BucketStatus};
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake};
 use sources::archive::{self, ExtractOptions};
-use sources::bucket::{self, Error, Listed, Note, Previous, Remote, bundle};
+use sources::bucket::{self, BucketListing, Error, Note, Previous, Remote, bundle};
 use sources::reason::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, BUCKET_OPERATION_FAILED, URL_INVALID,
 };
 
 use crate::cluster::error::chain;
-use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep, slot};
+use crate::controllers::source::world::{
+    RemoteRevision, SourceRun, StoredArtifact, blocking, keep, slot,
+};
 use crate::controllers::source::{LATEST_ARCHIVE, busy, linked};
 
 /// What is fetched.
-pub(crate) struct Work {
+pub(crate) struct BucketFetchSpec {
     pub(super) remote: Remote,
     /// The key of the bundle, if there is one.
     pub(super) bundle: Option<String>,
 }
 
 /// What asking found.
-pub(crate) enum Found {
+pub(crate) enum BucketLookupResult {
     /// The objects, and what the artifact was made of until now.
-    Objects(Box<(Listed, Note)>),
+    Objects(Box<(BucketListing, Note)>),
     /// That the bundle is there.
     Bundle,
 }
@@ -46,7 +48,7 @@ pub(super) fn classify(error: &Error) -> Rest {
 }
 
 /// The note beside the artifact; one that cannot be read says nothing.
-async fn note(run: &Arc<Run<Bucket>>) -> Result<Note, Rest> {
+async fn note(run: &Arc<SourceRun<Bucket>>) -> Result<Note, Rest> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
         let slot = slot(&*run.object).ok();
@@ -57,35 +59,37 @@ async fn note(run: &Arc<Run<Bucket>>) -> Result<Note, Rest> {
 }
 
 /// The revision that the bucket has now.
-pub(super) async fn ask(run: &Arc<Run<Bucket>>) -> Result<Asked<Found>, Rest> {
-    let (Work { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
+pub(super) async fn ask(
+    run: &Arc<SourceRun<Bucket>>,
+) -> Result<RemoteRevision<BucketLookupResult>, Rest> {
+    let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     if let Some(key) = bundle {
         let revision = bundle::ask(remote, key, known).await.map_err(|e| classify(&e))?;
-        return Ok(Asked { revision, found: Found::Bundle });
+        return Ok(RemoteRevision { revision, found: BucketLookupResult::Bundle });
     }
     let note = note(run).await?;
     let ignore = run.object.spec.ignore.as_deref();
     let listed = bucket::list(remote, ignore, &note, known).await.map_err(|e| classify(&e))?;
     let revision = listed.revision();
-    Ok(Asked { revision, found: Found::Objects(Box::new((listed, note))) })
+    Ok(RemoteRevision { revision, found: BucketLookupResult::Objects(Box::new((listed, note))) })
 }
 
 /// Fetches what changed, packs it and keeps it.
 pub(super) async fn fetch(
-    run: &Arc<Run<Bucket>>,
-    found: Found,
-) -> Result<Stored<BucketStatus>, Rest> {
+    run: &Arc<SourceRun<Bucket>>,
+    found: BucketLookupResult,
+) -> Result<StoredArtifact<BucketStatus>, Rest> {
     match found {
-        Found::Objects(found) => {
+        BucketLookupResult::Objects(found) => {
             let (listed, note) = *found;
             objects(run, listed, note).await
         }
-        Found::Bundle => bundled(run).await,
+        BucketLookupResult::Bundle => bundled(run).await,
     }
 }
 
 /// The artifact that is kept until now, if the note speaks of it.
-async fn previous(run: &Arc<Run<Bucket>>, note: Note) -> Result<Previous, Rest> {
+async fn previous(run: &Arc<SourceRun<Bucket>>, note: Note) -> Result<Previous, Rest> {
     let run = run.clone();
     blocking(BUCKET_OPERATION_FAILED, "reading the store", move || {
         let artifact = run.object.status.as_ref().and_then(|status| status.artifact.as_ref());
@@ -100,10 +104,10 @@ async fn previous(run: &Arc<Run<Bucket>>, note: Note) -> Result<Previous, Rest> 
 }
 
 async fn objects(
-    run: &Arc<Run<Bucket>>,
-    listed: Listed,
+    run: &Arc<SourceRun<Bucket>>,
+    listed: BucketListing,
     note: Note,
-) -> Result<Stored<BucketStatus>, Rest> {
+) -> Result<StoredArtifact<BucketStatus>, Rest> {
     let previous = previous(run, note).await?;
     let remote = &run.work.remote;
     let known = &run.context.remotes.buckets;
@@ -137,15 +141,15 @@ async fn objects(
             );
         }
         let url = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
-        Ok(Stored::new(artifact, message, move |status: &mut BucketStatus| {
+        Ok(StoredArtifact::new(artifact, message, move |status: &mut BucketStatus| {
             status.url.clone_from(&url);
         }))
     })
     .await
 }
 
-async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored<BucketStatus>, Rest> {
-    let (Work { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
+async fn bundled(run: &Arc<SourceRun<Bucket>>) -> Result<StoredArtifact<BucketStatus>, Rest> {
+    let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     let key = bundle.as_deref().unwrap_or_default();
     let ignore = run.object.spec.ignore.as_deref();
     let bundle = bundle::fetch(remote, key, ignore, known).await.map_err(|e| classify(&e))?;
@@ -160,7 +164,7 @@ async fn bundled(run: &Arc<Run<Bucket>>) -> Result<Stored<BucketStatus>, Rest> {
             |out| archive::write(out, &bundle.contents, |_, path| bundle.load(path)).map(drop),
         )?;
         let url = linked(&run.context.artifacts, &artifact, LATEST_ARCHIVE);
-        Ok(Stored::new(artifact, message, move |status: &mut BucketStatus| {
+        Ok(StoredArtifact::new(artifact, message, move |status: &mut BucketStatus| {
             status.url.clone_from(&url);
         }))
     })
@@ -173,7 +177,7 @@ fn file(revision: &str) -> String {
 }
 
 /// What the event says.
-fn message(run: &Run<Bucket>, files: usize) -> String {
+fn message(run: &SourceRun<Bucket>, files: usize) -> String {
     let bucket = &run.work.remote.bucket;
     format!("stored artifact with {files} fetched files from '{bucket}' bucket")
 }

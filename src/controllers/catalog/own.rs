@@ -4,7 +4,7 @@
 
 use crds::Artifact;
 use percent_encoding::percent_decode_str;
-use reconcile::Node;
+use reconcile::ObjectKey;
 use sources::store::Slot;
 use url::Url;
 
@@ -29,7 +29,7 @@ const EXTERNAL: &str = "ExternalArtifact";
 ///
 /// # Errors
 /// Says which field of the status names what.
-pub(crate) fn check(node: &Node, artifact: &Artifact, elsewhere: bool) -> Result<(), String> {
+pub(crate) fn check(node: &ObjectKey, artifact: &Artifact, elsewhere: bool) -> Result<(), String> {
     let is_own = match (elsewhere, node.kind.as_str()) {
         // What an HTTPArchive offers under its own name is here and in the place of the HTTPArchive.
         (false, EXTERNAL) => is_in(node, "HTTPArchive", &artifact.path),
@@ -49,7 +49,7 @@ pub(crate) fn check(node: &Node, artifact: &Artifact, elsewhere: bool) -> Result
     ))
 }
 
-fn is_in(node: &Node, kind: &str, path: &str) -> bool {
+fn is_in(node: &ObjectKey, kind: &str, path: &str) -> bool {
     let Ok(slot) = Slot::new(kind, &node.namespace, &node.name) else { return false };
     path.strip_prefix(&slot.path())
         .and_then(|rest| rest.strip_prefix('/'))
@@ -57,7 +57,7 @@ fn is_in(node: &Node, kind: &str, path: &str) -> bool {
 }
 
 /// Whoever provides an ExternalArtifact has it wherever it likes, but for the places of other objects' artifacts.
-fn is_not_of_another_namespace(node: &Node, url: &str) -> bool {
+fn is_not_of_another_namespace(node: &ObjectKey, url: &str) -> bool {
     of_url(url).is_none_or(|[kind, namespace, _]| {
         !KINDS.contains(&kind.as_str()) || namespace == node.namespace
     })
@@ -89,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     fn told(kind: &str, elsewhere: bool, path: &str, url: &str) -> String {
-        let node = Node::new("source.toolkit.fluxcd.io", kind, "team", "app");
+        let node = ObjectKey::new("source.toolkit.fluxcd.io", kind, "team", "app");
         let artifact: Artifact = serde_json::from_value(json!({
             "path": path, "url": url, "digest": "sha256:0", "revision": "1",
             "lastUpdateTime": "2026-01-01T00:00:00Z",

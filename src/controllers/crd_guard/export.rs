@@ -24,7 +24,7 @@ use super::policy::REMOVAL;
 use super::survey;
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::{Shallow, Verbatim};
-use crate::cluster::pages::Part;
+use crate::cluster::pages::ObjectProjection;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::permit::Permits;
 
@@ -56,7 +56,7 @@ pub(crate) const KEY: &str = "export.jsonl.gz";
 const MANAGER: &str = "windlass";
 
 /// How many digits of the digest are in the name of an export.
-const DIGITS: usize = 16;
+const NAME_DIGEST_CHARACTERS: usize = 16;
 
 /// How many exports are made at once, in turns of one for each namespace: each is in memory until it is stored.
 static EXPORTING: LazyLock<Permits> = LazyLock::new(|| Permits::shared(2, 1));
@@ -65,15 +65,15 @@ static EXPORTING: LazyLock<Permits> = LazyLock::new(|| Permits::shared(2, 1));
 static IN_WORK: LazyLock<Permits> = LazyLock::new(|| Permits::shared(usize::MAX, 1));
 
 /// How long one of them may take.
-const LIMIT: Duration = Duration::from_secs(600);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How often an export is begun again because objects changed.
-const ATTEMPTS: u32 = 3;
+const MAX_EXPORT_ATTEMPTS: u32 = 3;
 
 /// What an export is called: the uid of the definition, and the first digits of the digest.
 pub(crate) fn export_name(uid: &str, digest: &str) -> String {
     let digits = digest.trim_start_matches("sha256:");
-    format!("{uid}-{}", digits.get(..DIGITS).unwrap_or(digits))
+    format!("{uid}-{}", digits.get(..NAME_DIGEST_CHARACTERS).unwrap_or(digits))
 }
 
 /// The name of the Secret with a part of an export of this name.
@@ -89,7 +89,7 @@ fn secrets() -> Resource {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Exported {
+pub(super) enum CrdExportOutcome {
     /// There is no object.
     Nothing,
     /// So many objects, in the export of this name.
@@ -102,7 +102,7 @@ pub(super) enum Exported {
 
 /// Which objects there are, and in which state.
 #[derive(PartialEq, Eq)]
-struct Seen(Vec<u8>);
+struct ObjectsFingerprint(Vec<u8>);
 
 /// Where an export is stored, and on whose behalf it is made.
 #[derive(Debug, Clone, Copy)]
@@ -129,76 +129,79 @@ pub(super) struct Job<'a> {
 }
 
 /// Secrets that an attempt has made.
-type Made = Mutex<Vec<Object>>;
+type CreatedSecrets = Mutex<Vec<Object>>;
 
 impl Job<'_> {
     /// Exports the objects. What is not exported in the end leaves no Secret.
     ///
     /// # Errors
     /// The API server could not be asked.
-    pub(super) async fn run(&self) -> Result<Exported, ClusterError> {
+    pub(super) async fn run(&self) -> Result<CrdExportOutcome, ClusterError> {
         let definition = format!("{} {}", self.site.place, self.live.uid());
         let _this = IN_WORK.acquire(&definition).await;
         let _one = EXPORTING.acquire(self.site.owner).await;
-        let made = Made::default();
-        let exported = tokio::time::timeout(LIMIT, self.exported(&made)).await;
-        let is_kept = matches!(exported, Ok(Ok(Exported::Objects(..))));
+        let made = CreatedSecrets::default();
+        let exported = tokio::time::timeout(EXPORT_TIMEOUT, self.exported(&made)).await;
+        let is_kept = matches!(exported, Ok(Ok(CrdExportOutcome::Objects(..))));
         if !is_kept {
             self.discard(&made).await;
         }
         match exported {
-            Ok(Err(error)) if !error.is_of_server() => Ok(Exported::Not(error.to_string())),
+            Ok(Err(error)) if !error.is_of_server() => Ok(CrdExportOutcome::Not(error.to_string())),
             Ok(exported) => exported,
-            Err(_) => Ok(Exported::Not(format!("it took more than {} s", LIMIT.as_secs()))),
+            Err(_) => Ok(CrdExportOutcome::Not(format!(
+                "it took more than {} s",
+                EXPORT_TIMEOUT.as_secs()
+            ))),
         }
     }
 
-    async fn exported(&self, made: &Made) -> Result<Exported, ClusterError> {
+    async fn exported(&self, made: &CreatedSecrets) -> Result<CrdExportOutcome, ClusterError> {
         let fields = Value::Object(self.live.fields().clone());
         let (definition, version) = match crdguard::whole(&fields) {
             Ok(found) => found,
-            Err(why) => return Ok(Exported::Not(why.to_string())),
+            Err(why) => return Ok(CrdExportOutcome::Not(why.to_string())),
         };
         let resource = survey::resource(&definition, &version);
         let crds = super::definitions();
         if let Some(why) = self.refusal(&crds).await? {
             let text = format!("the definition could not be created again: {why}");
-            return Ok(Exported::Not(text));
+            return Ok(CrdExportOutcome::Not(text));
         }
         let mut why = "they change while they are exported; stop what writes them";
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_EXPORT_ATTEMPTS {
             let (export, seen) = match self.read(&resource).await {
                 // Whose names were never accepted has no objects.
                 Err(error) if error.code() == Some(404) && !survey::is_established(&fields) => {
-                    return Ok(Exported::Nothing);
+                    return Ok(CrdExportOutcome::Nothing);
                 }
                 Err(error) if error.code() == Some(410) => {
                     why = "the list of them expires before it is read, mostly because a conversion webhook is slow";
                     continue;
                 }
                 read => match read? {
-                    Ok((export, _)) if export.objects == 0 => return Ok(Exported::Nothing),
+                    Ok((export, _)) if export.objects == 0 => return Ok(CrdExportOutcome::Nothing),
                     Ok(read) => read,
-                    Err(error) => return Ok(Exported::Not(error.to_string())),
+                    Err(error) => return Ok(CrdExportOutcome::Not(error.to_string())),
                 },
             };
             // Where another client deletes it, what was read may be less than there was.
             if !self.is_current(&crds).await? {
-                return Ok(Exported::Changed);
+                return Ok(CrdExportOutcome::Changed);
             }
             if let Err(text) = self.store(&export, made).await? {
-                return Ok(Exported::Not(text));
+                return Ok(CrdExportOutcome::Not(text));
             }
             match self.seen(&resource).await {
                 Ok(now) if now == seen => {
                     let name = export_name(self.live.uid(), &export.digest);
-                    return Ok(Exported::Objects(export.objects, name));
+                    return Ok(CrdExportOutcome::Objects(export.objects, name));
                 }
                 Err(error) if error.code() != Some(410) => return Err(error),
                 Ok(_) | Err(_) => self.discard(made).await,
             }
         }
-        Ok(Exported::Not(why.to_owned()))
+        Ok(CrdExportOutcome::Not(why.to_owned()))
     }
 
     /// Why the definition could not be created again.
@@ -232,7 +235,7 @@ impl Job<'_> {
     async fn read(
         &self,
         resource: &Resource,
-    ) -> Result<Result<(Export, Seen), TooLarge>, ClusterError> {
+    ) -> Result<Result<(Export, ObjectsFingerprint), TooLarge>, ClusterError> {
         let mut exporter = match Exporter::new(&self.manifest()) {
             Ok(exporter) => exporter,
             Err(error) => return Ok(Err(error)),
@@ -247,7 +250,7 @@ impl Job<'_> {
                 Err(error) => return Ok(Err(error)),
             };
         }
-        let seen = Seen(seen.finalize().to_vec());
+        let seen = ObjectsFingerprint(seen.finalize().to_vec());
         Ok(exporter.finish().map(|export| (export, seen)))
     }
 
@@ -266,9 +269,9 @@ impl Job<'_> {
     }
 
     /// What there is now, without its contents.
-    async fn seen(&self, resource: &Resource) -> Result<Seen, ClusterError> {
+    async fn seen(&self, resource: &Resource) -> Result<ObjectsFingerprint, ClusterError> {
         let mut seen = Sha256::new();
-        let mut pages = self.cluster.pages(resource, "", Part::Metadata)?;
+        let mut pages = self.cluster.pages(resource, "", ObjectProjection::Metadata)?;
         while let Some(page) = pages.next().await? {
             for Shallow(item) in &page {
                 let meta = &item["metadata"];
@@ -278,14 +281,14 @@ impl Job<'_> {
                 }
             }
         }
-        Ok(Seen(seen.finalize().to_vec()))
+        Ok(ObjectsFingerprint(seen.finalize().to_vec()))
     }
 
     /// Stores an export, and makes sure that all of it is there. The inner error says why it cannot be stored.
     async fn store(
         &self,
         export: &Export,
-        made: &Made,
+        made: &CreatedSecrets,
     ) -> Result<Result<(), String>, ClusterError> {
         let (secrets, Site { namespace, .. }) = (secrets(), self.site);
         let wanted = self.secrets_of(export)?;
@@ -344,7 +347,7 @@ impl Job<'_> {
     }
 
     /// Deletes what an attempt has made; what it found stays.
-    async fn discard(&self, made: &Made) {
+    async fn discard(&self, made: &CreatedSecrets) {
         let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
         for secret in made {
             let namespace = secret.namespace();

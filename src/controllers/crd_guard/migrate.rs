@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crdguard::{Fault, Migration};
+use crdguard::{DefinitionFault, Migration};
 use futures::stream::{self, StreamExt as _};
 use objects::Object;
 use serde_json::{Value, json};
@@ -14,18 +14,18 @@ use serde_json::{Value, json};
 use super::survey;
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::Shallow;
-use crate::cluster::pages::Part;
+use crate::cluster::pages::ObjectProjection;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// Attempts at an object that others write at the same time.
-const ATTEMPTS: u32 = 4;
+const MAX_WRITE_ATTEMPTS: u32 = 4;
 
 /// How many objects are written back at once: other clients need the API server, too.
 const AT_ONCE: usize = 4;
 
 /// How long API servers may take to store objects in a new version of storage, after they were told.
-const SETTLES: Duration = Duration::from_secs(5);
+const STORAGE_VERSION_SETTLE_DELAY: Duration = Duration::from_secs(5);
 
 fn fields(object: &Object) -> Value {
     Value::Object(object.fields().clone())
@@ -35,12 +35,12 @@ fn fields(object: &Object) -> Value {
 ///
 /// # Errors
 /// When one of the definitions cannot be judged.
-pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, Fault> {
+pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, DefinitionFault> {
     Ok(Migration::of(&fields(live), &fields(manifest))?.is_some())
 }
 
 /// An object of the definition, by namespace, name and uid.
-type Named = [String; 3];
+type ObjectIdentity = [String; 3];
 
 /// Moves the objects of a live definition as far as a manifest needs it, in the name of the identity that applies; only
 /// `status.storedVersions` is written in windlass's own name. The inner error says which objects cannot be moved, by name
@@ -49,7 +49,7 @@ type Named = [String; 3];
 /// # Errors
 /// The API server's refusal, or the definition is another by now.
 pub(super) async fn migrate(
-    target: &Target,
+    target: &ClusterTarget,
     (definitions, live): (&Resource, Object),
     manifest: &Object,
     (manager, is_named): (&str, bool),
@@ -80,7 +80,7 @@ pub(super) async fn migrate(
                 {"op": "replace", "path": at(moves.to), "value": true},
             ]);
             let moved = cluster.json_patch(definitions, "", &name, &patch).await?;
-            tokio::time::sleep(SETTLES).await;
+            tokio::time::sleep(STORAGE_VERSION_SETTLE_DELAY).await;
             moved
         }
     };
@@ -112,17 +112,20 @@ pub(super) async fn migrate(
     Ok(Ok(()))
 }
 
-fn subject([namespace, name, _]: &Named) -> String {
+fn subject([namespace, name, _]: &ObjectIdentity) -> String {
     let at = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     format!("{at}{name}")
 }
 
 /// All objects, as far as writing them back takes it.
-async fn listed(reader: &Cluster, resource: &Resource) -> Result<Vec<Named>, ClusterError> {
+async fn listed(
+    reader: &Cluster,
+    resource: &Resource,
+) -> Result<Vec<ObjectIdentity>, ClusterError> {
     let mut all = Vec::new();
     let text =
         |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
-    let mut pages = reader.pages(resource, "", Part::Metadata)?;
+    let mut pages = reader.pages(resource, "", ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
         let named =
             |Shallow(item): &Shallow| ["namespace", "name", "uid"].map(|key| text(item, key));
@@ -135,9 +138,9 @@ async fn listed(reader: &Cluster, resource: &Resource) -> Result<Vec<Named>, Clu
 async fn write_back(
     writer: &Cluster,
     resource: &Resource,
-    objects: Vec<Named>,
+    objects: Vec<ObjectIdentity>,
     manager: &str,
-) -> Result<u64, (Named, ClusterError)> {
+) -> Result<u64, (ObjectIdentity, ClusterError)> {
     let writes = objects.into_iter().map(|object| async move {
         let written = write_one(writer, resource, &object, manager).await;
         written.map_err(|error| (object, error))
@@ -154,7 +157,7 @@ async fn write_back(
 async fn write_one(
     writer: &Cluster,
     resource: &Resource,
-    [namespace, name, uid]: &Named,
+    [namespace, name, uid]: &ObjectIdentity,
     manager: &str,
 ) -> Result<u64, ClusterError> {
     // Nothing changes but where it is stored.
@@ -169,7 +172,7 @@ async fn write_one(
                     return Ok(0);
                 }
                 // Who admits objects may answer so, too.
-                if attempt >= ATTEMPTS {
+                if attempt >= MAX_WRITE_ATTEMPTS {
                     return Err(error);
                 }
             }

@@ -10,14 +10,14 @@ use reconcile::RemovalPermit;
 
 use super::Removal;
 use super::claims::{self, Mark};
-use super::export::{Exported, Job, Site};
+use super::export::{CrdExportOutcome, Job, Site};
 use super::policy::REMOVAL;
 use super::survey;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
 
 /// How often it is decided again because the definition changed.
-const ATTEMPTS: u32 = 4;
+const MAX_DECISION_ATTEMPTS: u32 = 4;
 
 /// A definition and who gives it up.
 pub(super) struct Removing<'a> {
@@ -42,7 +42,7 @@ pub(super) struct Removing<'a> {
 
 /// What a live definition says of its removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum RemovalConfirmation {
     /// It is not its former owner's any more.
     Left,
     /// It may go with its objects.
@@ -79,7 +79,7 @@ impl Removing<'_> {
         let crds = super::definitions();
         let name = self.live.name();
         let mut tried = None;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_DECISION_ATTEMPTS {
             let now = self.ours.get(&crds, "", name).await?;
             let Some(now) = now.filter(|it| it.uid() == self.live.uid() && !is_leaving(it)) else {
                 // It went by an attempt whose reply was lost, or somebody else deleted it.
@@ -87,9 +87,9 @@ impl Removing<'_> {
                 return Ok(tried.filter(is_gone).unwrap_or(Removal::Deleted));
             };
             let attempt = match said(&now, self.live, self.mine, self.is_trusted) {
-                Said::Confirmed => self.confirmed(&crds, &now).await?,
-                Said::Unconfirmed => self.judged(&crds, &now).await?,
-                Said::Left => {
+                RemovalConfirmation::Confirmed => self.confirmed(&crds, &now).await?,
+                RemovalConfirmation::Unconfirmed => self.judged(&crds, &now).await?,
+                RemovalConfirmation::Left => {
                     let text = format!(
                         "CustomResourceDefinition {name} is not deleted, because its labels or annotations of ownership were \
                          removed or name another owner"
@@ -154,10 +154,12 @@ impl Removing<'_> {
         }
         let job = Job { cluster: self.ours, theirs: self.theirs, live: now, site: self.site };
         let removal = match job.run().await? {
-            Exported::Changed => return Ok(Attempt::Again(None)),
-            Exported::Nothing => Removal::Deleted,
-            Exported::Objects(count, export) => Removal::Exported(self.told(name, count, &export)),
-            Exported::Not(why) => {
+            CrdExportOutcome::Changed => return Ok(Attempt::Again(None)),
+            CrdExportOutcome::Nothing => Removal::Deleted,
+            CrdExportOutcome::Objects(count, export) => {
+                Removal::Exported(self.told(name, count, &export))
+            }
+            CrdExportOutcome::Not(why) => {
                 return Err(ClusterError::Withheld(format!(
                     "it is not deleted, because its objects cannot be exported: {why}; remove that cause, or the annotation \
                      {REMOVAL}, or delete it without an export: `kubectl delete crd {name}`"
@@ -195,15 +197,15 @@ fn is_leaving(object: &Object) -> bool {
 }
 
 /// What a definition says now; `before` is what its owner read when it decided to remove it.
-fn said(now: &Object, before: &Object, mine: &[Mark], is_trusted: bool) -> Said {
+fn said(now: &Object, before: &Object, mine: &[Mark], is_trusted: bool) -> RemovalConfirmation {
     let was_marked = claims::has_any(before, mine);
     let is_left = was_marked && !claims::has_any(now, mine);
     if is_left || claims::is_of_another(now, mine) {
-        return Said::Left;
+        return RemovalConfirmation::Left;
     }
     match is_trusted && now.annotation(REMOVAL) == Some(now.uid()) {
-        true => Said::Confirmed,
-        false => Said::Unconfirmed,
+        true => RemovalConfirmation::Confirmed,
+        false => RemovalConfirmation::Unconfirmed,
     }
 }
 

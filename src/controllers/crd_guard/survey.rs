@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use crdguard::{Definition, Facts, Judge, Presence, ServiceReference, Verdict};
+use crdguard::{ChangeVerdict, Definition, Facts, Judge, Presence, ServiceReference};
 use golang::meter::Stop;
 use objects::{Gvk, Object};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::Shallow;
-use crate::cluster::pages::Part;
+use crate::cluster::pages::ObjectProjection;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::permit::{Permit, Permits};
 use crate::time_limit::TimeLimit;
@@ -21,26 +21,26 @@ use crate::time_limit::TimeLimit;
 static JUDGING: Semaphore = Semaphore::const_new(2);
 
 /// How long one of them may take, without what it waits for.
-const TIME: Duration = Duration::from_secs(120);
+const SURVEY_WORK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How many definitions are read or judged at once, or wait for an API server meanwhile: each has a thread. A namespace may
 /// have two of them, in turns: its API servers may be as slow as they like.
 static SURVEYS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(8, 2));
 
 /// How long one of them may take, with what it waits for.
-const LIMIT: Duration = Duration::from_secs(900);
+const SURVEY_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// How many objects of a kind are judged; with more the definition cannot be judged.
-const MOST: u64 = 100_000;
+const MAX_JUDGED_OBJECTS: u64 = 100_000;
 
 /// How many objects of a kind are counted before it is left to them.
-const SAMPLE: u64 = 10_000;
+const MAX_COUNTED_OBJECTS: u64 = 10_000;
 
 /// How many pages wait to be judged.
-const PAGES: usize = 2;
+const MAX_QUEUED_PAGES: usize = 2;
 
 /// How many objects are named.
-const NAMED: usize = 5;
+const MAX_NAMED_OBJECTS: usize = 5;
 
 /// A page of objects, and the version that it was read in.
 type Page = (String, Vec<Shallow>);
@@ -55,16 +55,16 @@ pub(crate) async fn survey(
     namespace: &str,
     old: Value,
     new: Value,
-) -> Result<Result<Verdict, String>, ClusterError> {
+) -> Result<Result<ChangeVerdict, String>, ClusterError> {
     let one = SURVEYS.acquire(namespace).await;
-    within(LIMIT, surveyed(cluster, one, old, new)).await
+    within(SURVEY_TIMEOUT, surveyed(cluster, one, old, new)).await
 }
 
 /// What came of reading objects; a server that takes too long has none that can be judged.
 async fn within(
     limit: Duration,
-    surveyed: impl Future<Output = Result<Result<Verdict, String>, ClusterError>>,
-) -> Result<Result<Verdict, String>, ClusterError> {
+    surveyed: impl Future<Output = Result<Result<ChangeVerdict, String>, ClusterError>>,
+) -> Result<Result<ChangeVerdict, String>, ClusterError> {
     let Ok(surveyed) = tokio::time::timeout(limit, surveyed).await else {
         return Ok(Err(format!("reading its objects took more than {} s", limit.as_secs())));
     };
@@ -82,10 +82,10 @@ async fn surveyed(
     one: Permit,
     old: Value,
     new: Value,
-) -> Result<Result<Verdict, String>, ClusterError> {
+) -> Result<Result<ChangeVerdict, String>, ClusterError> {
     let has_objects = is_established(&old);
     let stop = Stop::default();
-    let limit = Arc::new(TimeLimit::start(TIME, &stop));
+    let limit = Arc::new(TimeLimit::start(SURVEY_WORK_TIMEOUT, &stop));
     // Patterns are compiled, which takes as long as there are any.
     let judge = tokio::task::spawn_blocking(move || Judge::new(&old, &new, &stop));
     let judge = match judge.await.map_err(|_| broken(PANICKED))? {
@@ -138,7 +138,7 @@ fn on_thread(
     limit: Arc<TimeLimit>,
     one: Permit,
 ) -> Result<(mpsc::Sender<Page>, oneshot::Receiver<Judge>), ClusterError> {
-    let (pages, mut given) = mpsc::channel::<Page>(PAGES);
+    let (pages, mut given) = mpsc::channel::<Page>(MAX_QUEUED_PAGES);
     let (tell, judged) = oneshot::channel();
     let runtime = Handle::current();
     let work = move || {
@@ -152,7 +152,8 @@ fn on_thread(
         drop(tell.send(judge));
         drop(one);
     };
-    let thread = std::thread::Builder::new().name("crds".to_owned()).stack_size(gocel::STACK);
+    let thread =
+        std::thread::Builder::new().name("crds".to_owned()).stack_size(gocel::REQUIRED_STACK_BYTES);
     thread.spawn(work).map_err(|error| broken(&error.to_string()))?;
     Ok((pages, judged))
 }
@@ -164,9 +165,9 @@ async fn read(
     version: &str,
     pages: &mpsc::Sender<Page>,
 ) -> Result<bool, ClusterError> {
-    let mut list = cluster.pages(resource, "", Part::Whole)?;
+    let mut list = cluster.pages(resource, "", ObjectProjection::Whole)?;
     let mut read = 0;
-    while read < MOST
+    while read < MAX_JUDGED_OBJECTS
         && let Some(page) = list.next().await?
     {
         read += page.len() as u64;
@@ -254,7 +255,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
     };
     let resource = resource(&definition, &version.name);
     let mut users = Users::default();
-    let mut pages = cluster.pages(&resource, "", Part::Metadata)?;
+    let mut pages = cluster.pages(&resource, "", ObjectProjection::Metadata)?;
     loop {
         let page = match pages.next().await {
             Ok(Some(page)) => page,
@@ -270,7 +271,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
                 continue;
             }
             users.count += 1;
-            if users.examples.len() < NAMED {
+            if users.examples.len() < MAX_NAMED_OBJECTS {
                 let text = |key: &str| meta[key].as_str().unwrap_or_default();
                 let namespace = text("namespace");
                 let name = text("name");
@@ -278,7 +279,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
                 users.examples.push(format!("{at}{name}"));
             }
         }
-        if users.count >= SAMPLE {
+        if users.count >= MAX_COUNTED_OBJECTS {
             users.is_more = !pages.is_over();
             return Ok(users);
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crds::LocalObjectReference;
 use crds::notification::{Alert, Provider};
-use notify::{Dispatch, Failure, Outcome, Parcel, Secret, Stage, Step, Warning};
+use notify::{DeliveryFailure, DeliveryResult, Dispatch, HttpStep, Parcel, Secret, Stage, Warning};
 use objects::Masking;
 use url::Url;
 
@@ -20,7 +20,7 @@ use super::spool::Notification;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
 use crate::controllers::exchange::retry_after;
-use crate::controllers::expressions::{Broken, on_thread};
+use crate::controllers::expressions::{EvaluationError, on_thread};
 use crate::controllers::hold::is_suspended;
 use crate::controllers::permit::Permits;
 
@@ -28,14 +28,14 @@ use crate::controllers::permit::Permits;
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// A longer answer is not read on an async worker.
-const LONG: usize = 64 << 10;
+const MAX_INLINE_RESPONSE_BYTES: usize = 64 << 10;
 
 /// How much work masking may be: bytes of a message for every string that the Secrets may hold. That is some tenths of a
 /// second of a processor.
-const MASKING: usize = 16 << 20;
+const MAX_MASKING_WORK_BYTES: usize = 16 << 20;
 
 /// How an attempt ended.
-pub(super) enum Ended {
+pub(super) enum DeliveryOutcome {
     /// It was sent, or the service needs nothing of it; with the id that the service gave the message.
     Delivered(Option<String>),
     /// There is nobody any more who wants it.
@@ -67,22 +67,22 @@ pub(super) async fn attempt(
     context: &Arc<Context>,
     permits: &Permits,
     notification: &Notification,
-) -> Ended {
+) -> DeliveryOutcome {
     let namespace = &notification.namespace;
     let provider = context.seen::<Provider>(namespace, &notification.provider);
     let alert = context.seen::<Alert>(namespace, &notification.alert);
     // A service that was told of an incident is told of its end, also if the Alert is gone.
     let alert =
         alert.or_else(|| notification.ends_incident().then(|| incidents::bare(notification)));
-    let (Some(provider), Some(alert)) = (provider, alert) else { return Ended::Unwanted };
+    let (Some(provider), Some(alert)) = (provider, alert) else { return DeliveryOutcome::Unwanted };
     let now = jiff::Timestamp::now();
     if is_suspended(&*provider, now) || is_suspended(&*alert, now) {
-        return Ended::Unwanted;
+        return DeliveryOutcome::Unwanted;
     }
     let event = notification.event();
     let secrets = match secrets(&context.cluster, namespace, &provider).await {
         Ok(secrets) => secrets,
-        Err(error) => return Ended::Later(failed(&event, &error.to_string()), None),
+        Err(error) => return DeliveryOutcome::Later(failed(&event, &error.to_string()), None),
     };
     let of = (provider, alert, secrets.found.clone());
     let begun = on_thread(namespace, {
@@ -91,21 +91,23 @@ pub(super) async fn attempt(
     });
     let dispatch = match begun.await {
         Ok(Ok(dispatch)) => dispatch,
-        Ok(Err(text)) => return Ended::Refused(failed(&event, &text)),
-        Err(broken) => return Ended::Refused(failed(&event, &broken.to_string())),
+        Ok(Err(text)) => return DeliveryOutcome::Refused(failed(&event, &text)),
+        Err(broken) => return DeliveryOutcome::Refused(failed(&event, &broken.to_string())),
     };
     let mut last = Last::default();
     let said = converse(context, permits, namespace, dispatch, &mut last).await;
     let (dispatch, said) = match said {
         Ok(said) => said,
-        Err(broken) => return Ended::Refused(failed(&event, &broken.to_string())),
+        Err(broken) => return DeliveryOutcome::Refused(failed(&event, &broken.to_string())),
     };
     let failure = match said {
         Err(failure) => failure,
         // Types whose engine does not check the answer.
         Ok(()) => match last.fault.take() {
-            Some(message) => Failure { stage: Stage::Post, message },
-            None => return Ended::Delivered(dispatch.delivery.message().map(str::to_owned)),
+            Some(message) => DeliveryFailure { stage: Stage::Post, message },
+            None => {
+                return DeliveryOutcome::Delivered(dispatch.delivery.message().map(str::to_owned));
+            }
         },
     };
     let may_help = match failure.stage {
@@ -118,8 +120,8 @@ pub(super) async fn attempt(
     let warning = on_thread(namespace, move || masked(&dispatch, &failure, &found)).await;
     let warning = warning.unwrap_or_else(|broken| failed(&event, &broken.to_string()));
     match may_help {
-        true => Ended::Later(warning, last.retry_after),
-        false => Ended::Refused(warning),
+        true => DeliveryOutcome::Later(warning, last.retry_after),
+        false => DeliveryOutcome::Refused(warning),
     }
 }
 
@@ -185,10 +187,14 @@ pub(crate) async fn secrets(
 
 /// The warning about a failure, without what the Secrets hold. Where they hold too much to look for all of it, the warning
 /// does not say why.
-fn masked(dispatch: &Dispatch, failure: &Failure, secrets: &BTreeMap<String, Secret>) -> Warning {
+fn masked(
+    dispatch: &Dispatch,
+    failure: &DeliveryFailure,
+    secrets: &BTreeMap<String, Secret>,
+) -> Warning {
     let warning = dispatch.warning(failure);
     let values = secrets.values().flat_map(|secret| secret.data.values());
-    if strings(values).saturating_mul(warning.message.len()) > MASKING {
+    if strings(values).saturating_mul(warning.message.len()) > MAX_MASKING_WORK_BYTES {
         let why = "the reason is not shown, because the Secrets of the Provider are too large to mask them in it";
         return failed(&dispatch.event, why);
     }
@@ -220,15 +226,15 @@ async fn converse(
     namespace: &str,
     mut dispatch: Dispatch,
     last: &mut Last,
-) -> Result<(Dispatch, Result<(), Failure>), Broken> {
+) -> Result<(Dispatch, Result<(), DeliveryFailure>), EvaluationError> {
     let limit = dispatch.timeout;
     let mut left = limit;
     let mut step = dispatch.delivery.start();
     loop {
         let (wait, parcel) = match step {
-            Step::Done => return Ok((dispatch, Ok(()))),
-            Step::Failed(failure) => return Ok((dispatch, Err(failure))),
-            Step::Send(wait, parcel) => (wait, parcel),
+            HttpStep::Done => return Ok((dispatch, Ok(()))),
+            HttpStep::Failed(failure) => return Ok((dispatch, Err(failure))),
+            HttpStep::Send(wait, parcel) => (wait, parcel),
         };
         if !wait.is_zero() {
             tokio::time::sleep(wait.min(left)).await;
@@ -249,7 +255,7 @@ async fn converse(
             Err(_) if allowed < left => (Err((late(allowed), true)), None),
             Err(_) => {
                 last.may_help = true;
-                let failure = Failure { stage: Stage::Post, message: late(limit) };
+                let failure = DeliveryFailure { stage: Stage::Post, message: late(limit) };
                 return Ok((dispatch, Err(failure)));
             }
         };
@@ -267,9 +273,10 @@ async fn converse(
 async fn answer(
     namespace: &str,
     mut dispatch: Dispatch,
-    outcome: Outcome,
-) -> Result<(Dispatch, Step), Broken> {
-    let is_long = outcome.as_ref().is_ok_and(|answer| answer.body.len() > LONG);
+    outcome: DeliveryResult,
+) -> Result<(Dispatch, HttpStep), EvaluationError> {
+    let is_long =
+        outcome.as_ref().is_ok_and(|answer| answer.body.len() > MAX_INLINE_RESPONSE_BYTES);
     let read = move || {
         let step = dispatch.delivery.answer(outcome);
         (dispatch, step)
@@ -278,14 +285,14 @@ async fn answer(
 }
 
 /// Sends a parcel; comes back with what it was on the wire, if it got so far.
-async fn send(sender: Sender<'_>, parcel: Parcel) -> (Outcome, Option<Letter>) {
+async fn send(sender: Sender<'_>, parcel: Parcel) -> (DeliveryResult, Option<Letter>) {
     match sender.letter(parcel).await {
         Ok(letter) => (sender.send(&letter).await, Some(letter)),
         Err(why) => (Err(why), None),
     }
 }
 
-fn judged(outcome: &Outcome) -> Last {
+fn judged(outcome: &DeliveryResult) -> Last {
     match outcome {
         Ok(answer) => {
             let is_busy = matches!(answer.status, 408 | 429);
@@ -322,7 +329,7 @@ mod tests {
         let event = notify::Event::default();
         let alert = notify::Alert::default();
         let dispatch = Dispatch::new(event, &provider, &alert, 0, &secret);
-        let failure = Failure { stage: Stage::Post, message: message.to_owned() };
+        let failure = DeliveryFailure { stage: Stage::Post, message: message.to_owned() };
         masked(&dispatch, &failure, secrets).message
     }
 

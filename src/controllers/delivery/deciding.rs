@@ -17,7 +17,7 @@ use crate::metrics::NotificationOutcome;
 const WAITING_BYTES: usize = 64 << 20;
 
 /// What an entry of a map takes besides its texts.
-const ENTRY: usize = 100;
+const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
 
 /// An event, and the names of the Alerts that may want it.
 struct Job {
@@ -55,7 +55,8 @@ impl Job {
         let metadata = event.metadata.iter().flat_map(|(key, value)| [key, value]);
         let strings = object.into_iter().chain(others).chain([&event.reporting_instance]);
         let length = strings.chain(metadata).chain(&alerts).map(String::len).sum::<usize>();
-        let entries = event.metadata.len() * ENTRY + alerts.len() * size_of::<String>();
+        let entries = event.metadata.len() * METADATA_ENTRY_OVERHEAD_BYTES
+            + alerts.len() * size_of::<String>();
         let bytes = size_of::<Self>() + size_of::<notify::Event>() + length + entries;
         Self { event, alerts, bytes }
     }

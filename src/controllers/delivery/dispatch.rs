@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crds::notification::{Alert, Provider};
 use futures::FutureExt as _;
 use kube::core::ResourceExt as _;
-use notify::{ObjectReference, Routed, Secret, Settings, Source, Warning};
+use notify::{EventSourceSelector, ObjectReference, RoutingDecision, Secret, Settings, Warning};
 use objects::Gvk;
 
 use super::Delivery;
 use super::deciding::Deciding;
 use super::repetitions::Repetitions;
-use super::spool::{LARGEST, Notification};
+use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
 use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::on_thread;
@@ -54,13 +54,13 @@ enum Labels {
 }
 
 /// The cluster, as the decision about one event reads it.
-struct Seen {
+struct ClusterSnapshot {
     context: Arc<Context>,
     labels: Labels,
     is_asked: Cell<bool>,
 }
 
-impl notify::Cluster for Seen {
+impl notify::Cluster for ClusterSnapshot {
     fn labels(&self, _: &ObjectReference) -> Option<BTreeMap<String, String>> {
         self.is_asked.set(true);
         match &self.labels {
@@ -194,13 +194,13 @@ impl Delivery {
                 labels = Labels::Read(self.labels(&event.object).await.unwrap_or_default());
                 decided = self.route(event, &alert, &labels).await;
             }
-            let Routed { warnings, route } = decided.0;
+            let RoutingDecision { warnings, route } = decided.0;
             for warning in warnings {
                 self.warn(namespace, name, warning);
             }
             let Some(route) = route else { continue };
             let bytes = route.event.to_json().len();
-            if bytes > LARGEST {
+            if bytes > MAX_NOTIFICATION_BYTES {
                 self.warn(namespace, name, too_large());
                 self.context.metrics.notified(NotificationOutcome::Dropped);
                 continue;
@@ -223,7 +223,7 @@ impl Delivery {
         event: &Arc<notify::Event>,
         alert: &Arc<Alert>,
         labels: &Labels,
-    ) -> (Routed, bool) {
+    ) -> (RoutingDecision, bool) {
         self.routed(event, alert, labels, notify::route).await
     }
 
@@ -232,7 +232,7 @@ impl Delivery {
         &self,
         event: &Arc<notify::Event>,
         alert: &Arc<Alert>,
-    ) -> Option<Routed> {
+    ) -> Option<RoutingDecision> {
         match self.route(event, alert, &Labels::Unread).await {
             (_, true) => {
                 let labels = Labels::Read(self.labels(&event.object).await.ok()?);
@@ -243,7 +243,11 @@ impl Delivery {
     }
 
     /// Where an Alert sends an event about something that it selected before.
-    pub(super) async fn follow_up(&self, event: &Arc<notify::Event>, alert: &Arc<Alert>) -> Routed {
+    pub(super) async fn follow_up(
+        &self,
+        event: &Arc<notify::Event>,
+        alert: &Arc<Alert>,
+    ) -> RoutingDecision {
         self.routed(event, alert, &Labels::Read(None), notify::follow_up).await.0
     }
 
@@ -252,10 +256,15 @@ impl Delivery {
         event: &Arc<notify::Event>,
         alert: &Arc<Alert>,
         labels: &Labels,
-        route: fn(&notify::Event, &notify::Alert, &dyn notify::Cluster, Settings) -> Routed,
-    ) -> (Routed, bool) {
+        route: fn(
+            &notify::Event,
+            &notify::Alert,
+            &dyn notify::Cluster,
+            Settings,
+        ) -> RoutingDecision,
+    ) -> (RoutingDecision, bool) {
         let namespace = alert.namespace().unwrap_or_default();
-        let seen = Seen {
+        let seen = ClusterSnapshot {
             context: self.context.clone(),
             labels: labels.clone(),
             is_asked: Cell::new(false),
@@ -274,12 +283,12 @@ impl Delivery {
         });
         match decided.await {
             Ok(Some(decided)) => decided,
-            Ok(None) => (Routed { warnings: Vec::new(), route: None }, false),
+            Ok(None) => (RoutingDecision { warnings: Vec::new(), route: None }, false),
             Err(broken) => {
                 let reason = "NotificationDispatchFailed";
                 let annotations = BTreeMap::new();
                 let warning = Warning { reason, message: broken.to_string(), annotations };
-                (Routed { warnings: vec![warning], route: None }, false)
+                (RoutingDecision { warnings: vec![warning], route: None }, false)
             }
         }
     }
@@ -329,7 +338,7 @@ pub(super) fn too_large() -> Warning {
     let message = format!(
         "discarded an event that has more than {} KiB with its metadata; shorten `spec.eventMetadata` of the Alert, or \
          the annotations of the object that are part of its events",
-        LARGEST >> 10
+        MAX_NOTIFICATION_BYTES >> 10
     );
     Warning { reason: "NotificationDispatchFailed", message, annotations: BTreeMap::new() }
 }
@@ -339,13 +348,15 @@ fn readable(alert: &Alert) -> Option<notify::Alert> {
     let mut read = notify::Alert::new(serde_json::to_value(alert).ok()?).ok()?;
     // They are objects of all labels.
     let more = named(alert, EVENT_SOURCES).unwrap_or_default().into_iter();
-    read.spec.event_sources.extend(more.map(|source| Source { match_labels: None, ..source }));
+    read.spec
+        .event_sources
+        .extend(more.map(|source| EventSourceSelector { match_labels: None, ..source }));
     read.spec.suspend = is_suspended(alert, jiff::Timestamp::now());
     Some(read)
 }
 
 /// Whether an Alert names an object, but for what is costly to find out.
-fn may_want(alert: &Alert, more: &[Source], object: &ObjectReference) -> bool {
+fn may_want(alert: &Alert, more: &[EventSourceSelector], object: &ObjectReference) -> bool {
     let own = alert.namespace().unwrap_or_default();
     let is_it = |kind: &str, namespace: &str, name: &str| {
         let namespace = if namespace.is_empty() { &own } else { namespace };

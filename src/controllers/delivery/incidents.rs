@@ -14,13 +14,13 @@ use std::time::Duration;
 use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, AlertSpec, Provider};
 use kube::core::ResourceExt as _;
-use notify::{Routed, Source, Warning};
+use notify::{EventSourceSelector, RoutingDecision, Warning};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Delivery;
-use super::lanes::Place;
-use super::spool::{LARGEST, Notification};
+use super::lanes::ProviderKey;
+use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
 use crate::controllers::hold::is_suspended;
 use crate::controllers::lifecycle::table::Table;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
@@ -86,7 +86,7 @@ impl Mark {
 
 /// Something to be sent about an incident for an Alert.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Step {
+pub(crate) struct IncidentDelivery {
     /// The namespace of Alert and Provider.
     pub(crate) namespace: String,
     pub(crate) alert: String,
@@ -94,7 +94,7 @@ pub(crate) struct Step {
     pub(crate) mark: Mark,
 }
 
-impl Step {
+impl IncidentDelivery {
     /// Whether it is still to be sent, by the Incident as it is now. What is not is due again, or was sent by another process.
     ///
     /// A process that does not act sends no beginning: the one that does knows what is due. It sends the end of what no Incident
@@ -139,8 +139,8 @@ fn bare_alert(namespace: &str, name: &str) -> Alert {
 
 /// How a step ended.
 #[derive(Debug, Clone)]
-pub(crate) struct Outcome {
-    pub(crate) step: Step,
+pub(crate) struct IncidentDeliveryOutcome {
+    pub(crate) step: IncidentDelivery,
     /// Whether the service accepted it; else it never will.
     pub(crate) is_delivered: bool,
     /// The id that it gave the message.
@@ -164,14 +164,14 @@ pub(super) struct Outcomes {
     /// Whether Incidents can be kept. While that is not known, or their CRD is not installed, each error is sent.
     is_kept: AtomicBool,
     /// Alerts that are sent each error, since their namespace has too many with incidents.
-    surplus: Mutex<BTreeSet<Place>>,
-    ended: Mutex<Vec<Outcome>>,
+    surplus: Mutex<BTreeSet<ProviderKey>>,
+    ended: Mutex<Vec<IncidentDeliveryOutcome>>,
     came: Notify,
 }
 
 impl Outcomes {
     /// A step has ended.
-    pub(super) fn put(&self, outcome: Outcome) {
+    pub(super) fn put(&self, outcome: IncidentDeliveryOutcome) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         ended.push(outcome);
         self.came.notify_one();
@@ -185,7 +185,7 @@ pub(crate) struct Wanting {
     pub(crate) after: Duration,
     pub(crate) reminder: Option<Duration>,
     /// What an annotation names besides the `eventSources`.
-    pub(crate) more: Vec<Source>,
+    pub(crate) more: Vec<EventSourceSelector>,
 }
 
 /// A duration of an annotation.
@@ -198,8 +198,8 @@ fn duration(alert: &Alert, annotation: &str) -> Result<Option<Duration>, String>
     read.map(Some).map_err(|error| format!("annotation {annotation}: {error}"))
 }
 
-fn place_of(alert: &Alert) -> Place {
-    Place { namespace: alert.namespace().unwrap_or_default(), name: alert.name_any() }
+fn place_of(alert: &Alert) -> ProviderKey {
+    ProviderKey { namespace: alert.namespace().unwrap_or_default(), name: alert.name_any() }
 }
 
 /// The first Alerts of each namespace, and the others.
@@ -317,8 +317,8 @@ impl Delivery {
     }
 
     /// Records on an Alert, and in the log, that a service cannot be told of the end of an incident.
-    pub(crate) fn tell_unresolvable(&self, step: &Step) {
-        let Step { namespace, alert, provider, mark } = step;
+    pub(crate) fn tell_unresolvable(&self, step: &IncidentDelivery) {
+        let IncidentDelivery { namespace, alert, provider, mark } = step;
         let message = format!(
             "incident {}/{} has ended, but Provider '{provider}', which was sent its beginning, does not exist any more; \
              close it at the service, where its key is {}",
@@ -347,12 +347,12 @@ impl Delivery {
     }
 
     /// What waits about incidents.
-    pub(crate) fn waiting_steps(&self) -> BTreeSet<Step> {
+    pub(crate) fn waiting_steps(&self) -> BTreeSet<IncidentDelivery> {
         self.spool.steps()
     }
 
     /// Outcomes since the last call.
-    pub(crate) fn take_outcomes(&self) -> Vec<Outcome> {
+    pub(crate) fn take_outcomes(&self) -> Vec<IncidentDeliveryOutcome> {
         std::mem::take(&mut *self.outcomes.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -385,12 +385,12 @@ impl Delivery {
         let namespace = alert.namespace().unwrap_or_default();
         let name = alert.name_any();
         let event = Arc::new(event);
-        let Routed { warnings, route } = self.follow_up(&event, alert).await;
+        let RoutingDecision { warnings, route } = self.follow_up(&event, alert).await;
         for warning in warnings {
             self.warn(&namespace, &name, warning);
         }
         let Some(route) = route else { return self.declined(alert) };
-        if route.event.to_json().len() > LARGEST {
+        if route.event.to_json().len() > MAX_NOTIFICATION_BYTES {
             self.warn(&namespace, &name, super::dispatch::too_large());
             self.context.metrics.notified(NotificationOutcome::Dropped);
             return Choice::Declined;
@@ -424,7 +424,7 @@ mod tests {
         }
     }
 
-    fn step(saying: Saying, opened: i64) -> Step {
+    fn step(saying: Saying, opened: i64) -> IncidentDelivery {
         let [namespace, alert, provider] = ["apps", "a", "pager"].map(str::to_owned);
         let mark = Mark {
             namespace: "apps".to_owned(),
@@ -435,7 +435,7 @@ mod tests {
             saying,
             thread: None,
         };
-        Step { namespace, alert, provider, mark }
+        IncidentDelivery { namespace, alert, provider, mark }
     }
 
     /// An Incident that was opened at the second 7, and what the Provider was sent last.
@@ -453,7 +453,8 @@ mod tests {
     #[test]
     fn a_beginning_that_waited_is_sent_only_while_its_incident_is_open() {
         let opened = step(Saying::Opened, 7);
-        let current = |step: &Step, incident: &Incident| step.is_current(Some(incident), true);
+        let current =
+            |step: &IncidentDelivery, incident: &Incident| step.is_current(Some(incident), true);
         assert!(current(&opened, &incident("Open", "pager", None)));
         assert!(current(&opened, &incident("Open", "pager", Some("Failed"))));
         assert!(current(&opened, &incident("Open", "other", Some("Opened"))));
@@ -468,7 +469,8 @@ mod tests {
 
     #[test]
     fn a_standby_sends_nothing_that_another_process_knows_is_due() {
-        let of = |step: &Step, incident: Option<&Incident>| step.is_current(incident, false);
+        let of =
+            |step: &IncidentDelivery, incident: Option<&Incident>| step.is_current(incident, false);
         let open = incident("Open", "pager", None);
         assert!(!of(&step(Saying::Opened, 7), Some(&open)));
         assert!(!of(&step(Saying::Reminded, 7), Some(&open)));

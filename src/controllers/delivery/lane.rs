@@ -12,9 +12,9 @@ use futures::FutureExt as _;
 use notify::Warning;
 
 use super::Delivery;
-use super::attempt::{Ended, attempt};
-use super::incidents::Outcome;
-use super::lanes::Place;
+use super::attempt::{DeliveryOutcome, attempt};
+use super::incidents::IncidentDeliveryOutcome;
+use super::lanes::ProviderKey;
 use super::spool::Notification;
 use crate::events::{Event, Severity};
 use crate::metrics::NotificationOutcome;
@@ -44,18 +44,18 @@ struct Trouble {
 
 /// Services that do not work, by their Providers: what is known of one outlives its lane, which ends with what waits in it.
 #[derive(Default)]
-pub(super) struct Troubles(Mutex<BTreeMap<Place, Trouble>>);
+pub(super) struct Troubles(Mutex<BTreeMap<ProviderKey, Trouble>>);
 
 impl Troubles {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<Place, Trouble>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ProviderKey, Trouble>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn of(&self, place: &Place) -> Trouble {
+    fn of(&self, place: &ProviderKey) -> Trouble {
         self.all().get(place).copied().unwrap_or_default()
     }
 
-    fn keep(&self, place: &Place, trouble: Trouble) {
+    fn keep(&self, place: &ProviderKey, trouble: Trouble) {
         let mut all = self.all();
         all.remove(place);
         if trouble == Trouble::default() {
@@ -80,7 +80,7 @@ impl Trouble {
 }
 
 /// Works on a lane until nothing waits in it, or the process ends.
-pub(super) async fn work(delivery: Arc<Delivery>, place: Place) {
+pub(super) async fn work(delivery: Arc<Delivery>, place: ProviderKey) {
     let mut trouble = delivery.troubles.of(&place);
     while let Some(number) = delivery.lanes.first(&place) {
         if delivery.stop.is_cancelled() {
@@ -91,13 +91,13 @@ pub(super) async fn work(delivery: Arc<Delivery>, place: Place) {
             continue;
         };
         let ended = if !delivery.is_current(&notification) {
-            Ended::Unwanted
+            DeliveryOutcome::Unwanted
         } else if is_expired(&notification) {
-            Ended::Refused(expired(&notification))
+            DeliveryOutcome::Refused(expired(&notification))
         } else {
             let trying = attempt(&delivery.context, &delivery.permits, &notification);
             let ended = AssertUnwindSafe(trying).catch_unwind().await;
-            ended.unwrap_or_else(|_| Ended::Refused(panicked(&notification)))
+            ended.unwrap_or_else(|_| DeliveryOutcome::Refused(panicked(&notification)))
         };
         let pause = delivery.settle(&place, number, &notification, ended, &mut trouble).await;
         delivery.troubles.keep(&place, trouble);
@@ -148,19 +148,19 @@ impl Delivery {
     /// Draws the conclusion from an attempt; returns the pause before the next one of the same notification.
     async fn settle(
         &self,
-        place: &Place,
+        place: &ProviderKey,
         number: u64,
         notification: &Notification,
-        ended: Ended,
+        ended: DeliveryOutcome,
         trouble: &mut Trouble,
     ) -> Option<Duration> {
-        let is_delivered = matches!(ended, Ended::Delivered(_));
+        let is_delivered = matches!(ended, DeliveryOutcome::Delivered(_));
         // One that waited for too long is sent if its incident is still open.
-        let is_ended =
-            is_delivered || matches!(ended, Ended::Refused(_)) && !is_expired(notification);
+        let is_ended = is_delivered
+            || matches!(ended, DeliveryOutcome::Refused(_)) && !is_expired(notification);
         let mut message = None;
         let outcome = match ended {
-            Ended::Later(warning, asked) if !is_expired(notification) => {
+            DeliveryOutcome::Later(warning, asked) if !is_expired(notification) => {
                 trouble.attempts += 1;
                 let pause = trouble.pause(asked);
                 self.context.metrics.notified(NotificationOutcome::Retried);
@@ -170,13 +170,13 @@ impl Delivery {
                 }
                 return Some(pause);
             }
-            Ended::Later(warning, _) | Ended::Refused(warning) => {
+            DeliveryOutcome::Later(warning, _) | DeliveryOutcome::Refused(warning) => {
                 self.warn(&notification.namespace, &notification.alert, warning.clone());
                 self.tell_trouble(place, &warning, None, trouble);
                 NotificationOutcome::Failed
             }
-            Ended::Unwanted => NotificationOutcome::Unwanted,
-            Ended::Delivered(id) => {
+            DeliveryOutcome::Unwanted => NotificationOutcome::Unwanted,
+            DeliveryOutcome::Delivered(id) => {
                 message = id;
                 if std::mem::take(trouble).told.is_some() {
                     let waiting = self.lanes.waiting(place).saturating_sub(1);
@@ -189,7 +189,7 @@ impl Delivery {
         self.context.metrics.notified(outcome);
         // Before it waits no more, so that it is always known to be one or the other.
         if let Some(step) = notification.step().filter(|_| is_ended) {
-            self.outcomes.put(Outcome { step, is_delivered, message });
+            self.outcomes.put(IncidentDeliveryOutcome { step, is_delivered, message });
         }
         self.lanes.end(place);
         self.remove(number).await;
@@ -199,7 +199,7 @@ impl Delivery {
     /// Says on a Provider that its service does not work; the same trouble is not told at every attempt.
     fn tell_trouble(
         &self,
-        place: &Place,
+        place: &ProviderKey,
         warning: &Warning,
         again: Option<Duration>,
         trouble: &mut Trouble,
@@ -228,7 +228,7 @@ impl Delivery {
     }
 
     /// Records an event on a Provider.
-    fn tell(&self, place: &Place, severity: Severity, reason: &str, message: String) {
+    fn tell(&self, place: &ProviderKey, severity: Severity, reason: &str, message: String) {
         let Some(provider) = self.context.seen::<Provider>(&place.namespace, &place.name) else {
             return;
         };
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_service_that_does_not_work_is_remembered_when_its_lane_ends_and_so_many_of_them() {
-        let place = |name: usize| Place { namespace: "a".to_owned(), name: name.to_string() };
+        let place = |name: usize| ProviderKey { namespace: "a".to_owned(), name: name.to_string() };
         let begin = Instant::now();
         let told = |seconds: usize| {
             let told = Some(begin + Duration::from_secs(seconds as u64));

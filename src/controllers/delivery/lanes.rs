@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 /// A Provider by namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ProviderKey {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
@@ -24,15 +24,15 @@ struct Lane {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Lanes(Mutex<BTreeMap<Place, Lane>>);
+pub(crate) struct Lanes(Mutex<BTreeMap<ProviderKey, Lane>>);
 
 impl Lanes {
-    fn lanes(&self) -> MutexGuard<'_, BTreeMap<Place, Lane>> {
+    fn lanes(&self) -> MutexGuard<'_, BTreeMap<ProviderKey, Lane>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a notification wait behind the others; true if the lane is new, and somebody has to work on it.
-    pub(super) fn push(&self, place: &Place, number: u64) -> bool {
+    pub(super) fn push(&self, place: &ProviderKey, number: u64) -> bool {
         let mut lanes = self.lanes();
         let is_new = !lanes.contains_key(place);
         lanes.entry(place.clone()).or_default().numbers.push_back(number);
@@ -40,7 +40,7 @@ impl Lanes {
     }
 
     /// The first in a lane; without one the lane is no more.
-    pub(super) fn first(&self, place: &Place) -> Option<u64> {
+    pub(super) fn first(&self, place: &ProviderKey) -> Option<u64> {
         let mut lanes = self.lanes();
         let first = lanes.get(place)?.numbers.front().copied();
         if first.is_none() {
@@ -50,32 +50,32 @@ impl Lanes {
     }
 
     /// How many wait in a lane.
-    pub(super) fn waiting(&self, place: &Place) -> usize {
+    pub(super) fn waiting(&self, place: &ProviderKey) -> usize {
         self.lanes().get(place).map_or(0, |lane| lane.numbers.len())
     }
 
     /// The first has come to its end.
-    pub(super) fn end(&self, place: &Place) {
+    pub(super) fn end(&self, place: &ProviderKey) {
         if let Some(lane) = self.lanes().get_mut(place) {
             lane.numbers.pop_front();
         }
     }
 
     /// The first lets the others go before it.
-    pub(super) fn step_back(&self, place: &Place) {
+    pub(super) fn step_back(&self, place: &ProviderKey) {
         if let Some(lane) = self.lanes().get_mut(place) {
             lane.numbers.rotate_left(1);
         }
     }
 
     /// What rings when a Provider changed.
-    pub(super) fn changed(&self, place: &Place) -> Option<Arc<Notify>> {
+    pub(super) fn changed(&self, place: &ProviderKey) -> Option<Arc<Notify>> {
         self.lanes().get(place).map(|lane| lane.changed.clone())
     }
 
     /// A Provider changed.
     pub(crate) fn ring(&self, namespace: &str, name: &str) {
-        let place = Place { namespace: namespace.to_owned(), name: name.to_owned() };
+        let place = ProviderKey { namespace: namespace.to_owned(), name: name.to_owned() };
         if let Some(changed) = self.changed(&place) {
             changed.notify_one();
         }
@@ -86,8 +86,8 @@ impl Lanes {
 mod tests {
     use super::*;
 
-    fn place(name: &str) -> Place {
-        Place { namespace: "apps".to_owned(), name: name.to_owned() }
+    fn place(name: &str) -> ProviderKey {
+        ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{NatsLogin, NatsMessage, Outcome, Response};
+use notify::{DeliveryResult, NatsLogin, NatsMessage, Response};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -25,7 +25,7 @@ use tokio_rustls::TlsConnector;
 use url::Url;
 
 /// The port of a server whose address has none.
-const PORT: u16 = 4222;
+const DEFAULT_NATS_PORT: u16 = 4222;
 
 /// How long connecting to one server may take, with its first line. Parity(flux): that of nats.go.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -40,12 +40,12 @@ const MOST_LINES: usize = 64;
 const MOST_SERVERS: usize = 16;
 
 /// Why a message was not published, and whether another attempt may help.
-struct Fault {
+struct PublishError {
     text: String,
     may_help: bool,
 }
 
-impl Fault {
+impl PublishError {
     fn lasting(text: impl Into<String>) -> Self {
         Self { text: text.into(), may_help: false }
     }
@@ -60,7 +60,7 @@ impl Fault {
     }
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for PublishError {
     fn from(error: io::Error) -> Self {
         match refusal(&error) {
             Some(refused) => Self::lasting(refused.to_string()),
@@ -117,59 +117,60 @@ struct Connect<'c> {
 /// reached. Those that a server names besides are not asked: no spec named them.
 ///
 /// The time is limited by the caller.
-pub(super) async fn publish(egress: &Egress, message: &NatsMessage) -> Outcome {
+pub(super) async fn publish(egress: &Egress, message: &NatsMessage) -> DeliveryResult {
     let published = to_any(egress, message).await;
     published.map_err(|fault| (fault.text, fault.may_help))?;
     Ok(Response { status: 200, ..Response::default() })
 }
 
-async fn to_any(egress: &Egress, message: &NatsMessage) -> Result<(), Fault> {
+async fn to_any(egress: &Egress, message: &NatsMessage) -> Result<(), PublishError> {
     // It would end the line, and what follows would be a command of its own.
     if message.subject.is_empty()
         || message.subject.contains(|it: char| it.is_whitespace() || it.is_control())
     {
-        return Err(Fault::lasting("nats: invalid subject"));
+        return Err(PublishError::lasting("nats: invalid subject"));
     }
-    let mut unreachable = Fault::lasting("nats: no servers available for connection");
+    let mut unreachable = PublishError::lasting("nats: no servers available for connection");
     for server in servers(&message.server)? {
         match tokio::time::timeout(CONNECT_LIMIT, connect(egress, &server)).await {
             Ok(Ok((stream, info))) => return to_one(stream, &info, &server, message).await,
             Ok(Err(fault)) => unreachable = fault,
-            Err(_) => unreachable = Fault::passing("nats: timeout"),
+            Err(_) => unreachable = PublishError::passing("nats: timeout"),
         }
     }
     Err(unreachable.connecting())
 }
 
 /// The servers of an address: URLs, separated by commas.
-fn servers(address: &str) -> Result<Vec<Server>, Fault> {
+fn servers(address: &str) -> Result<Vec<Server>, PublishError> {
     let parts: Vec<&str> = address.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
     if parts.len() > MOST_SERVERS {
         let text = format!("the address names more than {MOST_SERVERS} servers");
-        return Err(Fault::lasting(text).connecting());
+        return Err(PublishError::lasting(text).connecting());
     }
-    parts.into_iter().map(|part| server(part).map_err(Fault::connecting)).collect()
+    parts.into_iter().map(|part| server(part).map_err(PublishError::connecting)).collect()
 }
 
-fn server(text: &str) -> Result<Server, Fault> {
+fn server(text: &str) -> Result<Server, PublishError> {
     let has_scheme = text.contains("://");
     let text = if has_scheme { text.to_owned() } else { format!("nats://{text}") };
-    let url = Url::parse(&text).map_err(|error| Fault::lasting(format!("invalid URL: {error}")))?;
+    let url = Url::parse(&text)
+        .map_err(|error| PublishError::lasting(format!("invalid URL: {error}")))?;
     let is_tls = match url.scheme() {
         "nats" => false,
         "tls" => true,
         scheme => {
             let text = format!("the scheme `{scheme}` is not supported; use `nats` or `tls`");
-            return Err(Fault::lasting(text));
+            return Err(PublishError::lasting(text));
         }
     };
     let host = url.host_str().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| Fault::lasting("the address has no host"))?.to_owned();
+    let host = host.ok_or_else(|| PublishError::lasting("the address has no host"))?.to_owned();
     let plain =
         |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
     let user =
         (!url.username().is_empty()).then(|| (plain(url.username()), url.password().map(plain)));
-    Ok(Server { host, port: url.port().unwrap_or(PORT), is_tls, user })
+    Ok(Server { host, port: url.port().unwrap_or(DEFAULT_NATS_PORT), is_tls, user })
 }
 
 /// A connection, whether it is encrypted or not.
@@ -180,31 +181,33 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 async fn connect(
     egress: &Egress,
     server: &Server,
-) -> Result<(BufStream<Box<dyn Stream>>, Info), Fault> {
+) -> Result<(BufStream<Box<dyn Stream>>, Info), PublishError> {
     let addresses = egress.look_up(&server.host, server.port).await?;
     let mut stream = BufReader::new(TcpStream::connect(addresses.as_slice()).await?);
     let first = line(&mut stream).await?;
     let said = first
         .strip_prefix("INFO ")
-        .ok_or_else(|| Fault::lasting("the server does not speak NATS"))?;
-    let info: Info =
-        serde_json::from_str(said).map_err(|_| Fault::lasting("the server does not speak NATS"))?;
+        .ok_or_else(|| PublishError::lasting("the server does not speak NATS"))?;
+    let info: Info = serde_json::from_str(said)
+        .map_err(|_| PublishError::lasting("the server does not speak NATS"))?;
     if !server.is_tls && !info.tls_required {
         // With what was read behind the line.
         return Ok((BufStream::new(Box::new(stream)), info));
     }
     if !info.tls_required && !info.tls_available {
-        return Err(Fault::lasting("nats: secure connection not available"));
+        return Err(PublishError::lasting("nats: secure connection not available"));
     }
     // What came in the clear behind the line would be taken for something that the server said.
     if !stream.buffer().is_empty() {
-        return Err(Fault::lasting("the server sent more before the connection was encrypted"));
+        return Err(PublishError::lasting(
+            "the server sent more before the connection was encrypted",
+        ));
     }
     let bare = server.host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(bare)
-        .map_err(|_| Fault::lasting("the host is not a valid name for TLS"))?;
+        .map_err(|_| PublishError::lasting("the host is not a valid name for TLS"))?;
     let encrypted = connector()?.connect(name, stream.into_inner()).await;
-    let encrypted = encrypted.map_err(|error| Fault {
+    let encrypted = encrypted.map_err(|error| PublishError {
         text: format!("tls: {error}"),
         // What rustls rejects has this kind; anything else is the connection.
         may_help: error.kind() != io::ErrorKind::InvalidData,
@@ -213,12 +216,12 @@ async fn connect(
 }
 
 /// Trusts what the system trusts: a Provider of this type has no certificates.
-fn connector() -> Result<TlsConnector, Fault> {
+fn connector() -> Result<TlsConnector, PublishError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|error| Fault::lasting(format!("tls: {error}")))?;
+        .map_err(|error| PublishError::lasting(format!("tls: {error}")))?;
     Ok(TlsConnector::from(Arc::new(config.with_no_client_auth())))
 }
 
@@ -228,16 +231,16 @@ async fn to_one(
     info: &Info,
     server: &Server,
     message: &NatsMessage,
-) -> Result<(), Fault> {
-    let answer = login(info, server, message).map_err(Fault::connecting)?;
+) -> Result<(), PublishError> {
+    let answer = login(info, server, message).map_err(PublishError::connecting)?;
     let answer =
-        serde_json::to_string(&answer).map_err(|error| Fault::lasting(error.to_string()))?;
+        serde_json::to_string(&answer).map_err(|error| PublishError::lasting(error.to_string()))?;
     stream.write_all(format!("CONNECT {answer}\r\nPING\r\n").as_bytes()).await?;
     stream.flush().await?;
-    pong(&mut stream).await.map_err(Fault::connecting)?;
+    pong(&mut stream).await.map_err(PublishError::connecting)?;
     let len = message.data.len();
     if info.max_payload.is_some_and(|most| u64::try_from(len).is_ok_and(|len| len > most)) {
-        return Err(Fault::lasting("nats: maximum payload exceeded"));
+        return Err(PublishError::lasting("nats: maximum payload exceeded"));
     }
     stream.write_all(format!("PUB {} {len}\r\n", message.subject).as_bytes()).await?;
     stream.write_all(&message.data).await?;
@@ -250,7 +253,7 @@ fn login<'c>(
     info: &Info,
     server: &'c Server,
     message: &'c NatsMessage,
-) -> Result<Connect<'c>, Fault> {
+) -> Result<Connect<'c>, PublishError> {
     let mut connect = Connect {
         verbose: false,
         pedantic: false,
@@ -280,8 +283,8 @@ fn login<'c>(
         }
         NatsLogin::Key(key) => {
             let nonce = info.nonce.as_deref().filter(|nonce| !nonce.is_empty());
-            let nonce =
-                nonce.ok_or_else(|| Fault::lasting("nats: nkeys not supported by the server"))?;
+            let nonce = nonce
+                .ok_or_else(|| PublishError::lasting("nats: nkeys not supported by the server"))?;
             connect.sig = key.sign(nonce.as_bytes());
             match key.jwt() {
                 Some(jwt) => connect.jwt = Some(jwt),
@@ -293,7 +296,7 @@ fn login<'c>(
 }
 
 /// Waits for the answer to a ping.
-async fn pong(stream: &mut BufStream<Box<dyn Stream>>) -> Result<(), Fault> {
+async fn pong(stream: &mut BufStream<Box<dyn Stream>>) -> Result<(), PublishError> {
     for _ in 0..MOST_LINES {
         let line = line(stream).await?;
         match line.split_ascii_whitespace().next().unwrap_or_default() {
@@ -304,14 +307,14 @@ async fn pong(stream: &mut BufStream<Box<dyn Stream>>) -> Result<(), Fault> {
             }
             "INFO" | "+OK" => {}
             "-ERR" => return Err(said(line.trim_start_matches("-ERR").trim().trim_matches('\''))),
-            _ => return Err(Fault::passing("the server sent an unknown protocol message")),
+            _ => return Err(PublishError::passing("the server sent an unknown protocol message")),
         }
     }
-    Err(Fault::passing(format!("the server sent {MOST_LINES} lines and no answer")))
+    Err(PublishError::passing(format!("the server sent {MOST_LINES} lines and no answer")))
 }
 
 /// An error of the server. The protocol has no codes: the texts are its codes.
-fn said(text: &str) -> Fault {
+fn said(text: &str) -> PublishError {
     const LASTING: [&str; 5] = [
         "authorization violation",
         "user authentication",
@@ -322,13 +325,13 @@ fn said(text: &str) -> Fault {
     let lower = text.to_ascii_lowercase();
     let shown = format!("nats: {text}");
     if LASTING.iter().any(|lasting| lower.starts_with(lasting)) {
-        return Fault::lasting(shown);
+        return PublishError::lasting(shown);
     }
-    Fault::passing(shown)
+    PublishError::passing(shown)
 }
 
 /// A line without its end, no longer than allowed.
-async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<String, Fault> {
+async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<String, PublishError> {
     let most = u64::try_from(LONGEST_LINE).unwrap_or(u64::MAX);
     let mut line = Vec::new();
     let read = stream.take(most).read_until(b'\n', &mut line).await?;
@@ -337,7 +340,7 @@ async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<String, Fault>
             LONGEST_LINE => format!("the server sent a line of more than {LONGEST_LINE} bytes"),
             _ => "the server closed the connection".to_owned(),
         };
-        return Err(Fault::passing(text));
+        return Err(PublishError::passing(text));
     }
     Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
 }
@@ -372,7 +375,7 @@ mod tests {
         }
     }
 
-    async fn published(message: &NatsMessage) -> Outcome {
+    async fn published(message: &NatsMessage) -> DeliveryResult {
         publish(&Egress::with_loopback(), message).await
     }
 

@@ -3,8 +3,8 @@
 //! Elsewhere: what is sent (`engines/notify`), requests (`controllers::exchange`), the protocol of NATS (`nats`), logins at
 //! clouds (`sources::tokens`), when and how often (`attempt`).
 
-use notify::{EventHubLogin, NatsMessage, Outcome, Parcel, Request, Response};
-use objects::Redacted;
+use notify::{DeliveryResult, EventHubLogin, NatsMessage, Parcel, ProviderRequest, Response};
+use objects::RedactedValue;
 use sources::http::Clients;
 use sources::tokens;
 
@@ -12,7 +12,7 @@ use super::nats;
 use crate::controllers::exchange::exchange;
 
 /// Most of what an answer says that a message repeats, in bytes.
-const SHOWN: usize = 1 << 10;
+const MAX_SHOWN_RESPONSE_BYTES: usize = 1 << 10;
 
 /// Where messages for Pub/Sub go, unless the environment names an emulator as for Google's own programs.
 const PUB_SUB: &str = "https://pubsub.googleapis.com";
@@ -24,9 +24,9 @@ const EVENT_HUBS: &str = "https://eventhubs.azure.net";
 /// What is sent, with the login that it takes.
 pub(crate) enum Letter {
     /// A request whose answer the engine judges.
-    Request(Box<Request>),
+    Request(Box<ProviderRequest>),
     /// A request that counts as sent when its answer says so: the engine knows it as a message.
-    Message(Box<Request>),
+    Message(Box<ProviderRequest>),
     /// A message for NATS.
     Nats(Box<NatsMessage>),
 }
@@ -54,7 +54,9 @@ impl Sender<'_> {
                         self.lend("a token, or a connection string with `SharedAccessKey`")?;
                         tokens::azure(EVENT_HUBS, self.clients.egress()).await?
                     }
-                    EventHubLogin::SharedKey(..) | EventHubLogin::Token(_) => Redacted::default(),
+                    EventHubLogin::SharedKey(..) | EventHubLogin::Token(_) => {
+                        RedactedValue::default()
+                    }
                 };
                 let now = jiff::Timestamp::now().as_second();
                 Ok(Letter::Message(Box::new(message.request(now, token.expose()))))
@@ -69,7 +71,7 @@ impl Sender<'_> {
                 if key.is_none() {
                     self.lend("the JSON key of a service account as `token`")?;
                 }
-                let key = key.cloned().map(Redacted::new);
+                let key = key.cloned().map(RedactedValue::new);
                 let token = tokens::google(key, self.clients.egress()).await?;
                 Ok(Letter::Message(Box::new(message.request(PUB_SUB, Some(token.expose())))))
             }
@@ -77,7 +79,7 @@ impl Sender<'_> {
     }
 
     /// Sends a letter.
-    pub(crate) async fn send(&self, letter: &Letter) -> Outcome {
+    pub(crate) async fn send(&self, letter: &Letter) -> DeliveryResult {
         match letter {
             Letter::Request(request) | Letter::Message(request) => {
                 exchange(self.clients, request).await
@@ -101,7 +103,7 @@ impl Sender<'_> {
 
 impl Letter {
     /// The outcome as the engine takes it: an answer that does not accept a message is a failure of it.
-    pub(crate) fn judged(&self, outcome: Outcome) -> Outcome {
+    pub(crate) fn judged(&self, outcome: DeliveryResult) -> DeliveryResult {
         match (self, outcome) {
             (Self::Message(_), Ok(answer)) if !(200..300).contains(&answer.status) => {
                 Err((refusal(&answer), false))
@@ -115,7 +117,7 @@ impl Letter {
 fn refusal(answer: &Response) -> String {
     let body = String::from_utf8_lossy(&answer.body);
     let body = body.trim();
-    let shown = &body[..body.floor_char_boundary(SHOWN)];
+    let shown = &body[..body.floor_char_boundary(MAX_SHOWN_RESPONSE_BYTES)];
     let status = answer.status;
     match shown {
         "" => format!("the service answered with status {status}"),

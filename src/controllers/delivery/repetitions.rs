@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 
 /// How many are remembered at most; the oldest makes room.
-const MOST: usize = 20_000;
+const MAX_REMEMBERED_EVENTS: usize = 20_000;
 
 /// The digest of what was told, so that texts of any length take the same memory.
 type Key = [u8; 32];
@@ -29,7 +29,7 @@ impl Repetitions {
     pub(super) fn is_repeated(&mut self, told: &str, now: Instant) -> bool {
         while let Some((at, _)) = self.order.front() {
             let is_old = now.saturating_duration_since(*at) >= self.interval;
-            if !is_old && self.order.len() <= MOST {
+            if !is_old && self.order.len() <= MAX_REMEMBERED_EVENTS {
                 break;
             }
             if let Some((_, key)) = self.order.pop_front() {
@@ -71,10 +71,10 @@ mod tests {
     fn no_more_is_remembered_than_there_is_room_for() {
         let now = Instant::now();
         let mut told = Repetitions::within(Duration::from_secs(300));
-        for at in 0..MOST + 10 {
+        for at in 0..MAX_REMEMBERED_EVENTS + 10 {
             assert!(!told.is_repeated(&at.to_string(), now));
         }
-        assert!(told.order.len() <= MOST + 1);
+        assert!(told.order.len() <= MAX_REMEMBERED_EVENTS + 1);
         assert_eq!(told.order.len(), told.keys.len());
         assert!(!told.is_repeated("0", now), "the oldest made room");
     }

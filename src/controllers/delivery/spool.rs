@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::shares::Shares;
-use super::incidents::{Mark, Saying, Step};
-use super::lanes::Place;
+use super::incidents::{IncidentDelivery, Mark, Saying};
+use super::lanes::ProviderKey;
 
 /// The folder in that of the artifacts.
 const FOLDER: &str = ".notifications";
@@ -46,7 +46,7 @@ impl Default for Bounds {
 const ALSO_KEPT: u64 = 1 << 20;
 
 /// Largest notification: the Alert and the controller write metadata of any length. Messages are shorter.
-pub(super) const LARGEST: usize = 256 << 10;
+pub(super) const MAX_NOTIFICATION_BYTES: usize = 256 << 10;
 
 /// An event on its way to a Provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,11 +91,11 @@ impl Notification {
     }
 
     /// What is to be sent about an incident, and for whom.
-    pub(super) fn step(&self) -> Option<Step> {
+    pub(super) fn step(&self) -> Option<IncidentDelivery> {
         let mark = self.incident.clone()?;
         let [namespace, alert, provider] =
             [&self.namespace, &self.alert, &self.provider].map(Clone::clone);
-        Some(Step { namespace, alert, provider, mark })
+        Some(IncidentDelivery { namespace, alert, provider, mark })
     }
 
     /// Whether it says that an incident has ended.
@@ -103,8 +103,8 @@ impl Notification {
         self.incident.as_ref().is_some_and(|mark| mark.saying == Saying::Resolved)
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place { namespace: self.namespace.clone(), name: self.provider.clone() }
+    pub(super) fn place(&self) -> ProviderKey {
+        ProviderKey { namespace: self.namespace.clone(), name: self.provider.clone() }
     }
 
     fn is_error(&self) -> bool {
@@ -112,17 +112,17 @@ impl Notification {
     }
 }
 
-struct Entry {
+struct SpoolEntry {
     namespace: String,
     bytes: u64,
-    step: Option<Step>,
+    step: Option<IncidentDelivery>,
     /// It is in no file, or short enough to be here as well.
     kept: Option<Arc<Notification>>,
 }
 
 #[derive(Default)]
 struct State {
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, SpoolEntry>,
     shares: Shares,
     next: u64,
     /// How many bytes the notifications in memory have.
@@ -147,7 +147,7 @@ pub(super) struct Put {
 
 impl Spool {
     /// What waits in the folder of the artifacts, in the order in which it came. What cannot be read is removed.
-    pub(super) fn open(storage: &Path, bounds: Bounds) -> (Self, Vec<(u64, Place)>) {
+    pub(super) fn open(storage: &Path, bounds: Bounds) -> (Self, Vec<(u64, ProviderKey)>) {
         let folder = storage.join(FOLDER);
         let mut state = State::default();
         let mut found = Vec::new();
@@ -176,7 +176,7 @@ impl Spool {
     }
 
     /// Where there is no folder at all.
-    pub(super) fn in_memory() -> (Self, Vec<(u64, Place)>) {
+    pub(super) fn in_memory() -> (Self, Vec<(u64, ProviderKey)>) {
         let bounds = Bounds::default();
         let state = Mutex::default();
         (Self { folder: PathBuf::new(), bounds, state }, Vec::new())
@@ -191,7 +191,7 @@ impl Spool {
     }
 
     /// What waits about incidents.
-    pub(super) fn steps(&self) -> BTreeSet<Step> {
+    pub(super) fn steps(&self) -> BTreeSet<IncidentDelivery> {
         self.state().entries.values().filter_map(|entry| entry.step.clone()).collect()
     }
 
@@ -298,7 +298,7 @@ impl State {
         self.shares.add(&namespace, number, notification.is_error(), bytes);
         let step = notification.step();
         self.kept += if kept.is_some() { bytes } else { 0 };
-        self.entries.insert(number, Entry { namespace, bytes, step, kept });
+        self.entries.insert(number, SpoolEntry { namespace, bytes, step, kept });
     }
 
     /// A notification is in its file. Returns whether it still waits.
@@ -311,7 +311,7 @@ impl State {
     }
 
     fn forget(&mut self, number: u64) -> bool {
-        let Some(Entry { namespace, bytes, kept, .. }) = self.entries.remove(&number) else {
+        let Some(SpoolEntry { namespace, bytes, kept, .. }) = self.entries.remove(&number) else {
             return false;
         };
         self.kept -= if kept.is_some() { bytes } else { 0 };
@@ -346,7 +346,7 @@ mod tests {
         Notification::new(("apps", "alert", "chat"), &event, 1_700_000_000)
     }
 
-    fn messages(spool: &Spool, numbers: &[(u64, Place)]) -> Vec<String> {
+    fn messages(spool: &Spool, numbers: &[(u64, ProviderKey)]) -> Vec<String> {
         let read = numbers.iter().filter_map(|(number, _)| spool.read(*number));
         read.map(|it| it.event().message).collect()
     }
@@ -362,7 +362,10 @@ mod tests {
         spool.remove(1);
         let (spool, found) = Spool::open(folder.path(), Bounds::default());
         assert_eq!(messages(&spool, &found), ["first", "third"]);
-        assert_eq!(found[0].1, Place { namespace: "apps".to_owned(), name: "chat".to_owned() });
+        assert_eq!(
+            found[0].1,
+            ProviderKey { namespace: "apps".to_owned(), name: "chat".to_owned() }
+        );
         let event = spool.read(found[0].0).unwrap().event();
         assert_eq!((event.timestamp, event.nanoseconds), (Some(1_700_000_000), 7));
         assert_eq!(spool.put(notification("info", "fourth")).number, Some(3));

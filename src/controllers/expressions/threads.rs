@@ -12,18 +12,18 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 /// How many there are: one that is long holds up no other at once.
-const THREADS: usize = 2;
+const MAX_WORKER_THREADS: usize = 2;
 
-type Work = Box<dyn FnOnce() + Send>;
+type ThreadJob = Box<dyn FnOnce() + Send>;
 
 /// There was no thread, or the work panicked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot evaluate expressions: {0}")]
-pub(crate) struct Broken(String);
+pub(crate) struct EvaluationError(String);
 
 #[derive(Default)]
 struct Queue {
-    waiting: BTreeMap<String, VecDeque<Work>>,
+    waiting: BTreeMap<String, VecDeque<ThreadJob>>,
     /// The namespace that had its turn last.
     served: String,
     started: usize,
@@ -31,7 +31,7 @@ struct Queue {
 
 impl Queue {
     /// Namespaces take turns, however much one of them asks for.
-    fn next(&mut self) -> Option<Work> {
+    fn next(&mut self) -> Option<ThreadJob> {
         let behind = (Bound::Excluded(self.served.as_str()), Bound::Unbounded);
         let turn =
             self.waiting.range::<str, _>(behind).next().or_else(|| self.waiting.iter().next());
@@ -59,16 +59,19 @@ impl Threads {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&'static self, namespace: &str, work: Work) -> Result<(), Broken> {
+    fn put(&'static self, namespace: &str, work: ThreadJob) -> Result<(), EvaluationError> {
         let mut queue = self.queue();
-        if queue.started < THREADS {
-            let thread =
-                std::thread::Builder::new().name("cel".to_owned()).stack_size(gocel::STACK);
+        if queue.started < MAX_WORKER_THREADS {
+            let thread = std::thread::Builder::new()
+                .name("cel".to_owned())
+                .stack_size(gocel::REQUIRED_STACK_BYTES);
             match thread.spawn(|| self.serve()) {
                 Ok(_) => queue.started += 1,
                 // One is enough.
                 Err(_) if queue.started > 0 => {}
-                Err(error) => return Err(Broken(format!("failed to start a thread: {error}"))),
+                Err(error) => {
+                    return Err(EvaluationError(format!("failed to start a thread: {error}")));
+                }
             }
         }
         queue.waiting.entry(namespace.to_owned()).or_default().push_back(work);
@@ -100,7 +103,7 @@ impl Threads {
 pub(crate) async fn run<T: Send + 'static>(
     namespace: &str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Broken> {
+) -> Result<T, EvaluationError> {
     let (done, outcome) = oneshot::channel();
     let work = Box::new(move || {
         if !done.is_closed() {
@@ -109,7 +112,7 @@ pub(crate) async fn run<T: Send + 'static>(
     });
     SHARED.put(namespace, work)?;
     let broke_off = "evaluation panicked; this is a bug in windlass, please report it with the log of that time";
-    outcome.await.map_err(|_| Broken(broke_off.to_owned()))
+    outcome.await.map_err(|_| EvaluationError(broke_off.to_owned()))
 }
 
 #[cfg(test)]
@@ -124,7 +127,7 @@ mod tests {
         let mut queue = Queue::default();
         for (namespace, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
             let order = order.clone();
-            let work: Work = Box::new(move || order.lock().unwrap().push(name));
+            let work: ThreadJob = Box::new(move || order.lock().unwrap().push(name));
             queue.waiting.entry(namespace.to_owned()).or_default().push_back(work);
         }
         while let Some(work) = queue.next() {
@@ -136,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_that_panics_is_told_and_others_go_on() {
-        for _ in 0..2 * THREADS {
+        for _ in 0..2 * MAX_WORKER_THREADS {
             let broken = run("a", || -> u8 { panic!("on purpose") }).await.unwrap_err();
             assert!(broken.to_string().contains("evaluation panicked"), "{broken}");
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use reconcile::{Rest, Wake};
 use sources::archive::Contents;
-use sources::git::{Checkout, Item, Kind, Limits};
+use sources::git::{Checkout, CheckoutItem, GitLimits, TreeEntryKind};
 use sources::ignore::{IGNORE_FILE, Matcher};
 use sources::reason::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
-use tree::{Entry, Files as _, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::include::Include;
 use super::world::classify;
@@ -19,9 +19,9 @@ use crate::cluster::error::chain;
 #[derive(Debug, Clone)]
 pub(super) enum Body {
     /// In the commit, or one of its submodules.
-    Git(Item),
+    Git(CheckoutItem),
     /// In an artifact that is included.
-    Included(Arc<Memory>, RelPath),
+    Included(Arc<MemoryTree>, RelPath),
 }
 
 fn failed(text: String) -> Rest {
@@ -33,24 +33,24 @@ fn failed(text: String) -> Rest {
 /// Parity(flux): what is included is copied before ignore rules are read, so they hold for it, and its own hold too.
 pub(super) fn contents(
     checkout: &Checkout,
-    includes: &[(&Include, Arc<Memory>)],
+    includes: &[(&Include, Arc<MemoryTree>)],
     ignore: Option<&str>,
-    limits: &Limits,
+    limits: &GitLimits,
 ) -> Result<Contents<Body>, Rest> {
     let mut contents = Contents::new();
-    let mut left = Left::new(limits);
+    let mut left = CopyBudget::new(limits);
     for item in checkout.items() {
         let path = RelPath::parse(&item.path).map_err(|e| failed(e.to_string()))?;
         let is_executable = match item.kind {
-            Kind::File { is_executable } => is_executable,
+            TreeEntryKind::File { is_executable } => is_executable,
             // Parity(flux): links are not archived, the folders that they leave are, and those of submodules.
-            Kind::Symlink => {
+            TreeEntryKind::Symlink => {
                 contents
                     .dir(path.parent().unwrap_or_else(RelPath::root))
                     .map_err(|e| failed(chain(&e)))?;
                 continue;
             }
-            Kind::Submodule => {
+            TreeEntryKind::Submodule => {
                 contents.dir(path).map_err(|e| failed(chain(&e)))?;
                 continue;
             }
@@ -89,13 +89,13 @@ pub(super) fn load(checkout: &Checkout, body: &Body) -> Result<Arc<[u8]>, Rest> 
 }
 
 /// How much may still be copied: includes of includes of includes could grow without end.
-struct Left {
+struct CopyBudget {
     entries: usize,
     bytes: u64,
 }
 
-impl Left {
-    fn new(limits: &Limits) -> Self {
+impl CopyBudget {
+    fn new(limits: &GitLimits) -> Self {
         Self { entries: limits.entries, bytes: limits.total }
     }
 
@@ -116,18 +116,18 @@ impl Left {
 fn copy(
     contents: &mut Contents<Body>,
     include: &Include,
-    tree: &Arc<Memory>,
-    left: &mut Left,
+    tree: &Arc<MemoryTree>,
+    left: &mut CopyBudget,
 ) -> Result<(), String> {
     let Include { from, to, .. } = include;
     let body = |path: &RelPath| Body::Included(Arc::clone(tree), path.clone());
     match tree.entry(from) {
         None => return Err(format!("`{from}` not found in the artifact")),
-        Some(Entry::File { len, executable }) => {
+        Some(FileMetadata::File { len, executable }) => {
             left.take(len)?;
             return contents.file(to.clone(), executable, body(from)).map_err(|e| chain(&e));
         }
-        Some(Entry::Dir) => {}
+        Some(FileMetadata::Dir) => {}
     }
     if !contents.is_free(to) {
         return Err(format!("`{to}` already exists; choose another toPath"));
@@ -139,11 +139,11 @@ fn copy(
         };
         let target = to.join(inside.as_str()).map_err(|e| e.to_string())?;
         match entry {
-            Entry::Dir => {
+            FileMetadata::Dir => {
                 left.take(0)?;
                 contents.dir(target).map_err(|e| chain(&e))?;
             }
-            Entry::File { len, executable } => {
+            FileMetadata::File { len, executable } => {
                 left.take(len)?;
                 contents.file(target, executable, body(path)).map_err(|e| chain(&e))?;
             }

@@ -6,9 +6,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crds::source::{GitRepository, GitRepositoryInclude};
-use crds::{Artifact, Source as _};
+use crds::{Artifact, ArtifactSource as _};
 use kube::core::ResourceExt as _;
-use reconcile::{Edge, Node, Rest, Wake};
+use reconcile::{Edge, ObjectKey, Rest, Wake};
 use serde_json::{Value, json};
 use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND};
 use tree::RelPath;
@@ -30,7 +30,7 @@ fn included(object: &GitRepository) -> &[GitRepositoryInclude] {
 #[derive(Debug, Clone)]
 pub(super) struct Include {
     /// The GitRepository that is included.
-    pub(super) node: Node,
+    pub(super) node: ObjectKey,
     /// Its artifact.
     pub(super) artifact: Artifact,
     /// What of it is copied.
@@ -53,8 +53,8 @@ pub(super) fn shape(spec: &GitRepositoryInclude, artifact: &Artifact) -> Value {
 }
 
 /// Tells the hub who is included, so that a new artifact there makes one here.
-pub(super) fn edges(context: &Context, node: &Node, object: &GitRepository) {
-    let nodes: BTreeSet<Node> = included(object)
+pub(super) fn edges(context: &Context, node: &ObjectKey, object: &GitRepository) {
+    let nodes: BTreeSet<ObjectKey> = included(object)
         .iter()
         .map(|include| node_named::<GitRepository>(&node.namespace, &include.repository.name))
         .collect();
@@ -66,7 +66,7 @@ pub(super) fn edges(context: &Context, node: &Node, object: &GitRepository) {
 /// Differs(flux): there a GitRepository may include itself, and grows at every run.
 pub(super) fn resolve(
     context: &Context,
-    node: &Node,
+    node: &ObjectKey,
     object: &GitRepository,
 ) -> Result<Vec<Include>, Rest> {
     let namespace = &node.namespace;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::GitRepository;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest, Wake};
-use signatures::git::Refused;
+use reconcile::{ObjectKey, Rest, Wake};
+use signatures::git::GitVerificationError;
 use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use super::include::{self, Include};
@@ -14,16 +14,16 @@ use crate::controllers::context::Context;
 use crate::controllers::reference::References;
 
 /// The data of a Secret.
-type Data = BTreeMap<String, Vec<u8>>;
+type GitSecretData = BTreeMap<String, Vec<u8>>;
 
 /// What was read for a run.
-pub(super) struct Resolved {
+pub(super) struct GitRepositoryInputs {
     /// Data of the Secret with credentials; empty without one.
-    pub(super) secret: Data,
+    pub(super) secret: GitSecretData,
     /// Data of the Secret that describes a proxy.
-    pub(super) proxy: Option<Data>,
+    pub(super) proxy: Option<GitSecretData>,
     /// Data of the Secret with the keys that have to have signed; nothing if none have to.
-    pub(super) keys: Option<Data>,
+    pub(super) keys: Option<GitSecretData>,
     /// What `spec.include` names, in its order.
     pub(super) include: Vec<Include>,
 }
@@ -31,14 +31,16 @@ pub(super) struct Resolved {
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
     context: &Context,
-    node: &Node,
+    node: &ObjectKey,
     object: &GitRepository,
-) -> Result<Resolved, Rest> {
+) -> Result<GitRepositoryInputs, Rest> {
     include::edges(context, node, object);
     let spec = &object.spec;
-    let credentials = Named { field: "spec.secretRef", what: "", reference: &spec.secret_ref };
+    let credentials =
+        SecretField { field: "spec.secretRef", what: "", reference: &spec.secret_ref };
     let what = "failed to configure proxy options: ";
-    let proxy = Named { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
+    let proxy =
+        SecretField { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
     // All are watched before any is missed.
     let mut references = References::new(&context.watcher);
     let secret = credentials.read(object, &mut references).await;
@@ -48,14 +50,22 @@ pub(super) async fn resolve(
     let proxy = proxy?;
     let secret = secret?.unwrap_or_default();
     let keys = keys?;
-    Ok(Resolved { secret, proxy, keys, include: include::resolve(context, node, object)? })
+    Ok(GitRepositoryInputs {
+        secret,
+        proxy,
+        keys,
+        include: include::resolve(context, node, object)?,
+    })
 }
 
 /// The Secret of `spec.verify`. Parity(flux): the words.
-async fn keys(object: &GitRepository, references: &mut References) -> Result<Option<Data>, Rest> {
+async fn keys(
+    object: &GitRepository,
+    references: &mut References,
+) -> Result<Option<GitSecretData>, Rest> {
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let failed = |why: String| {
-        let text = Refused::without_keys(&why).message;
+        let text = GitVerificationError::without_keys(&why).message;
         Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
     };
     let namespace = object.namespace().unwrap_or_default();
@@ -66,19 +76,19 @@ async fn keys(object: &GitRepository, references: &mut References) -> Result<Opt
 }
 
 /// A Secret that the spec may name.
-struct Named<'a> {
+struct SecretField<'a> {
     field: &'static str,
     what: &'static str,
     reference: &'a Option<LocalObjectReference>,
 }
 
-impl Named<'_> {
+impl SecretField<'_> {
     /// The data of the Secret; `None` if the spec names none.
     async fn read(
         &self,
         object: &GitRepository,
         references: &mut References,
-    ) -> Result<Option<Data>, Rest> {
+    ) -> Result<Option<GitSecretData>, Rest> {
         let Some(reference) = self.reference else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
         let name = &reference.name;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
-use crate::controllers::source::verified::Verified;
+use crate::controllers::source::verified::VerificationRecord;
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()
@@ -26,13 +26,13 @@ fn repository(status: impl serde::Serialize) -> GitRepository {
     .unwrap()
 }
 
-fn stored() -> Stored<GitRepositoryStatus> {
+fn stored() -> StoredArtifact<GitRepositoryStatus> {
     let artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "gitrepository/shop/app/1.tar.gz",
         "revision": "main@sha1:1", "url": "http://a/gitrepository/shop/app/1.tar.gz",
     }))
     .unwrap();
-    Stored::new(artifact, "stored artifact for commit 'Greet politely'".to_owned(), |_| {})
+    StoredArtifact::new(artifact, "stored artifact for commit 'Greet politely'".to_owned(), |_| {})
 }
 
 fn settled() -> Rest {
@@ -110,9 +110,9 @@ fn a_failed_fetch_keeps_the_artifact_and_says_why() {
 
 #[test]
 fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
-    let Stored { artifact, message, .. } = stored();
+    let StoredArtifact { artifact, message, .. } = stored();
     let included = vec![artifact.clone()];
-    let with = Stored::new(artifact, message, move |status: &mut GitRepositoryStatus| {
+    let with = StoredArtifact::new(artifact, message, move |status: &mut GitRepositoryStatus| {
         status.included_artifacts.clone_from(&included);
     });
     let mut object = repository(json!({}));
@@ -145,8 +145,11 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
 
 #[test]
 fn a_signature_is_told_of_and_goes_with_the_wish_for_it() {
-    let signed = Stored {
-        verified: Some(Verified { how: json!({"mode": "HEAD"}), text: "verified".to_owned() }),
+    let signed = StoredArtifact {
+        verified: Some(VerificationRecord {
+            how: json!({"mode": "HEAD"}),
+            text: "verified".to_owned(),
+        }),
         ..stored()
     };
     let wanting = |status: Value| {
@@ -162,18 +165,18 @@ fn a_signature_is_told_of_and_goes_with_the_wish_for_it() {
     let first = report(&wanting(json!({})), None, Some(&signed), None, &settled(), time());
     assert_eq!(of(&first).as_deref(), Some("True Succeeded: verified"));
     let object = wanting(json!(first.after));
-    assert_eq!(Sourced::unverified(&object), None);
+    assert_eq!(SourceKind::unverified(&object), None);
 
     let why = sources::reason::INVALID_COMMIT_SIGNATURE;
     let refused = Rest::Failed(why, "signed by another".to_owned(), Wake::at(time()));
     let second = report(&object, None, None, None, &refused, time());
     assert_eq!(of(&second).as_deref(), Some("False InvalidCommitSignature: signed by another"));
     let object = wanting(json!(second.after));
-    assert_eq!(Sourced::unverified(&object).as_deref(), Some("signed by another"));
+    assert_eq!(SourceKind::unverified(&object).as_deref(), Some("signed by another"));
 
     // Nobody asks any more, so nothing is said.
     let third = report(&repository(json!(first.after)), None, None, None, &settled(), time());
     assert_eq!(of(&third), None);
     let object = repository(json!(third.after));
-    assert_eq!(Sourced::unverified(&object).as_deref(), Some("it does not ask for signatures"));
+    assert_eq!(SourceKind::unverified(&object).as_deref(), Some("it does not ask for signatures"));
 }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use reconcile::{Reason, Rest, Wake};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use signatures::git::{self, Keys, Mode, Refused, Tag};
+use signatures::git::{self, GitVerificationError, Keys, Mode, Tag};
 use sources::git::Checkout;
 
 use super::world::classify;
-use crate::controllers::source::verified::Verified;
+use crate::controllers::source::verified::VerificationRecord;
 
 /// Who has to have signed what.
 pub(super) struct Verification {
@@ -42,7 +42,7 @@ impl Verification {
     }
 
     /// Verifies what was checked out.
-    pub(super) fn verify(&self, checkout: &Checkout) -> Result<Verified, Rest> {
+    pub(super) fn verify(&self, checkout: &Checkout) -> Result<VerificationRecord, Rest> {
         let signable = checkout.signable().map_err(|error| classify(&error))?;
         let tag = signable.tag.as_ref().map(|tag| {
             let object = tag.object.as_ref();
@@ -53,12 +53,12 @@ impl Verification {
         let keys = self.keys.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
         let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
         let text = git::verify(self.mode, &found, &Keys::new(keys), now).map_err(refused)?;
-        Ok(Verified { how: self.shape(), text })
+        Ok(VerificationRecord { how: self.shape(), text })
     }
 }
 
-fn refused(refused: Refused) -> Rest {
-    let Refused { reason, message, is_permanent } = refused;
+fn refused(refused: GitVerificationError) -> Rest {
+    let GitVerificationError { reason, message, is_permanent } = refused;
     let why = Reason::new(reason);
     match is_permanent {
         true => Rest::Stalled(why, message),

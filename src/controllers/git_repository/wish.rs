@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use crds::source::{GitProvider, GitRepository, GitRepositoryRef, GitRepositorySpec};
 use reconcile::{Rest, Wake, reason};
-use sources::git::{Content, Credentials, Limits, Reference, Remote, RemoteUrl, Scheme, Sparse};
+use sources::git::{Content, Credentials, GitLimits, Reference, Remote, RemoteUrl, Scheme, Sparse};
 use sources::http::Proxy;
-use sources::plan::Shape;
+use sources::plan::ArtifactInputs;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::include::Include;
-use super::resolve::Resolved;
+use super::resolve::GitRepositoryInputs;
 use super::verify::Verification;
-use super::world::{Work, classify};
+use super::world::{GitFetchSpec, classify};
 use crate::controllers::source::verified::VERIFY;
-use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
+use crate::controllers::source::{LONGEST_TIMEOUT, SourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -45,7 +45,10 @@ pub(super) fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
 }
 
 /// Checks a spec.
-pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<Work>, Rest> {
+pub(super) fn wish(
+    object: &GitRepository,
+    resolved: GitRepositoryInputs,
+) -> Result<SourceSpec<GitFetchSpec>, Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
@@ -68,7 +71,7 @@ pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<
     }
     let sparse = Sparse::parse(&spec.sparse_checkout).map_err(|error| classify(&error))?;
     let include = resolved.include.iter().map(Include::shape).collect::<Vec<_>>();
-    let shape = Shape::default()
+    let shape = ArtifactInputs::default()
         .with("ignore", spec.ignore.clone())
         .with("recurseSubmodules", spec.recurse_submodules)
         .with("sparseCheckout", spec.sparse_checkout.clone())
@@ -81,18 +84,18 @@ pub(super) fn wish(object: &GitRepository, resolved: Resolved) -> Result<Wished<
         Some(signed) => shape.with(VERIFY, signed.shape()),
         None => shape,
     };
-    let work = Work {
-        remote: Remote { url, credentials, proxy, timeout, limits: Limits::default() },
+    let work = GitFetchSpec {
+        remote: Remote { url, credentials, proxy, timeout, limits: GitLimits::default() },
         reference: reference(spec)?,
         content: Content { submodules: spec.recurse_submodules, sparse },
         include: resolved.include,
         signed,
     };
-    Ok(Wished { work, shape })
+    Ok(SourceSpec { work, shape })
 }
 
 /// The proxy that the spec asks for.
-fn proxy(url: &RemoteUrl, resolved: &Resolved) -> Result<Option<Proxy>, Rest> {
+fn proxy(url: &RemoteUrl, resolved: &GitRepositoryInputs) -> Result<Option<Proxy>, Rest> {
     let Some(data) = &resolved.proxy else { return Ok(None) };
     if url.scheme() == Scheme::Ssh {
         let text = "spec.proxySecretRef is not supported for ssh URLs, only for http and https; remove it or \

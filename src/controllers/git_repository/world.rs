@@ -13,17 +13,17 @@ use sources::reason::{
 };
 use sources::store::{self, Store};
 use tokio_util::sync::CancellationToken;
-use tree::Memory;
+use tree::MemoryTree;
 
 use super::contents::{contents, load};
 use super::include::Include;
 use super::verify::Verification;
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
-use crate::controllers::source::world::{Run, Stored, blocking, keep};
+use crate::controllers::source::world::{SourceRun, StoredArtifact, blocking, keep};
 
 /// What is fetched, and what is made of it.
-pub(crate) struct Work {
+pub(crate) struct GitFetchSpec {
     pub(super) remote: Remote,
     pub(super) reference: Reference,
     pub(super) content: Content,
@@ -39,7 +39,7 @@ const MOST_INCLUDED: u64 = 512 << 20;
 fn included<'i>(
     store: &Store,
     includes: &'i [Include],
-) -> Result<Vec<(&'i Include, Arc<Memory>)>, Rest> {
+) -> Result<Vec<(&'i Include, Arc<MemoryTree>)>, Rest> {
     let mut bytes = BTreeMap::new();
     let files = |include: &'i Include| {
         let Include { node, artifact, .. } = include;
@@ -70,12 +70,12 @@ fn included<'i>(
 
 /// Fetches the remote as it is now, packs it and keeps it. Blocks.
 fn fetch_and_store(
-    work: &Work,
+    work: &GitFetchSpec,
     context: &sources::git::Context,
     store: &Store,
     object: &GitRepository,
-) -> Result<Stored<GitRepositoryStatus>, Rest> {
-    let Work { remote, reference, content, include, signed } = work;
+) -> Result<StoredArtifact<GitRepositoryStatus>, Rest> {
+    let GitFetchSpec { remote, reference, content, include, signed } = work;
     let included = included(store, include)?;
     let checkout = sources::git::checkout(remote, reference, content, context);
     let checkout = checkout.map_err(|e| classify(&e))?;
@@ -100,10 +100,10 @@ fn fetch_and_store(
     })?;
     let included: Vec<_> = include.iter().map(|include| include.artifact.clone()).collect();
     let message = format!("stored artifact for commit '{}'", checkout.commit.short_summary());
-    let stored = Stored::new(artifact, message, move |status: &mut GitRepositoryStatus| {
+    let stored = StoredArtifact::new(artifact, message, move |status: &mut GitRepositoryStatus| {
         status.included_artifacts.clone_from(&included);
     });
-    Ok(Stored { verified, ..stored })
+    Ok(StoredArtifact { verified, ..stored })
 }
 
 /// What a failed fetch means for the object.
@@ -136,10 +136,10 @@ fn working(context: &Context) -> sources::git::Context {
 }
 
 /// The revision that the remote has now.
-pub(super) async fn ask(run: &Arc<Run<GitRepository>>) -> Result<String, Rest> {
+pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, Rest> {
     let (run, working) = (run.clone(), working(&run.context));
     let tip = move || {
-        let Work { remote, reference, .. } = &run.work;
+        let GitFetchSpec { remote, reference, .. } = &run.work;
         let tip = sources::git::tip(remote, reference, &working).map_err(|e| classify(&e))?;
         Ok(Revision::new(reference, &tip).to_string())
     };
@@ -148,8 +148,8 @@ pub(super) async fn ask(run: &Arc<Run<GitRepository>>) -> Result<String, Rest> {
 
 /// Fetches the remote as it is now, packs it and keeps it.
 pub(super) async fn fetch(
-    run: &Arc<Run<GitRepository>>,
-) -> Result<Stored<GitRepositoryStatus>, Rest> {
+    run: &Arc<SourceRun<GitRepository>>,
+) -> Result<StoredArtifact<GitRepositoryStatus>, Rest> {
     let (run, working) = (run.clone(), working(&run.context));
     let work = move || fetch_and_store(&run.work, &working, &run.context.artifacts, &run.object);
     blocking(GIT_OPERATION_FAILED, "fetching", work).await

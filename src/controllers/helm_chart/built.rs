@@ -5,7 +5,7 @@ use sources::reason::{CHART_PACKAGE_SUCCEEDED, CHART_PULL_SUCCEEDED};
 
 /// A chart as it is kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Built {
+pub(crate) struct ChartArtifactMetadata {
     /// The name that the chart gives itself.
     pub(super) name: String,
     /// Its version, with metadata that was added.
@@ -16,7 +16,7 @@ pub(crate) struct Built {
     pub(super) values_files: Vec<String>,
 }
 
-impl Built {
+impl ChartArtifactMetadata {
     /// The reason of `Ready`.
     pub(super) fn reason(&self) -> Reason {
         if self.is_packaged { CHART_PACKAGE_SUCCEEDED } else { CHART_PULL_SUCCEEDED }
@@ -40,11 +40,15 @@ mod tests {
 
     #[test]
     fn what_was_made_is_told_as_flux_tells_it() {
-        let pulled = Built { name: "app".into(), version: "1.0.0".into(), ..Built::default() };
+        let pulled = ChartArtifactMetadata {
+            name: "app".into(),
+            version: "1.0.0".into(),
+            ..ChartArtifactMetadata::default()
+        };
         assert_eq!(pulled.summary(), "pulled 'app' chart with version '1.0.0'");
         assert_eq!(pulled.reason().as_str(), "ChartPullSucceeded");
         let values_files = vec!["a.yaml".to_owned(), "b.yaml".to_owned()];
-        let packaged = Built { is_packaged: true, values_files, ..pulled };
+        let packaged = ChartArtifactMetadata { is_packaged: true, values_files, ..pulled };
         assert_eq!(
             packaged.summary(),
             "packaged 'app' chart with version '1.0.0' and merged values files [a.yaml b.yaml]"

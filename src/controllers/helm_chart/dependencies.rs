@@ -8,18 +8,21 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::Source as _;
+use crds::ArtifactSource as _;
 use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
 use helm::chart::Dependency;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake, reason};
 use sources::charts::dependency::{self, GitFolder};
 use sources::charts::repository::normalized;
-use sources::charts::{self, Answer, Credentials, Files, Index, Place, Repository};
+use sources::charts::{
+    self, ChartRepository, Credentials, DependencyLocation, Index, IndexFetchResult,
+    LoadedChartFiles,
+};
 use sources::oci::chart;
 use sources::reason::DEPENDENCY_BUILD_ERROR;
 use tokio_util::sync::CancellationToken;
-use tree::{Memory, RelPath};
+use tree::{MemoryTree, RelPath};
 
 use super::{oci_registry, package};
 use crate::cluster::error::chain;
@@ -27,35 +30,37 @@ use crate::controllers::catalog::own;
 use crate::controllers::helm_repository::{self, with_address, world};
 use crate::controllers::kind::node_named;
 use crate::controllers::reference::References;
-use crate::controllers::source::world::{Run, blocking};
+use crate::controllers::source::world::{SourceRun, blocking};
 
 /// Most dependencies of one chart that are fetched.
-const MOST: usize = 128;
+const MAX_FETCHED_DEPENDENCIES: usize = 128;
 
 /// How long anything that no HelmRepository speaks of may take.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 
-type Chart = Arc<Run<HelmChart>>;
+type Chart = Arc<SourceRun<HelmChart>>;
 
 /// A repository with its index.
-type Opened = (Arc<Repository>, Arc<Index>);
+type IndexedRepository = (Arc<ChartRepository>, Arc<Index>);
 
 /// Adds the charts that are listed and not there.
 pub(super) async fn add(
     run: &Chart,
-    mut files: Files,
-    tree: &Arc<Memory>,
+    mut files: LoadedChartFiles,
+    tree: &Arc<MemoryTree>,
     path: &RelPath,
-) -> Result<Files, Rest> {
+) -> Result<LoadedChartFiles, Rest> {
     let missing = files.missing();
-    if missing.len() > MOST {
-        let text = format!("dependency build error: more than {MOST} dependencies are missing");
+    if missing.len() > MAX_FETCHED_DEPENDENCIES {
+        let text = format!(
+            "dependency build error: more than {MAX_FETCHED_DEPENDENCIES} dependencies are missing"
+        );
         return Err(Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default()));
     }
     let mut opened = BTreeMap::new();
     for dependency in missing {
         let place = dependency::place(&dependency, path);
-        let is_local = matches!(place, Ok(Place::Folder(_)));
+        let is_local = matches!(place, Ok(DependencyLocation::Folder(_)));
         let failed = |why: String| {
             let what = if is_local { "local" } else { "remote" };
             let text = format!(
@@ -65,13 +70,15 @@ pub(super) async fn add(
             Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default())
         };
         let found = match place.map_err(|error| failed(chain(&error)))? {
-            Place::Folder(path) => {
+            DependencyLocation::Folder(path) => {
                 let found = dependency::from_tree(tree, &path, &dependency);
                 found.map_err(|error| chain(&error))
             }
-            Place::Repository(url) => from_repository(run, &url, &dependency, &mut opened).await,
-            Place::Registry(url) => from_registry(run, &url, &dependency).await,
-            Place::Git(folder) => from_git(run, folder, &dependency).await,
+            DependencyLocation::Repository(url) => {
+                from_repository(run, &url, &dependency, &mut opened).await
+            }
+            DependencyLocation::Registry(url) => from_registry(run, &url, &dependency).await,
+            DependencyLocation::Git(folder) => from_git(run, folder, &dependency).await,
         };
         files = package::with(files, found.map_err(failed)?)?;
     }
@@ -82,8 +89,8 @@ async fn from_repository(
     run: &Chart,
     url: &str,
     dependency: &Dependency,
-    opened: &mut BTreeMap<String, Opened>,
-) -> Result<Files, String> {
+    opened: &mut BTreeMap<String, IndexedRepository>,
+) -> Result<LoadedChartFiles, String> {
     let Dependency { name, version, .. } = dependency;
     let url = normalized(url).map_err(|error| chain(&error))?.to_string();
     let (repository, index) = match opened.get(&url) {
@@ -112,21 +119,25 @@ async fn from_repository(
 
 /// Does something with a chart that blocks.
 async fn reading(
-    work: impl FnOnce() -> Result<Files, String> + Send + 'static,
-) -> Result<Files, String> {
+    work: impl FnOnce() -> Result<LoadedChartFiles, String> + Send + 'static,
+) -> Result<LoadedChartFiles, String> {
     let done = blocking(reason::FAILED, "reading the chart", || Ok(work())).await;
     done.unwrap_or_else(|rest| Err(rest.text().to_owned()))
 }
 
 /// The chart in an archive, if it is the one that is meant. Blocks.
-fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<Files, String> {
-    let files = Files::in_archive(archive).map_err(|error| chain(&error))?;
+fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<LoadedChartFiles, String> {
+    let files = LoadedChartFiles::in_archive(archive).map_err(|error| chain(&error))?;
     dependency::check(files, dependency, at).map_err(|error| chain(&error))
 }
 
 /// Parity(flux): the HelmRepository of the namespace that has the address says how the registry is spoken to; without
 /// one, everybody may pull from it.
-async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Result<Files, String> {
+async fn from_registry(
+    run: &Chart,
+    url: &str,
+    dependency: &Dependency,
+) -> Result<LoadedChartFiles, String> {
     let Dependency { name, version, .. } = dependency;
     let context = &run.context;
     let said = |rest: Rest| rest.text().to_owned();
@@ -159,7 +170,7 @@ async fn from_registry(run: &Chart, url: &str, dependency: &Dependency) -> Resul
 
 /// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
 /// used; without one, everybody may read it.
-async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
+async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
     let context = &run.context;
     let found = with_address(context, &namespace_of(run), url);
     let said = |rest: Rest| rest.text().to_owned();
@@ -172,7 +183,13 @@ async fn open(run: &Chart, url: &str) -> Result<Opened, String> {
         }
         None => {
             let reach = helm_repository::reach(context);
-            let opened = Repository::new(url, Credentials::default(), false, TIMEOUT, &reach);
+            let opened = ChartRepository::new(
+                url,
+                Credentials::default(),
+                false,
+                DEFAULT_FETCH_TIMEOUT,
+                &reach,
+            );
             opened.map_err(|error| chain(&error))?
         }
     };
@@ -197,9 +214,9 @@ fn namespace_of(run: &Chart) -> String {
     run.object.namespace().unwrap_or_default()
 }
 
-async fn download(repository: &Repository) -> Result<Arc<Index>, String> {
+async fn download(repository: &ChartRepository) -> Result<Arc<Index>, String> {
     let answer = repository.index(None).await.map_err(|error| chain(&error))?;
-    let Answer::Index { file, .. } = answer else {
+    let IndexFetchResult::Index { file, .. } = answer else {
         return Err("unexpected response with HTTP status 304".to_owned());
     };
     let read = move || {
@@ -216,7 +233,7 @@ async fn from_git(
     run: &Chart,
     folder: GitFolder,
     dependency: &Dependency,
-) -> Result<Files, String> {
+) -> Result<LoadedChartFiles, String> {
     if run.context.settings.no_remote_bases {
         return Err(
             "charts in Git repositories that a Chart.yaml names are disabled by --no-remote-bases: put the chart into \
@@ -232,7 +249,8 @@ async fn from_git(
     };
     let dependency = dependency.clone();
     let fetch = move || {
-        dependency::from_git(&folder, &dependency, TIMEOUT, &working).map_err(|error| chain(&error))
+        dependency::from_git(&folder, &dependency, DEFAULT_FETCH_TIMEOUT, &working)
+            .map_err(|error| chain(&error))
     };
     let fetched = tokio::task::spawn_blocking(fetch).await;
     fetched.unwrap_or_else(|_| Err("fetching was interrupted".to_owned()))

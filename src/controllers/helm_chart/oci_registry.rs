@@ -8,18 +8,18 @@ use std::sync::Arc;
 use crds::source::HelmChart;
 use reconcile::{Reason, Rest, Wake};
 use signatures::image;
-use sources::oci::{Digest, Error, Known, Layer, Remote, Session, chart};
+use sources::oci::{Digest, Error, Layer, RegistryCache, Remote, Session, chart};
 use sources::reason::{
     AUTHENTICATION_FAILED, CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, INVALID_CHART_REFERENCE,
 };
 
 use super::resolve::Registry;
-use super::world::{Found, failed};
+use super::world::{ChartLookupResult, failed};
 use crate::cluster::error::chain;
-use crate::controllers::image_trust::{Failure, Verification, signer};
+use crate::controllers::image_trust::{ImageTrustError, Verification, signer};
 use crate::controllers::source::busy;
-use crate::controllers::source::verified::Verified;
-use crate::controllers::source::world::{Run, blocking};
+use crate::controllers::source::verified::VerificationRecord;
+use crate::controllers::source::world::{SourceRun, blocking};
 
 /// What went wrong with a registry, in Flux's words.
 fn refused(what: &str, error: &Error) -> Rest {
@@ -52,24 +52,24 @@ pub(super) fn name_of(chart: &str) -> &str {
 /// The version that there is.
 pub(super) async fn choose(
     remote: &Remote,
-    known: &Known,
+    known: &RegistryCache,
     name: &str,
     range: &str,
-) -> Result<(Found, String, String), Rest> {
+) -> Result<(ChartLookupResult, String, String), Rest> {
     let refused =
         |error: Error| refused("failed to get chart version for remote reference", &error);
     let version = chart::choose(remote, known, range).await.map_err(refused)?;
-    Ok((Found::Tag(version.clone()), name_of(name).to_owned(), version))
+    Ok((ChartLookupResult::Tag(version.clone()), name_of(name).to_owned(), version))
 }
 
 /// Fetches the archive of a version, once what its digest stands for is verified; gives who signed it, if anybody had to.
 ///
 /// Differs(flux): what is verified is what is fetched. There the tag is asked for each time, and may be moved in between.
 pub(super) async fn pull(
-    run: &Arc<Run<HelmChart>>,
+    run: &Arc<SourceRun<HelmChart>>,
     registry: &Registry,
     version: &str,
-) -> Result<(Vec<u8>, Option<Verified>), Rest> {
+) -> Result<(Vec<u8>, Option<VerificationRecord>), Rest> {
     let refused = |error: Error| refused("failed to download chart for remote reference", &error);
     let known = &run.context.remotes.oci;
     let session = Session::new(&registry.remote, known).map_err(refused)?;
@@ -85,24 +85,26 @@ pub(super) async fn pull(
 }
 
 async fn verify(
-    run: &Run<HelmChart>,
+    run: &SourceRun<HelmChart>,
     signed: &Verification,
     session: &Session<'_>,
     digest: &Digest,
-) -> Result<Verified, Rest> {
+) -> Result<VerificationRecord, Rest> {
     let verified = signed.verify(session, digest).await.map_err(|failure| match failure {
-        Failure::Registry(error) => refused("failed to fetch the signatures of the chart", &error),
-        Failure::Refused(why) => {
+        ImageTrustError::Registry(error) => {
+            refused("failed to fetch the signatures of the chart", &error)
+        }
+        ImageTrustError::Refused(why) => {
             again(CHART_VERIFICATION_ERROR, &format!("chart verification error: {why}"))
         }
     })?;
     let text = match verified {
-        image::Verified::By(name) => {
+        image::ImageVerification::By(name) => {
             format!("verified signature of version {}{}", run.work.built().version, signer(&name))
         }
-        image::Verified::Ignored => String::new(),
+        image::ImageVerification::Ignored => String::new(),
     };
-    Ok(Verified { how: signed.how(), text })
+    Ok(VerificationRecord { how: signed.how(), text })
 }
 
 /// The bytes of a layer. Blocks.

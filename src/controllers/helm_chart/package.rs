@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use crds::source::HelmChart;
 use reconcile::Rest;
-use sources::charts::Files;
-use sources::charts::values::{self, Merged};
+use sources::charts::LoadedChartFiles;
+use sources::charts::values::{self, MergedValues};
 use sources::reason::{
     CHART_PACKAGE_ERROR, INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, VALUES_FILES_ERROR,
 };
-use tree::{Entry, Files as _, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::world::failed;
-use super::{built::Built, dependencies};
+use super::{built::ChartArtifactMetadata, dependencies};
 use crate::cluster::error::chain;
-use crate::controllers::source::world::Run;
+use crate::controllers::source::world::SourceRun;
 
 /// A chart of a repository: its values files are in it. Blocks.
-pub(super) fn pulled(run: &Run<HelmChart>, mut files: Files) -> Result<Files, Rest> {
+pub(super) fn pulled(
+    run: &SourceRun<HelmChart>,
+    mut files: LoadedChartFiles,
+) -> Result<LoadedChartFiles, Rest> {
     let merged = merge(run, |path| match path {
         "values.yaml" => Some(files.read(path).unwrap_or_default().to_vec()),
         path => {
@@ -31,10 +34,10 @@ pub(super) fn pulled(run: &Run<HelmChart>, mut files: Files) -> Result<Files, Re
 
 /// A chart of a tree: its values files are there, at their paths from the root, and so may its dependencies be.
 pub(super) async fn local(
-    run: &Arc<Run<HelmChart>>,
-    mut files: Files,
-    tree: &Arc<Memory>,
-) -> Result<Files, Rest> {
+    run: &Arc<SourceRun<HelmChart>>,
+    mut files: LoadedChartFiles,
+    tree: &Arc<MemoryTree>,
+) -> Result<LoadedChartFiles, Rest> {
     let refused = |why: String| failed(INVALID_CHART_REFERENCE, why);
     let path = RelPath::parse(&run.object.spec.chart).map_err(|e| refused(e.to_string()))?;
     let merged = merge(run, |path| {
@@ -42,7 +45,7 @@ pub(super) async fn local(
         tree.read(&path).ok().map(|text| text.to_vec())
     })?;
     put(run, &mut files, merged)?;
-    if matches!(tree.entry(&path), Some(Entry::Dir)) {
+    if matches!(tree.entry(&path), Some(FileMetadata::Dir)) {
         files = dependencies::add(run, files, tree, &path).await?;
     }
     Ok(files)
@@ -50,9 +53,9 @@ pub(super) async fn local(
 
 /// Puts the values files of the spec together; `None` if it has none. `read` gets normal paths.
 fn merge(
-    run: &Run<HelmChart>,
+    run: &SourceRun<HelmChart>,
     mut read: impl FnMut(&str) -> Option<Vec<u8>>,
-) -> Result<Option<Merged>, Rest> {
+) -> Result<Option<MergedValues>, Rest> {
     let paths = &run.work.values_files;
     if paths.is_empty() {
         return Ok(None);
@@ -65,19 +68,26 @@ fn merge(
     merged.map(Some).map_err(|error| failed(VALUES_FILES_ERROR, chain(&error)))
 }
 
-fn put(run: &Run<HelmChart>, files: &mut Files, merged: Option<Merged>) -> Result<(), Rest> {
+fn put(
+    run: &SourceRun<HelmChart>,
+    files: &mut LoadedChartFiles,
+    merged: Option<MergedValues>,
+) -> Result<(), Rest> {
     let built = run.work.built();
     let version = files.set_version(&built.version);
     version.map_err(|error| failed(METADATA_PATCH_ERROR, chain(&error)))?;
-    let Some(Merged { text, files: values_files }) = merged else { return Ok(()) };
+    let Some(MergedValues { text, files: values_files }) = merged else { return Ok(()) };
     let replaced = files.set_values(text);
     replaced.map_err(|error| failed(VALUES_FILES_ERROR, chain(&error)))?;
-    run.work.set_built(Built { values_files, ..built });
+    run.work.set_built(ChartArtifactMetadata { values_files, ..built });
     Ok(())
 }
 
 /// A chart together with others that it needs.
-pub(super) fn with(mut files: Files, other: Files) -> Result<Files, Rest> {
+pub(super) fn with(
+    mut files: LoadedChartFiles,
+    other: LoadedChartFiles,
+) -> Result<LoadedChartFiles, Rest> {
     files.add(other).map_err(|error| failed(CHART_PACKAGE_ERROR, chain(&error)))?;
     Ok(files)
 }

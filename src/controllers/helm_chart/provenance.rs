@@ -9,14 +9,14 @@ use kube::core::ResourceExt as _;
 use reconcile::{Rest, Wake};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use signatures::provenance::{self, Verified as Signed};
-use sources::charts::repository::{Error, Repository, file_name};
+use signatures::provenance::{self, VerifiedChart as Signed};
+use sources::charts::repository::{ChartRepository, Error, file_name};
 use sources::reason::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
 
 use crate::cluster::error::chain;
 use crate::controllers::reference::References;
 use crate::controllers::source::busy;
-use crate::controllers::source::verified::Verified;
+use crate::controllers::source::verified::VerificationRecord;
 
 /// Annotation of a HelmChart: the Secret with the public keys of whoever has to have signed the chart.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";
@@ -67,10 +67,10 @@ impl Keyring {
     /// Verifies an archive that came from `reference` of a repository.
     pub(super) async fn verify(
         &self,
-        repository: &Repository,
+        repository: &ChartRepository,
         reference: &str,
         archive: &[u8],
-    ) -> Result<Verified, Rest> {
+    ) -> Result<VerificationRecord, Rest> {
         let file = file_name(reference);
         let provenance = repository.provenance(reference).await.map_err(|error| match error {
             // A server says so of a file that is not there; one that forbids it may have it.
@@ -83,7 +83,7 @@ impl Keyring {
         let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
         let signed = provenance::verify(file, archive, &provenance, &self.0, now);
         let signed = signed.map_err(|why| refused(&why.to_string()))?;
-        Ok(Verified { how: self.shape(), text: told(file, &signed) })
+        Ok(VerificationRecord { how: self.shape(), text: told(file, &signed) })
     }
 }
 

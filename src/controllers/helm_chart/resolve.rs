@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use crds::Artifact;
 use crds::source::{ChartSourceKind, HelmChart, HelmRepository};
 use kube::core::ResourceExt as _;
-use reconcile::{Edge, Node, Rest, Wake};
-use sources::charts::Repository;
+use reconcile::{Edge, ObjectKey, Rest, Wake};
+use sources::charts::ChartRepository;
 use sources::oci::Remote;
 use sources::reason::{
     CHART_VERIFICATION_ERROR, NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE, VERIFICATION_ERROR,
@@ -16,11 +16,11 @@ use super::provenance::Keyring;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
 use crate::controllers::helm_repository::{is_registry, registry, repository, secrets};
-use crate::controllers::image_trust::{Verification, Wanted};
+use crate::controllers::image_trust::{SignaturePolicy, Verification};
 use crate::controllers::reference::References;
 
 /// What a source has for others.
-pub(super) struct Held {
+pub(super) struct SourceArtifact {
     pub(super) artifact: Artifact,
     /// Whether it is in another process' store.
     pub(super) is_elsewhere: bool,
@@ -35,9 +35,9 @@ pub(super) struct Registry {
 /// Where the chart comes from.
 pub(super) enum Origin {
     /// The files of a source.
-    Tree(Held),
+    Tree(SourceArtifact),
     /// A repository, and its index.
-    Index(Held, Box<Repository>),
+    Index(SourceArtifact, Box<ChartRepository>),
     /// A registry, which has no index.
     Registry(Box<Registry>),
 }
@@ -52,21 +52,21 @@ impl Origin {
     }
 }
 
-fn source_node(object: &HelmChart) -> Node {
+fn source_node(object: &HelmChart) -> ObjectKey {
     let source = &object.spec.source_ref;
     let namespace = object.namespace().unwrap_or_default();
-    Node::new(SOURCES, source.kind.as_str(), &namespace, &source.name)
+    ObjectKey::new(SOURCES, source.kind.as_str(), &namespace, &source.name)
 }
 
 /// Tells the hub which source it is, so that a new artifact there is observed here.
-pub(super) fn edges(context: &Context, node: &Node, object: &HelmChart) {
+pub(super) fn edges(context: &Context, node: &ObjectKey, object: &HelmChart) {
     context.hub.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
 }
 
 /// Finds the source, as the watch last saw it, and reads the Secrets that it and the chart name.
 pub(super) async fn resolve(
     context: &Context,
-    node: &Node,
+    node: &ObjectKey,
     object: &HelmChart,
 ) -> Result<(Origin, Option<Keyring>), Rest> {
     let source = source_node(object);
@@ -126,7 +126,7 @@ pub(super) async fn resolve(
             return Err(none());
         }
     }
-    let held = Held { artifact, is_elsewhere: found.is_elsewhere };
+    let held = SourceArtifact { artifact, is_elsewhere: found.is_elsewhere };
     let origin = match reached {
         Some(repository) => Origin::Index(held, Box::new(repository)),
         None => Origin::Tree(held),
@@ -143,7 +143,7 @@ async fn signed(
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let namespace = object.namespace().unwrap_or_default();
     let repository = format!("{}/{}", url.trim_end_matches('/'), object.spec.chart);
-    let read = Wanted::of_chart(verify).read(&repository, &namespace, references).await;
+    let read = SignaturePolicy::of_chart(verify).read(&repository, &namespace, references).await;
     let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
     read.map(Some).map_err(unread)
 }

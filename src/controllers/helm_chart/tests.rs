@@ -41,7 +41,7 @@ fn a_chart_is_told_as_flux_tells_it() {
     }))
     .unwrap();
     let message = "pulled 'app' chart with version '1.0.0'".to_owned();
-    let stored = Stored::new(artifact, message.clone(), |status: &mut HelmChartStatus| {
+    let stored = StoredArtifact::new(artifact, message.clone(), |status: &mut HelmChartStatus| {
         status.observed_chart_name = Some("app".to_owned());
     });
     let settled = Rest::Settled(CHART_PULL_SUCCEEDED, message);

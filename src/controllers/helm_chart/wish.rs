@@ -9,10 +9,10 @@ use tree::RelPath;
 
 use super::provenance::{ANNOTATION, Keyring};
 use super::resolve::Origin;
-use super::world::Work;
+use super::world::ChartFetchSpec;
 use super::{generation, shape};
 use crate::controllers::image_trust::Verification;
-use crate::controllers::source::Wished;
+use crate::controllers::source::SourceSpec;
 use crate::controllers::source::verified::VERIFY;
 
 /// How much of a revision goes into a version. Parity(flux).
@@ -69,7 +69,7 @@ pub(super) fn wish(
     object: &HelmChart,
     origin: Origin,
     keyring: Option<Keyring>,
-) -> Result<Wished<Work>, Rest> {
+) -> Result<SourceSpec<ChartFetchSpec>, Rest> {
     if keyring.is_some() && !matches!(origin, Origin::Index(..)) {
         let text = format!(
             "annotation {ANNOTATION} is for charts of HelmRepositories that have an index: remove it, or set \
@@ -88,7 +88,7 @@ pub(super) fn wish(
     let of_revision = revision.filter(|_| is_revision).map(str::to_owned);
     let of_values = (!values_files.is_empty()).then(|| generation.unwrap_or_default().to_string());
     let metadata: Vec<String> = of_revision.into_iter().chain(of_values).collect();
-    let work = Work {
+    let work = ChartFetchSpec {
         origin,
         metadata: (!metadata.is_empty()).then(|| metadata.join(".")),
         values_files,
@@ -103,7 +103,7 @@ pub(super) fn wish(
         }
         (None, Origin::Tree(_) | Origin::Index(..)) => shape,
     };
-    Ok(Wished { work, shape })
+    Ok(SourceSpec { work, shape })
 }
 
 /// Parity(flux): `values.yaml` alone is what every chart has anyway.

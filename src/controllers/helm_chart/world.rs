@@ -6,30 +6,32 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::source::{HelmChart, HelmChartStatus};
-use crds::{Artifact, Reconciled as _};
+use crds::{Artifact, ReconciledObject as _};
 use reconcile::{Reason, Rest, Wake, reason};
 use sources::charts::repository::Error as RepositoryError;
-use sources::charts::{Files, files, with_metadata};
-use sources::plan::Kept;
+use sources::charts::{LoadedChartFiles, files, with_metadata};
+use sources::plan::KeptArtifact;
 use sources::reason::{
     AUTHENTICATION_FAILED, CHART_PACKAGE_ERROR, CHART_PACKAGE_SUCCEEDED, CHART_PULL_ERROR,
     INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, NO_SOURCE_ARTIFACT, VALUES_FILES_ERROR,
 };
-use tree::{Entry, Files as _, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::built::Built;
+use super::built::ChartArtifactMetadata;
 use super::provenance::Keyring;
-use super::resolve::{Held, Origin};
+use super::resolve::{Origin, SourceArtifact};
 use super::signed_name::SignedName;
 use super::{LATEST, generation, oci_registry, package};
 use crate::cluster::error::chain;
 use crate::controllers::helm_repository::world::index;
-use crate::controllers::source::verified::Verified;
-use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+use crate::controllers::source::verified::VerificationRecord;
+use crate::controllers::source::world::{
+    RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
+};
 use crate::controllers::source::{busy, linked};
 
 /// What is fetched, and what is made of it.
-pub(crate) struct Work {
+pub(crate) struct ChartFetchSpec {
     /// Where it comes from.
     pub(super) origin: Origin,
     /// What stands behind the `+` of the version.
@@ -39,16 +41,16 @@ pub(crate) struct Work {
     /// The keys of whoever has to have signed it, if anybody has to.
     pub(super) keyring: Option<Keyring>,
     /// What there is, as soon as that is known.
-    pub(super) built: Mutex<Option<Built>>,
+    pub(super) built: Mutex<Option<ChartArtifactMetadata>>,
 }
 
-impl Work {
+impl ChartFetchSpec {
     /// What there is.
-    pub(super) fn built(&self) -> Built {
+    pub(super) fn built(&self) -> ChartArtifactMetadata {
         self.built.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
     }
 
-    pub(super) fn set_built(&self, built: Built) {
+    pub(super) fn set_built(&self, built: ChartArtifactMetadata) {
         *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
     }
 
@@ -59,7 +61,7 @@ impl Work {
 }
 
 /// What asking found.
-pub(crate) enum Found {
+pub(crate) enum ChartLookupResult {
     /// That nothing changed.
     Nothing,
     /// A version in a repository.
@@ -76,9 +78,9 @@ pub(crate) enum Found {
     /// A chart in a tree.
     Files {
         /// It.
-        files: Box<Files>,
+        files: Box<LoadedChartFiles>,
         /// The tree, where its values files and dependencies are.
-        tree: Arc<Memory>,
+        tree: Arc<MemoryTree>,
     },
 }
 
@@ -102,9 +104,9 @@ pub(super) fn failed(why: Reason, text: String) -> Rest {
 
 /// Looks which version there is. Nothing is read where neither the source nor the spec changed since all was well.
 pub(super) async fn ask(
-    run: &Arc<Run<HelmChart>>,
-    kept: Option<&Kept>,
-) -> Result<Asked<Found>, Rest> {
+    run: &Arc<SourceRun<HelmChart>>,
+    kept: Option<&KeptArtifact>,
+) -> Result<RemoteRevision<ChartLookupResult>, Rest> {
     let work = &run.work;
     let object = &run.object;
     let same = kept.zip(last_time(object, work.origin.artifact()));
@@ -112,13 +114,16 @@ pub(super) async fn ask(
         let status = object.status.as_ref();
         let observed = status.map(|status| status.observed_values_files.clone());
         let observed = observed.filter(|files| !files.is_empty());
-        work.set_built(Built {
+        work.set_built(ChartArtifactMetadata {
             name: status.and_then(|it| it.observed_chart_name.clone()).unwrap_or_default(),
             version: kept.revision.clone(),
             is_packaged: reason == CHART_PACKAGE_SUCCEEDED.as_str(),
             values_files: observed.unwrap_or_else(|| work.values_files.clone()),
         });
-        return Ok(Asked { revision: kept.revision.clone(), found: Found::Nothing });
+        return Ok(RemoteRevision {
+            revision: kept.revision.clone(),
+            found: ChartLookupResult::Nothing,
+        });
     }
     let (found, name, version, is_packaged) = match &work.origin {
         Origin::Index(held, _) => choose(run, held).await?,
@@ -142,8 +147,8 @@ pub(super) async fn ask(
     let is_other = kept.is_some() && observed != Some(&name);
     let revision = if is_other { format!("{name} {version}") } else { version.clone() };
     let values_files = work.values_files.clone();
-    work.set_built(Built { name, version, is_packaged, values_files });
-    Ok(Asked { revision, found })
+    work.set_built(ChartArtifactMetadata { name, version, is_packaged, values_files });
+    Ok(RemoteRevision { revision, found })
 }
 
 /// The reason of `Ready`, if all was well the last time, with this spec and this artifact of the source.
@@ -159,9 +164,9 @@ fn last_time<'o>(object: &'o HelmChart, artifact: Option<&Artifact>) -> Option<&
 
 /// The version of a repository.
 async fn choose(
-    run: &Arc<Run<HelmChart>>,
-    held: &Held,
-) -> Result<(Found, String, String, bool), Rest> {
+    run: &Arc<SourceRun<HelmChart>>,
+    held: &SourceArtifact,
+) -> Result<(ChartLookupResult, String, String, bool), Rest> {
     let work = &run.work;
     let spec = &run.object.spec;
     let index = index(&run.context, &held.artifact, held.is_elsewhere).await;
@@ -173,7 +178,7 @@ async fn choose(
         let text = format!("failed to get chart version for remote reference: {error}");
         failed(INVALID_CHART_REFERENCE, text)
     })?;
-    let found = Found::Version {
+    let found = ChartLookupResult::Version {
         url: chosen.url.map(str::to_owned),
         digest: chosen.digest.map(str::to_owned),
         chart: [chosen.name.to_owned(), chosen.version.to_owned()],
@@ -183,10 +188,10 @@ async fn choose(
 
 /// The chart of a tree.
 async fn in_tree(
-    run: &Arc<Run<HelmChart>>,
-    held: &Held,
-) -> Result<(Found, String, String, bool), Rest> {
-    let Held { artifact, is_elsewhere } = held;
+    run: &Arc<SourceRun<HelmChart>>,
+    held: &SourceArtifact,
+) -> Result<(ChartLookupResult, String, String, bool), Rest> {
+    let SourceArtifact { artifact, is_elsewhere } = held;
     let tree = crate::controllers::artifact::files(&run.context, artifact, *is_elsewhere).await;
     let tree = tree.map_err(|why| {
         let text = format!("failed to open source artifact: {why}");
@@ -196,38 +201,38 @@ async fn in_tree(
     let read = move || {
         let refused = |why: String| failed(INVALID_CHART_REFERENCE, why);
         let path = RelPath::parse(&run.object.spec.chart).map_err(|e| refused(e.to_string()))?;
-        let files = Files::in_tree(&tree, &path).map_err(|error| match error {
+        let files = LoadedChartFiles::in_tree(&tree, &path).map_err(|error| match error {
             files::Error::Load(_) | files::Error::NotFound(_) => refused(chain(&error)),
             error => failed(CHART_PACKAGE_ERROR, chain(&error)),
         })?;
         let metadata = &files.chart().metadata;
         let name = metadata.name.clone();
         let version = metadata.version.clone();
-        let is_folder = matches!(tree.entry(&path), Some(Entry::Dir));
+        let is_folder = matches!(tree.entry(&path), Some(FileMetadata::Dir));
         let is_packaged = is_folder || run.work.changes();
-        Ok((Found::Files { files: Box::new(files), tree }, name, version, is_packaged))
+        Ok((ChartLookupResult::Files { files: Box::new(files), tree }, name, version, is_packaged))
     };
     blocking(reason::FAILED, "reading the chart", read).await
 }
 
 /// Fetches or packs the chart, and keeps it.
 pub(super) async fn fetch(
-    run: &Arc<Run<HelmChart>>,
-    found: Found,
-) -> Result<Stored<HelmChartStatus>, Rest> {
+    run: &Arc<SourceRun<HelmChart>>,
+    found: ChartLookupResult,
+) -> Result<StoredArtifact<HelmChartStatus>, Rest> {
     match found {
-        Found::Nothing => {
+        ChartLookupResult::Nothing => {
             let text = "the artifact changed while it was being read".to_owned();
             Err(failed(CHART_PULL_ERROR, text))
         }
-        Found::Version { url, digest, chart } => {
+        ChartLookupResult::Version { url, digest, chart } => {
             let (archive, verified) = pull(run, url.as_deref(), digest.as_deref()).await?;
             let [name, version] = chart;
             let named = SignedName { place: "the index of the repository", name, version };
             let stored = pulled(run, archive, verified.is_some().then_some(named)).await?;
-            Ok(Stored { verified, ..stored })
+            Ok(StoredArtifact { verified, ..stored })
         }
-        Found::Tag(version) => {
+        ChartLookupResult::Tag(version) => {
             let Origin::Registry(registry) = &run.work.origin else {
                 return Err(failed(CHART_PULL_ERROR, "no registry configured".to_owned()));
             };
@@ -237,9 +242,9 @@ pub(super) async fn fetch(
             // A trust policy that demands no signature demands no name either.
             let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
             let stored = pulled(run, archive, is_signed.then_some(named)).await?;
-            Ok(Stored { verified, ..stored })
+            Ok(StoredArtifact { verified, ..stored })
         }
-        Found::Files { files, tree } => {
+        ChartLookupResult::Files { files, tree } => {
             let files = package::local(run, *files, &tree).await?;
             let run = run.clone();
             let pack = move || {
@@ -259,14 +264,14 @@ pub(super) async fn fetch(
 
 /// Keeps an archive that was fetched, as it is or with other values; one that had to be signed has to be of a name and version.
 async fn pulled(
-    run: &Arc<Run<HelmChart>>,
+    run: &Arc<SourceRun<HelmChart>>,
     archive: Vec<u8>,
     named: Option<SignedName>,
-) -> Result<Stored<HelmChartStatus>, Rest> {
+) -> Result<StoredArtifact<HelmChartStatus>, Rest> {
     let run = run.clone();
     let pack = move || {
-        let files =
-            Files::in_archive(&archive).map_err(|error| failed(CHART_PULL_ERROR, chain(&error)))?;
+        let files = LoadedChartFiles::in_archive(&archive)
+            .map_err(|error| failed(CHART_PULL_ERROR, chain(&error)))?;
         if let Some(named) = &named {
             named.check(&files.chart().metadata)?;
         }
@@ -281,10 +286,10 @@ async fn pulled(
 
 /// An archive of a repository, and who signed it if anybody had to.
 async fn pull(
-    run: &Run<HelmChart>,
+    run: &SourceRun<HelmChart>,
     url: Option<&str>,
     digest: Option<&str>,
-) -> Result<(Vec<u8>, Option<Verified>), Rest> {
+) -> Result<(Vec<u8>, Option<VerificationRecord>), Rest> {
     let pull_failed = |why: String| {
         failed(CHART_PULL_ERROR, format!("failed to download chart for remote reference: {why}"))
     };
@@ -312,9 +317,9 @@ async fn pull(
 
 /// Keeps an archive. Blocks.
 fn store<E>(
-    run: &Run<HelmChart>,
+    run: &SourceRun<HelmChart>,
     write: impl FnOnce(&mut dyn std::io::Write) -> Result<(), E>,
-) -> Result<Stored<HelmChartStatus>, Rest>
+) -> Result<StoredArtifact<HelmChartStatus>, Rest>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -327,7 +332,7 @@ where
     // Parity(flux): they are told only where they may be others than those of the spec.
     let is_told = run.object.spec.ignore_missing_values_files;
     let files = if is_told { built.values_files.clone() } else { Vec::new() };
-    Ok(Stored::new(artifact, message, move |status: &mut HelmChartStatus| {
+    Ok(StoredArtifact::new(artifact, message, move |status: &mut HelmChartStatus| {
         status.url.clone_from(&latest);
         status.observed_chart_name = Some(built.name.clone());
         status.observed_values_files.clone_from(&files);

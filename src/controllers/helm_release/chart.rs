@@ -4,24 +4,24 @@
 
 use crds::helm::HelmRelease;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 
 use super::template;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
-use crate::controllers::releaser::chart::Source;
+use crate::controllers::releaser::chart::ChartSource;
 
 /// The node of the source of a HelmRelease.
-pub(super) fn source_node(object: &HelmRelease) -> Option<Node> {
+pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {
     let own = object.namespace().unwrap_or_default();
     if let Some(named) = &object.spec.chart_ref {
         let namespace = named.namespace.as_deref().unwrap_or(&own);
-        return Some(Node::new(SOURCES, named.kind.as_str(), namespace, &named.name));
+        return Some(ObjectKey::new(SOURCES, named.kind.as_str(), namespace, &named.name));
     }
     let template = object.spec.chart.as_ref()?;
     let namespace = template.spec.source_ref.namespace.as_deref().unwrap_or(&own);
     let name = format!("{own}-{}", object.name_any());
-    Some(Node::new(SOURCES, "HelmChart", namespace, &name))
+    Some(ObjectKey::new(SOURCES, "HelmChart", namespace, &name))
 }
 
 /// The artifact of the chart, as the watch last saw it.
@@ -29,7 +29,7 @@ pub(super) fn source(
     context: &Context,
     object: &HelmRelease,
     retry_at: Time,
-) -> Result<Source, Rest> {
+) -> Result<ChartSource, Rest> {
     let own = object.namespace().unwrap_or_default();
     let Some(node) = source_node(object) else {
         let text = "neither spec.chart nor spec.chartRef is set; set one of them".to_owned();
@@ -67,7 +67,7 @@ pub(super) fn source(
         let text = format!("{node} is not ready: it has no artifact");
         return Err(blocked(SOURCE_NOT_READY, text));
     };
-    Ok(Source { node, artifact, is_elsewhere: found.is_elsewhere })
+    Ok(ChartSource { node, artifact, is_elsewhere: found.is_elsewhere })
 }
 
 /// The source has nothing yet.

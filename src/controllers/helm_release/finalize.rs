@@ -9,7 +9,7 @@ use std::time::Duration;
 use crds::helm::HelmRelease;
 
 use super::wish::{self, Timeouts};
-use super::{Ended, Session, status, template};
+use super::{HelmReleaseRunReport, Session, status, template};
 use crate::cluster::ClusterError;
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
@@ -34,10 +34,10 @@ impl Session {
         let target = match self.finalize_target(object).await? {
             Ok(Some(target)) => target,
             Ok(None) => return self.without_release(object).await,
-            Err(rest) => return later(Ended::early(object, rest), None),
+            Err(rest) => return later(HelmReleaseRunReport::early(object, rest), None),
         };
         if let Err(rest) = status::check(object) {
-            return later(Ended::early(object, rest), None);
+            return later(HelmReleaseRunReport::early(object, rest), None);
         }
         // A spec that cannot be read must not keep its release for ever.
         let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());

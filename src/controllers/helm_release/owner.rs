@@ -9,13 +9,13 @@ use crds::ResourceInventory;
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Node, Rest, Wake};
-use release::status::{self as words, Event as ReleaseEvent, Report, Status};
-use release::{Desired, Journal, Record};
+use reconcile::{ObjectKey, Rest, Wake};
+use release::status::{self as words, Event as ReleaseEvent, ReleaseStatus, Report};
+use release::{Journal, Record, ReleaseDesiredState};
 
 use super::{OWNERSHIP, report, status};
 use crate::controllers::context::Context;
-use crate::controllers::kind::Controlled as _;
+use crate::controllers::kind::ControllerKind as _;
 use crate::controllers::object_watcher::Ownership;
 use crate::controllers::record::{Latest, status_of};
 use crate::controllers::releaser::{self, Owner};
@@ -26,11 +26,11 @@ use crate::events::Event;
 const OWNER_REFERENCES: &str = "release.windlass.dev/owner-references";
 
 /// When a status is written again that could not be written.
-const SOON: Duration = Duration::from_secs(2);
+const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// A status that the next write brings along. How a release ended is mostly all that there is to say of a run, so that one
 /// write says both; the journal has it until then.
-pub(crate) struct Held {
+pub(crate) struct PendingStatus {
     /// The status as the cluster has it.
     pub(super) before: HelmReleaseStatus,
     /// What is told once it is written.
@@ -40,16 +40,16 @@ pub(crate) struct Held {
 /// See the module.
 pub(super) struct ReleaseOwner {
     context: Arc<Context>,
-    node: Node,
+    node: ObjectKey,
     latest: Arc<Latest<HelmRelease>>,
     object: Mutex<Arc<HelmRelease>>,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<PendingStatus>>,
 }
 
 impl ReleaseOwner {
     pub(super) fn new(
         context: Arc<Context>,
-        node: Node,
+        node: ObjectKey,
         latest: Arc<Latest<HelmRelease>>,
         object: Arc<HelmRelease>,
     ) -> Self {
@@ -68,19 +68,21 @@ impl ReleaseOwner {
     }
 
     /// What the end of the run has to write besides its own.
-    pub(super) fn held(&self) -> Option<Held> {
+    pub(super) fn held(&self) -> Option<PendingStatus> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     async fn write(
         &self,
         object: &Arc<HelmRelease>,
-        held: Held,
+        held: PendingStatus,
         after: &HelmReleaseStatus,
     ) -> Result<(), Rest> {
         let written = self.latest.write_status(&self.context, object, &held.before, after).await;
         let failed = |error: crate::cluster::ClusterError| {
-            let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(reconcile::Time::MAX);
+            let soon = jiff::Timestamp::now()
+                .saturating_add(STATUS_RETRY_DELAY)
+                .unwrap_or(reconcile::Time::MAX);
             Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
         };
         match written.map_err(failed)? {
@@ -102,7 +104,7 @@ impl Owner for ReleaseOwner {
     const KIND: &'static str = "HelmRelease";
     const OWNERSHIP: Ownership = OWNERSHIP;
 
-    fn status(&self) -> Status {
+    fn status(&self) -> ReleaseStatus {
         status::read(&self.object())
     }
 
@@ -110,14 +112,14 @@ impl Owner for ReleaseOwner {
         &self,
         told: &Report,
         inventory: Option<ResourceInventory>,
-        desired: &Desired,
+        desired: &ReleaseDesiredState,
     ) -> Result<(), Rest> {
         let object = self.object();
         let now = jiff::Timestamp::now();
         let (before, after) = report::progress(&object, told, inventory, desired, now)?;
-        let held = self.held().unwrap_or(Held { before, events: Vec::new() });
+        let held = self.held().unwrap_or(PendingStatus { before, events: Vec::new() });
         let events = held.events.into_iter().chain(told.events.iter().cloned()).collect();
-        let held = Held { before: held.before, events };
+        let held = PendingStatus { before: held.before, events };
         if told.ended.is_some() {
             let object = HelmRelease { status: Some(after), ..HelmRelease::clone(&object) };
             self.set_object(Arc::new(object));
@@ -133,8 +135,8 @@ impl Owner for ReleaseOwner {
         self.write(&object, held, &status_of(&*object)).await
     }
 
-    fn is_overtaken(&self, desired: &Desired) -> bool {
-        let Node { namespace, name, .. } = &self.node;
+    fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool {
+        let ObjectKey { namespace, name, .. } = &self.node;
         let Some(now) = self.context.seen::<HelmRelease>(namespace, name) else { return false };
         let is_deleted = now.meta().deletion_timestamp.is_some();
         let is_suspended = hold::is_suspended(&*now, jiff::Timestamp::now());
@@ -150,7 +152,11 @@ impl Owner for ReleaseOwner {
         marks::is_asked(&*self.object())
     }
 
-    fn rival(&self, journal: Option<&Journal>, last: &Record) -> Option<(Option<Node>, String)> {
+    fn rival(
+        &self,
+        journal: Option<&Journal>,
+        last: &Record,
+    ) -> Option<(Option<ObjectKey>, String)> {
         let uid = journal.map(|journal| journal.owner.as_str());
         let node = releaser::rival::holder(&self.context, &self.node, uid, last)?;
         let text = format!(

@@ -7,26 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apply::ignore::Rules;
-use crds::Reconciled as _;
+use crds::ReconciledObject as _;
 use crds::helm::HelmRelease;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
 use reconcile::{Rest, reason};
-use release::Desired;
+use release::ReleaseDesiredState;
 use release::phase::Gates;
 use release::plan::is_under_way;
 use release::snapshot::latest;
-use release::status::{RELEASED, Status};
+use release::status::{RELEASED, ReleaseStatus};
 
-use super::wish::{self, Parts, Timeouts};
-use super::{Ended, Session, chart, post_renderers, status};
+use super::wish::{self, ReleaseInputs, Timeouts};
+use super::{HelmReleaseRunReport, Session, chart, post_renderers, status};
 use crate::cluster::ClusterError;
 use crate::controllers::applier::Pending;
 use crate::controllers::releaser::Wish;
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::storage::Storage;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 use crate::controllers::{hold, lifecycle, window};
 
 impl Session {
@@ -82,7 +82,7 @@ impl Session {
     async fn is_first_under_way(
         &self,
         object: &HelmRelease,
-        target: &Arc<Target>,
+        target: &Arc<ClusterTarget>,
     ) -> Result<bool, ClusterError> {
         let wanted = wish::target(object);
         self.has_open_journal(object, target, &wanted.storage_namespace, &wanted.name).await
@@ -91,7 +91,7 @@ impl Session {
     async fn has_open_journal(
         &self,
         object: &HelmRelease,
-        target: &Arc<Target>,
+        target: &Arc<ClusterTarget>,
         namespace: &str,
         name: &str,
     ) -> Result<bool, ClusterError> {
@@ -139,7 +139,7 @@ impl Session {
         let options = ActionOptions::of(&object.spec, settings);
         let desired = wish::desired(object, parts, timeouts, is_suspended, settings);
         let lifecycles = lifecycle::holding(&self.context, &**object);
-        let mut desired = Desired { lifecycles, ..desired };
+        let mut desired = ReleaseDesiredState { lifecycles, ..desired };
         if self.is_verified_only() {
             desired.requests.keep_known(&known);
         }
@@ -157,12 +157,15 @@ impl Session {
 }
 
 /// What the release was made from that there is.
-pub(in crate::controllers) fn released_parts(known: &Status, is_suspended: bool) -> Parts {
+pub(in crate::controllers) fn released_parts(
+    known: &ReleaseStatus,
+    is_suspended: bool,
+) -> ReleaseInputs {
     let of = latest(&known.history);
     let text = |text: Option<&String>| text.cloned().unwrap_or_default();
     let attempted = Some(&known.last_attempted_revision).filter(|it| !it.is_empty());
     let version = of.map(|it| &it.chart_version);
-    Parts {
+    ReleaseInputs {
         chart_name: text(of.map(|it| &it.chart_name)),
         chart_version: text(attempted.filter(|_| is_suspended).or(version)),
         app_version: text(of.map(|it| &it.app_version)),
@@ -185,12 +188,12 @@ pub(super) fn where_stopped(object: &HelmRelease) -> String {
 
 /// A run that came to the end of an operation outside of its windows says until when it waits. None where the windows
 /// are open again by now.
-pub(super) fn outside(ended: Ended) -> Option<Ended> {
+pub(super) fn outside(ended: HelmReleaseRunReport) -> Option<HelmReleaseRunReport> {
     let what = match &ended.rest {
         Rest::Blocked(why, what, _) if *why == reason::WINDOW_CLOSED => what.clone(),
         _ => return Some(ended),
     };
     let state = window::state(&*ended.object, jiff::Timestamp::now())?;
     let rest = state.rest(&what)?;
-    Some(Ended { rest, ..ended })
+    Some(HelmReleaseRunReport { rest, ..ended })
 }

@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::helm::{HelmRelease, HelmReleaseStatus};
-use crds::{ResourceInventory, Status as _};
+use crds::{ObjectStatus as _, ResourceInventory};
 use kube::core::ResourceExt as _;
-use reconcile::{Condition, Rest, Status as Truth, Time, Wake, reason};
-use release::Desired;
+use reconcile::{Condition, ConditionStatus as Truth, Rest, Time, Wake, reason};
+use release::ReleaseDesiredState;
 use release::status::{Event as ReleaseEvent, Progress, Report as Told};
 
 use super::chart::SOURCE_NOT_READY;
@@ -43,7 +43,7 @@ pub(in crate::controllers) fn progress(
     object: &HelmRelease,
     told: &Told,
     inventory: Option<ResourceInventory>,
-    desired: &Desired,
+    desired: &ReleaseDesiredState,
     now: Time,
 ) -> Result<(HelmReleaseStatus, HelmReleaseStatus), Rest> {
     let before = status_of(object);
@@ -86,10 +86,10 @@ fn running(text: &str) -> Option<Rest> {
 }
 
 /// How a run ended.
-pub(in crate::controllers) struct Run<'a> {
+pub(in crate::controllers) struct HelmReleaseRun<'a> {
     pub(in crate::controllers) rest: &'a Rest,
     /// What was wished for, if the run came that far.
-    pub(in crate::controllers) desired: Option<&'a Desired>,
+    pub(in crate::controllers) desired: Option<&'a ReleaseDesiredState>,
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
     pub(in crate::controllers) helm_chart: Option<&'a str>,
     /// What the operation does that is under way, as its journal says.
@@ -107,7 +107,7 @@ pub(in crate::controllers) struct Report {
 }
 
 /// Derives status and event from where a run came to rest.
-pub(in crate::controllers) fn report(object: &HelmRelease, run: &Run<'_>) -> Report {
+pub(in crate::controllers) fn report(object: &HelmRelease, run: &HelmReleaseRun<'_>) -> Report {
     let before = status_of(object);
     let known = status::read(object);
     let had = conditions_of(&before.conditions);
@@ -146,7 +146,11 @@ fn is_only_logged(rest: &Rest) -> bool {
 }
 
 /// What a run tells that no action told.
-fn run_event(had: &[Condition], run: &Run<'_>, of_action: Option<String>) -> Option<Event> {
+fn run_event(
+    had: &[Condition],
+    run: &HelmReleaseRun<'_>,
+    of_action: Option<String>,
+) -> Option<Event> {
     let (severity, why, text) = match run.rest {
         Rest::Settled(..) | Rest::Running(..) => return None,
         Rest::Blocked(why, text, _) => (Severity::Info, why, text),
@@ -203,8 +207,13 @@ mod tests {
             "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
         }))
         .unwrap();
-        let run =
-            Run { rest, desired: None, helm_chart: None, running: None, now: Time::UNIX_EPOCH };
+        let run = HelmReleaseRun {
+            rest,
+            desired: None,
+            helm_chart: None,
+            running: None,
+            now: Time::UNIX_EPOCH,
+        };
         let report = report(&object, &run);
         [report.event, report.logged].map(|event| event.map(|it| it.message))
     }

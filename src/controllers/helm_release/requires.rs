@@ -18,13 +18,13 @@ use crate::controllers::releaser::storage::Storage;
 pub(super) const REQUIRES: &str = "release.windlass.dev/requires";
 
 /// How many releases may be required.
-const MOST: usize = 16;
+const MAX_REQUIRED_RELEASES: usize = 16;
 
 const INVALID: Reason = Reason::new("InvalidRequirement");
 
 /// A release that has to be there.
 #[derive(Debug)]
-pub(super) struct Required {
+pub(super) struct RequiredRelease {
     /// Where its records are.
     namespace: String,
     name: String,
@@ -32,7 +32,7 @@ pub(super) struct Required {
     range: Option<(String, Constraint)>,
 }
 
-impl fmt::Display for Required {
+impl fmt::Display for RequiredRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Required {
 ///
 /// # Errors
 /// Which entry cannot be read, and why.
-fn parse(text: &str, storage: &str) -> Result<Vec<Required>, String> {
+fn parse(text: &str, storage: &str) -> Result<Vec<RequiredRelease>, String> {
     let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
     let mut all = Vec::new();
     for entry in entries {
@@ -65,19 +65,19 @@ fn parse(text: &str, storage: &str) -> Result<Vec<Required>, String> {
                 Err(error) => Err(format!("`{range}` is not a range of versions: {error}")),
             })
             .transpose()?;
-        all.push(Required { namespace: namespace.to_owned(), name: name.to_owned(), range });
-        if all.len() > MOST {
-            return Err(format!("more than {MOST} releases are required"));
+        all.push(RequiredRelease { namespace: namespace.to_owned(), name: name.to_owned(), range });
+        if all.len() > MAX_REQUIRED_RELEASES {
+            return Err(format!("more than {MAX_REQUIRED_RELEASES} releases are required"));
         }
     }
     Ok(all)
 }
 
 /// What is missing of a required release; `None` if nothing is.
-fn missing(required: &Required, revisions: &Revisions) -> Option<String> {
+fn missing(required: &RequiredRelease, revisions: &Revisions) -> Option<String> {
     let Some(deployed) = revisions.deployed() else {
         let has_none = revisions.last().is_none() && revisions.unreadable_last().is_none();
-        let Required { namespace, name, .. } = required;
+        let RequiredRelease { namespace, name, .. } = required;
         return Some(match has_none {
             true => format!("no records of release {name} in storage namespace {namespace}"),
             false => format!("release {required} is not deployed"),
@@ -100,7 +100,7 @@ pub(super) fn of(
     annotation: Option<&String>,
     (own, storage): (&str, &str),
     is_blocked: bool,
-) -> Result<Vec<Required>, Rest> {
+) -> Result<Vec<RequiredRelease>, Rest> {
     let Some(text) = annotation else { return Ok(Vec::new()) };
     let wrong =
         |reason, why: String| Rest::Stalled(reason, format!("annotation {REQUIRES}: {why}"));
@@ -123,7 +123,7 @@ pub(super) fn of(
 /// What is missing, or cannot be read; it is checked again at `retry_at`.
 pub(super) async fn check(
     cluster: &Cluster,
-    required: &[Required],
+    required: &[RequiredRelease],
     retry_at: Time,
 ) -> Result<(), Rest> {
     let blocked =
@@ -146,12 +146,12 @@ pub(super) async fn check(
 mod tests {
     use std::sync::Arc;
 
-    use release::record::{Info, Status, StoredChart};
+    use release::record::{Info, RevisionStatus, StoredChart};
     use release::{Record, Revision};
 
     use super::*;
 
-    fn revisions(version: &str, status: Status) -> Revisions {
+    fn revisions(version: &str, status: RevisionStatus) -> Revisions {
         let metadata = helm::chart::Metadata {
             version: version.to_owned(),
             ..helm::chart::Metadata::default()
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn releases_are_required_by_name_and_range() {
         let all = parse(" db >=2.0.0 <3 ; monitoring/prometheus; ", "data").unwrap();
-        let shown: Vec<String> = all.iter().map(Required::to_string).collect();
+        let shown: Vec<String> = all.iter().map(RequiredRelease::to_string).collect();
         assert_eq!(shown, ["data/db", "monitoring/prometheus"]);
         assert_eq!(all[0].range.as_ref().map(|it| it.0.as_str()), Some(">=2.0.0 <3"));
         assert!(all[1].range.is_none());
@@ -214,17 +214,17 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let required = &parse("db >=2.0.0", "data").unwrap()[0];
-        assert_eq!(missing(required, &revisions("2.1.0", Status::Deployed)), None);
-        let text = missing(required, &revisions("1.9.0", Status::Deployed)).unwrap();
+        assert_eq!(missing(required, &revisions("2.1.0", RevisionStatus::Deployed)), None);
+        let text = missing(required, &revisions("1.9.0", RevisionStatus::Deployed)).unwrap();
         assert_eq!(
             text,
             "release data/db has version 1.9.0 of its chart, which is not in the range `>=2.0.0`"
         );
-        let text = missing(required, &revisions("2.1.0", Status::Failed)).unwrap();
+        let text = missing(required, &revisions("2.1.0", RevisionStatus::Failed)).unwrap();
         assert_eq!(text, "release data/db is not deployed");
         let text = missing(required, &Revisions::default()).unwrap();
         assert_eq!(text, "no records of release db in storage namespace data");
         let any = &parse("db", "data").unwrap()[0];
-        assert_eq!(missing(any, &revisions("odd", Status::Deployed)), None);
+        assert_eq!(missing(any, &revisions("odd", RevisionStatus::Deployed)), None);
     }
 }

@@ -1,13 +1,15 @@
-//! The status of a HelmRelease as decisions see it (`release::status::Status`), and back. Pure.
+//! The status of a HelmRelease as decisions see it (`release::status::ReleaseStatus`), and back. Pure.
 //!
 //! Elsewhere: what a run makes of it (`report`), what changes in it (engine `release`).
 
-use crds::Reconciled as _;
+use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
 use kube::core::Resource as _;
 use reconcile::{Condition, Rest, Time, Wake};
 use release::journal::Action;
-use release::status::{self, DRIFTED, RELEASED, REMEDIATED, Said, Status, TEST_SUCCESS};
+use release::status::{
+    self, DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, TEST_SUCCESS,
+};
 
 use crate::controllers::record::{conditions_of, status_of, through};
 
@@ -15,13 +17,13 @@ use crate::controllers::record::{conditions_of, status_of, through};
 pub(in crate::controllers) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
 
 /// What decisions read of a status.
-pub(crate) fn read(object: &HelmRelease) -> Status {
+pub(crate) fn read(object: &HelmRelease) -> ReleaseStatus {
     let status = status_of(object);
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
     let mut history: Vec<release::Snapshot> = through(&status.history).unwrap_or_default();
     release::snapshot::sort(&mut history);
-    Status {
+    ReleaseStatus {
         observed_generation: status.observed_generation.unwrap_or(-1),
         storage_namespace: status.storage_namespace.unwrap_or_default(),
         history,
@@ -51,9 +53,9 @@ pub(crate) fn read(object: &HelmRelease) -> Status {
     }
 }
 
-fn said(conditions: &[Condition], kind: &str) -> Option<Said> {
+fn said(conditions: &[Condition], kind: &str) -> Option<ReleaseCondition> {
     let condition = Condition::find(conditions, kind)?;
-    Some(Said {
+    Some(ReleaseCondition {
         status: condition.status,
         reason: status::reason_of(&condition.reason)?,
         text: condition.message.clone(),
@@ -66,7 +68,7 @@ fn said(conditions: &[Condition], kind: &str) -> Option<Said> {
 /// # Errors
 /// When a revision of the history has something that the definition does not allow.
 pub(in crate::controllers) fn write(
-    status: &Status,
+    status: &ReleaseStatus,
     of: &mut HelmReleaseStatus,
 ) -> Result<(), Rest> {
     let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
@@ -99,7 +101,7 @@ pub(in crate::controllers) fn write(
 
 /// The conditions of our own that a status says, beside those that were there.
 pub(in crate::controllers) fn conditions<'a>(
-    status: &Status,
+    status: &ReleaseStatus,
     had: &'a [Condition],
     generation: i64,
     now: Time,
@@ -115,7 +117,9 @@ pub(in crate::controllers) fn conditions<'a>(
         None => conditions,
         // What was said of an earlier generation is carried along with that.
         Some(now_said) if said(had, kind).as_ref() == Some(now_said) => conditions.keep(kind),
-        Some(Said { status, reason, text, .. }) => conditions.set(kind, *status, *reason, text),
+        Some(ReleaseCondition { status, reason, text, .. }) => {
+            conditions.set(kind, *status, *reason, text)
+        }
     })
 }
 

@@ -10,10 +10,10 @@ use crds::source::{
     HelmChart, HelmChartSpec, HelmChartVerification, LocalHelmChartSourceReference,
     ReconcileStrategy,
 };
-use crds::{GoDuration, Reconciled as _};
+use crds::{GoDuration, ReconciledObject as _};
 use kube::core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use reconcile::{Node, Rest, Wake, reason};
+use reconcile::{ObjectKey, Rest, Wake, reason};
 use serde_json::Value;
 
 use super::{OWNERSHIP, origin};
@@ -29,10 +29,10 @@ const MANAGER: &str = "helm-controller";
 const ANY_VERSION: &str = "*";
 
 /// When a server is asked again that was at fault.
-const SOON: std::time::Duration = std::time::Duration::from_secs(2);
+const SERVER_RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The HelmChart that a HelmRelease should have; none where it names a source that holds the chart.
-pub(super) fn wanted(object: &HelmRelease) -> Option<(Node, HelmChart)> {
+pub(super) fn wanted(object: &HelmRelease) -> Option<(ObjectKey, HelmChart)> {
     let HelmChartTemplate { metadata, spec } = object.spec.chart.clone()?;
     let HelmChartTemplateSpec {
         chart,
@@ -164,24 +164,24 @@ fn is_of(chart: &HelmChart, object: &HelmRelease) -> bool {
 }
 
 /// `namespace/name`, as `status.helmChart` has it.
-fn place(node: &Node) -> String {
+fn place(node: &ObjectKey) -> String {
     format!("{}/{}", node.namespace, node.name)
 }
 
 /// The HelmChart that the status knows.
-fn known(object: &HelmRelease) -> Option<Node> {
+fn known(object: &HelmRelease) -> Option<ObjectKey> {
     let place = object.status.as_ref()?.helm_chart.as_deref()?;
     let (namespace, name) = place.split_once('/')?;
     Some(node_named::<HelmChart>(namespace, name))
 }
 
 /// The HelmChart that was kept and is no longer wanted.
-fn left(object: &HelmRelease, wanted: Option<&Node>) -> Option<Node> {
+fn left(object: &HelmRelease, wanted: Option<&ObjectKey>) -> Option<ObjectKey> {
     known(object).filter(|known| Some(known) != wanted)
 }
 
 /// Only a namespace of one's own may be written to, where references to others are forbidden.
-fn check_access(object: &HelmRelease, chart: &Node, is_forbidden: bool) -> Result<(), Rest> {
+fn check_access(object: &HelmRelease, chart: &ObjectKey, is_forbidden: bool) -> Result<(), Rest> {
     let own = object.namespace().unwrap_or_default();
     if !is_forbidden || chart.namespace == own {
         return Ok(());
@@ -219,7 +219,7 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
         let refused = |error: ClusterError| {
             let place = place(&node);
             let text = format!("HelmChart '{place}': failed to run server-side apply: {error}");
-            let soon = jiff::Timestamp::now().checked_add(SOON).ok();
+            let soon = jiff::Timestamp::now().checked_add(SERVER_RETRY_DELAY).ok();
             let wake = Wake { at: soon.filter(|_| error.is_transient()), ..Wake::default() };
             Rest::Failed(reason::ARTIFACT_FAILED, text, wake)
         };
@@ -243,7 +243,12 @@ pub(super) async fn keep(context: &Context, object: &HelmRelease) -> Result<Opti
 }
 
 /// Another HelmRelease that keeps a HelmChart, as its labels say, and still means it.
-fn keeper(context: &Context, chart: &HelmChart, object: &HelmRelease, node: &Node) -> Option<Node> {
+fn keeper(
+    context: &Context,
+    chart: &HelmChart,
+    object: &HelmRelease,
+    node: &ObjectKey,
+) -> Option<ObjectKey> {
     if is_of(chart, object) {
         return None;
     }
@@ -258,7 +263,7 @@ fn keeper(context: &Context, chart: &HelmChart, object: &HelmRelease, node: &Nod
 /// Namespace and name of two HelmReleases make the same name of a HelmChart, as those of `a-b/c` and `a/b-c` do.
 ///
 /// Differs(flux): there each of them changes the HelmChart in turn, and both release one chart.
-fn taken(context: &Context, chart: &Node, other: &Node) -> Rest {
+fn taken(context: &Context, chart: &ObjectKey, other: &ObjectKey) -> Rest {
     let text = format!(
         "HelmChart '{}' belongs to HelmRelease '{}', whose namespace and name result in the same chart name; \
          rename one of them, or create a HelmChart and reference it in spec.chartRef",
@@ -274,7 +279,7 @@ fn taken(context: &Context, chart: &Node, other: &Node) -> Rest {
 async fn apply(
     context: &Context,
     object: &HelmRelease,
-    node: &Node,
+    node: &ObjectKey,
     chart: &HelmChart,
     is_new: bool,
 ) -> Result<(), ClusterError> {
@@ -313,7 +318,7 @@ pub(super) async fn remove(context: &Context, object: &HelmRelease) -> Result<()
 
 /// A HelmChart as it is now. Without its CustomResourceDefinition there is none, as when Flux's definitions are deleted in any
 /// order: the path is not served then, which proves nothing by itself.
-async fn there(cluster: &Cluster, node: &Node) -> Result<Option<Object>, ClusterError> {
+async fn there(cluster: &Cluster, node: &ObjectKey) -> Result<Option<Object>, ClusterError> {
     let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
     cluster.get_by_id(&id, "v1").await
 }
@@ -322,7 +327,11 @@ async fn there(cluster: &Cluster, node: &Node) -> Result<Option<Object>, Cluster
 ///
 /// Differs(flux): there any HelmChart goes whose name a status has; here its labels have to say whose it is. So one in
 /// another namespace goes as well where references have been forbidden since, and the HelmRelease can.
-async fn delete(context: &Context, object: &HelmRelease, node: &Node) -> Result<(), ClusterError> {
+async fn delete(
+    context: &Context,
+    object: &HelmRelease,
+    node: &ObjectKey,
+) -> Result<(), ClusterError> {
     let Some(chart) = there(&context.cluster, node).await? else { return Ok(()) };
     let place = place(node);
     if !origin(object).iter().all(|(key, value)| chart.label(key) == Some(value)) {

@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 
 use crds::ConfigKind;
 use crds::helm::{HelmRelease, HelmReleaseSpec};
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Type};
-use helm::values::{Data, Found, Reference, ReferenceError, ReferenceProblem, Unresolved};
+use helm::values::{
+    Reference, ReferenceError, ReferenceProblem, ReferencedData, UnresolvedValuesReference,
+    ValuesReferenceLookup,
+};
 use kube::core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Reason, Rest, Wake};
@@ -33,7 +36,8 @@ pub(crate) struct Values {
 }
 
 /// What was found of every object that is named, by kind and name; `None` where there is none.
-pub(crate) type Objects = BTreeMap<(ConfigKind, String), Result<Option<Data>, ClusterError>>;
+pub(crate) type Objects =
+    BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>, ClusterError>>;
 
 /// Reads what `valuesFrom` names and puts the values together.
 ///
@@ -106,9 +110,11 @@ pub(crate) fn compose(
             _ => (ConfigKind::Secret, "secrets"),
         };
         match objects.get(&(kind, name.to_owned())) {
-            Some(Ok(Some(data))) => Ok(Found::Data(data.clone())),
+            Some(Ok(Some(data))) => Ok(ValuesReferenceLookup::Data(data.clone())),
             // In the API server's words.
-            Some(Ok(None)) | None => Ok(Found::Absent(format!("{resource} \"{name}\" not found"))),
+            Some(Ok(None)) | None => {
+                Ok(ValuesReferenceLookup::Absent(format!("{resource} \"{name}\" not found")))
+            }
             Some(Err(error)) => Err(format!(
                 "could not read {kind} '{namespace}/{name}' for spec.valuesFrom: {error}"
             )),
@@ -129,8 +135,8 @@ fn secrets(objects: &Objects) -> Masking {
 
 /// Parity(flux): `values` that are no table are as if there were none.
 fn inline(spec: &HelmReleaseSpec) -> Map {
-    match spec.values.as_ref().map(Value::from_json) {
-        Some(Value::Map(table)) => table,
+    match spec.values.as_ref().map(GoRuntimeValue::from_json) {
+        Some(GoRuntimeValue::Map(table)) => table,
         Some(_) | None => Map::new(Type::Any, []),
     }
 }
@@ -138,7 +144,7 @@ fn inline(spec: &HelmReleaseSpec) -> Map {
 /// What is wrong, in Flux's words and with a word of advice, without anything that a Secret holds.
 fn told(error: &ReferenceError) -> String {
     let ReferenceError::Unresolved(unresolved) = error else { return error.to_string() };
-    let Unresolved { kind, problem, .. } = &**unresolved;
+    let UnresolvedValuesReference { kind, problem, .. } = &**unresolved;
     let text = unresolved.to_string();
     // What a parser stumbled over may be a part of a value.
     let hidden = match problem {

@@ -13,7 +13,7 @@ use crds::helm::{
 };
 use kube::core::ResourceExt as _;
 use reconcile::{ROLLBACK, Rest, SHORTEST_INTERVAL};
-use release::Desired;
+use release::ReleaseDesiredState;
 use release::hold::Lifecycles;
 use release::journal::{Propagation, WaitFor};
 use release::phase::Gates;
@@ -22,10 +22,10 @@ use release::settings::{
     Test, Uninstall, Upgrade,
 };
 use release::snapshot::Filter;
-use release::target::Target;
+use release::target::ReleaseTarget;
 use sha2::{Digest as _, Sha256};
 
-use crate::controllers::applier::{self, Applied as _};
+use crate::controllers::applier::{self, ApplierKind as _};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::releaser::audit::origin;
@@ -39,7 +39,7 @@ pub(crate) const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
 pub(crate) const RESET_AT: &str = "reconcile.fluxcd.io/resetAt";
 
 /// How long actions may take unless the spec says so.
-const TIMEOUT: Duration = Duration::from_secs(300);
+const DEFAULT_ACTION_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long what failed waits for its retry unless the spec says so.
 const RETRY_INTERVAL: Duration = Duration::from_secs(300);
 /// How many revisions are kept unless the spec says so.
@@ -48,7 +48,7 @@ const MAX_HISTORY: i64 = 5;
 ///
 /// Differs(flux): there the delay grows from `--min-retry-delay` to `--max-retry-delay`. Here whatever is missing wakes
 /// the object as soon as it is there.
-const RETRY: Duration = Duration::from_secs(60);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec, with their defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) struct Timeouts {
 
 /// What a release is made from, beside the spec.
 #[derive(Debug, Clone, Default)]
-pub(in crate::controllers) struct Parts {
+pub(in crate::controllers) struct ReleaseInputs {
     /// The chart's name.
     pub(in crate::controllers) chart_name: String,
     /// The chart's version, with the digest of its artifact where that belongs to it.
@@ -106,11 +106,11 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
             Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
         }),
     };
-    let interval = read("spec.interval", Some(&spec.interval), RETRY)?;
+    let interval = read("spec.interval", Some(&spec.interval), MAX_RETRY_DELAY)?;
     if let Some(chart) = &spec.chart {
         read("spec.chart.spec.interval", chart.spec.interval.as_ref(), interval)?;
     }
-    let timeout = read("spec.timeout", spec.timeout.as_ref(), TIMEOUT)?;
+    let timeout = read("spec.timeout", spec.timeout.as_ref(), DEFAULT_ACTION_TIMEOUT)?;
     let install = spec.install.as_ref();
     let upgrade = spec.upgrade.as_ref();
     let of = |field: &str, given: Option<&GoDuration>| read(field, given, timeout);
@@ -118,7 +118,7 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
     let upgrade_retry = upgrade.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
     Ok(Timeouts {
         interval,
-        retry: interval.clamp(SHORTEST_INTERVAL, RETRY),
+        retry: interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY),
         timeout,
         install: of("spec.install.timeout", install.and_then(|it| it.timeout.as_ref()))?,
         upgrade: of("spec.upgrade.timeout", upgrade.and_then(|it| it.timeout.as_ref()))?,
@@ -139,11 +139,11 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<Timeouts, Rest> {
 /// What is wanted of the release. `suspended` is what the gate makes of `spec.suspend` and holds.
 pub(in crate::controllers) fn desired(
     object: &HelmRelease,
-    parts: Parts,
+    parts: ReleaseInputs,
     timeouts: &Timeouts,
     suspended: bool,
     settings: &Settings,
-) -> Desired {
+) -> ReleaseDesiredState {
     let spec = &object.spec;
     let target = target(object);
     let post_renderers_digest = postrender::digest(&spec.post_renderers);
@@ -152,7 +152,7 @@ pub(in crate::controllers) fn desired(
     let failures = object.status.as_ref().map_or(0, |status| status.failures);
     let interval = applier::interval(object, HelmRelease::pace(timeouts), settings);
     let retry = retry(failures, settings);
-    Desired {
+    ReleaseDesiredState {
         owner: object.uid().unwrap_or_default(),
         kube_context: String::new(),
         generation: object.metadata.generation.unwrap_or_default(),
@@ -364,12 +364,12 @@ fn drift(spec: &HelmReleaseSpec) -> DriftMode {
 /// wished for.
 fn inputs(
     spec: &HelmReleaseSpec,
-    target: &Target,
-    parts: &Parts,
+    target: &ReleaseTarget,
+    parts: &ReleaseInputs,
     post_renderers_digest: &str,
     common_metadata_digest: &str,
 ) -> String {
-    let Parts {
+    let ReleaseInputs {
         chart_name,
         chart_version,
         // Both are the chart's.

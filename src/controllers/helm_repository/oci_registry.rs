@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
-use objects::Redacted;
+use objects::RedactedValue;
 use reconcile::{Rest, Wake, reason};
 use sources::charts::MAX_CHART;
-use sources::oci::{self, Auth, Keyring, Limits, Remote, Repository};
+use sources::oci::{self, Auth, Keyring, OciRepositoryName, RegistryLimits, Remote};
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::Secrets;
@@ -41,7 +41,7 @@ fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Rem
     }
     let refused = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
     let url = format!("{}/{chart}", spec.url.trim_end_matches('/'));
-    let repository = Repository::parse(&url).map_err(|error| {
+    let repository = OciRepositoryName::parse(&url).map_err(|error| {
         Rest::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
     })?;
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
@@ -64,12 +64,12 @@ fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Rem
         proxy: None,
         insecure: spec.insecure,
         timeout,
-        limits: Limits { layer: MAX_CHART, ..Limits::default() },
+        limits: RegistryLimits { layer: MAX_CHART, ..RegistryLimits::default() },
     })
 }
 
 /// Parity(flux): a docker config, or a user and a password.
-fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &Repository) -> Result<Auth, String> {
+fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &OciRepositoryName) -> Result<Auth, String> {
     let mut keyring = Keyring::default();
     if keyring.add(data).map_err(|error| error.to_string())? {
         return Ok(keyring.auth(repository));
@@ -81,7 +81,7 @@ fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &Repository) -> Result<Aut
     };
     match (text("username")?, text("password")?) {
         (Some(username), Some(password)) => {
-            Ok(Auth::Basic { username, password: Redacted::new(password) })
+            Ok(Auth::Basic { username, password: RedactedValue::new(password) })
         }
         (None, None) => Ok(Auth::Anonymous),
         (Some(_), None) => Err("`username` of the Secret requires `password`".to_owned()),
@@ -95,7 +95,7 @@ mod tests {
 
     fn told(data: &[(&str, &str)]) -> Result<String, String> {
         let data = data.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
-        let repository = Repository::parse("oci://registry.example.com/charts/app").unwrap();
+        let repository = OciRepositoryName::parse("oci://registry.example.com/charts/app").unwrap();
         Ok(match auth(&data, &repository)? {
             Auth::Anonymous => "nobody".to_owned(),
             Auth::Basic { username, password } => format!("{username}:{}", password.expose()),

@@ -4,28 +4,28 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest, Wake};
+use reconcile::{ObjectKey, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use crate::controllers::context::Context;
 use crate::controllers::reference::References;
 
 /// The data of a Secret.
-type Data = BTreeMap<String, Vec<u8>>;
+type RepositorySecretData = BTreeMap<String, Vec<u8>>;
 
 /// What was read.
 #[derive(Default)]
 pub(crate) struct Secrets {
     /// Data of `spec.secretRef`.
-    pub(crate) secret: Option<Data>,
+    pub(crate) secret: Option<RepositorySecretData>,
     /// Data of `spec.certSecretRef`.
-    pub(crate) certificates: Option<Data>,
+    pub(crate) certificates: Option<RepositorySecretData>,
 }
 
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
     context: &Context,
-    node: &Node,
+    node: &ObjectKey,
     object: &HelmRepository,
 ) -> Result<Secrets, Rest> {
     let mut references = References::new(&context.watcher);

@@ -28,7 +28,7 @@ fn an_index_is_told_as_flux_tells_it() {
     }))
     .unwrap();
     let message = "stored fetched index of size 1kB from 'https://example.com/charts/'".to_owned();
-    let stored = Stored::new(artifact, message, |status: &mut HelmRepositoryStatus| {
+    let stored = StoredArtifact::new(artifact, message, |status: &mut HelmRepositoryStatus| {
         status.url = Some("http://a/index.yaml".to_owned());
     });
     let text = "stored artifact: revision 'sha256:1'".to_owned();

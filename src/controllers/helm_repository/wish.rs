@@ -5,15 +5,15 @@ use std::time::Duration;
 use crds::source::{HelmRepository, HelmRepositorySpec, RegistryProvider};
 use reconcile::{Rest, Wake, reason};
 use sources::charts::repository::Reach;
-use sources::charts::{self, Credentials, Repository};
-use sources::plan::Shape;
+use sources::charts::{self, ChartRepository, Credentials};
+use sources::plan::ArtifactInputs;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::Secrets;
-use super::world::Work;
+use super::world::RepositoryFetchSpec;
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
-use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
+use crate::controllers::source::{LONGEST_TIMEOUT, SourceSpec};
 
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -71,9 +71,9 @@ pub(super) fn wish(
     object: &HelmRepository,
     secrets: &Secrets,
     context: &Context,
-) -> Result<Wished<Work>, Rest> {
-    let work = Work { repository: repository(context, object, secrets)? };
-    Ok(Wished { work, shape: Shape::default() })
+) -> Result<SourceSpec<RepositoryFetchSpec>, Rest> {
+    let work = RepositoryFetchSpec { repository: repository(context, object, secrets)? };
+    Ok(SourceSpec { work, shape: ArtifactInputs::default() })
 }
 
 /// What repositories share.
@@ -88,11 +88,15 @@ pub(crate) fn repository(
     context: &Context,
     object: &HelmRepository,
     secrets: &Secrets,
-) -> Result<Repository, Rest> {
+) -> Result<ChartRepository, Rest> {
     reached(&reach(context), object, secrets)
 }
 
-fn reached(reach: &Reach, object: &HelmRepository, secrets: &Secrets) -> Result<Repository, Rest> {
+fn reached(
+    reach: &Reach,
+    object: &HelmRepository,
+    secrets: &Secrets,
+) -> Result<ChartRepository, Rest> {
     let spec = &object.spec;
     let refused = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
@@ -110,7 +114,8 @@ fn reached(reach: &Reach, object: &HelmRepository, secrets: &Secrets) -> Result<
     };
     let credentials =
         credentials.map_err(|error| refused(format!("the Secret is invalid: {error}")))?;
-    let repository = Repository::new(&spec.url, credentials, spec.pass_credentials, timeout, reach);
+    let repository =
+        ChartRepository::new(&spec.url, credentials, spec.pass_credentials, timeout, reach);
     repository.map_err(|error| match error {
         charts::repository::Error::BadUrl { .. } => {
             Rest::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crds::Artifact;
 use crds::source::{HelmRepository, HelmRepositoryStatus};
 use reconcile::{Rest, Wake, reason};
-use sources::charts::{self, Answer, Index, Repository};
-use sources::plan::Kept;
+use sources::charts::{self, ChartRepository, Index, IndexFetchResult};
+use sources::plan::KeptArtifact;
 use sources::reason::INDEXATION_FAILED;
 
 use super::LATEST;
@@ -16,12 +16,14 @@ use crate::cluster::error::chain;
 use crate::controllers::artifact;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_of;
-use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+use crate::controllers::source::world::{
+    RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
+};
 use crate::controllers::source::{busy, linked};
 
 /// What is asked.
-pub(crate) struct Work {
-    pub(super) repository: Repository,
+pub(crate) struct RepositoryFetchSpec {
+    pub(super) repository: ChartRepository,
 }
 
 fn failed(why: String) -> Rest {
@@ -31,30 +33,30 @@ fn failed(why: String) -> Rest {
 
 /// Asks for the index, unless it is still the one that is kept.
 pub(super) async fn ask(
-    run: &Arc<Run<HelmRepository>>,
-    kept: Option<&Kept>,
-) -> Result<Asked<Option<File>>, Rest> {
+    run: &Arc<SourceRun<HelmRepository>>,
+    kept: Option<&KeptArtifact>,
+) -> Result<RemoteRevision<Option<File>>, Rest> {
     let repository = &run.work.repository;
     let who = node_of(&*run.object).to_string();
     let url = repository.url();
-    let known = &run.context.shared::<sources::charts::Known>();
+    let known = &run.context.shared::<sources::charts::RepositoryIndexCache>();
     let since = kept.and_then(|kept| known.validators(&who, &url, &kept.revision));
     let answer = repository.index(since.as_ref()).await.map_err(|error| match error {
         charts::repository::Error::Busy(said) => busy(reason::FAILED, &said),
         error => failed(chain(&error)),
     })?;
     match (answer, kept) {
-        (Answer::Index { file, sealed, validators }, _) => {
+        (IndexFetchResult::Index { file, sealed, validators }, _) => {
             let revision = sealed.digest;
             if validators != charts::Validators::default() {
                 known.remember(&who, &url, &revision, validators);
             }
-            Ok(Asked { revision, found: Some(file) })
+            Ok(RemoteRevision { revision, found: Some(file) })
         }
-        (Answer::Unchanged, Some(kept)) => {
-            Ok(Asked { revision: kept.revision.clone(), found: None })
+        (IndexFetchResult::Unchanged, Some(kept)) => {
+            Ok(RemoteRevision { revision: kept.revision.clone(), found: None })
         }
-        (Answer::Unchanged, None) => {
+        (IndexFetchResult::Unchanged, None) => {
             Err(failed("unexpected response with HTTP status 304".to_owned()))
         }
     }
@@ -64,9 +66,9 @@ pub(super) async fn ask(
 ///
 /// Differs(flux): it is kept as it came, so that its digest is the revision; there it is written again as JSON.
 pub(super) async fn fetch(
-    run: &Arc<Run<HelmRepository>>,
+    run: &Arc<SourceRun<HelmRepository>>,
     index: Option<File>,
-) -> Result<Stored<HelmRepositoryStatus>, Rest> {
+) -> Result<StoredArtifact<HelmRepositoryStatus>, Rest> {
     let run = run.clone();
     let Some(file) = index else {
         return Err(failed("the server did not send the index".to_owned()));
@@ -92,7 +94,7 @@ pub(super) async fn fetch(
         let remote = run.work.repository.url();
         let url = linked(&context.artifacts, &artifact, LATEST);
         let message = format!("stored fetched index of size {size} from '{remote}'");
-        Ok(Stored::new(artifact, message, move |status: &mut HelmRepositoryStatus| {
+        Ok(StoredArtifact::new(artifact, message, move |status: &mut HelmRepositoryStatus| {
             status.url.clone_from(&url);
         }))
     };

@@ -14,12 +14,12 @@ use helmfile::When;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Node, Rest, Wake};
-use release::status::{self as words, Report, Status};
-use release::{Desired, Journal, Record};
+use reconcile::{ObjectKey, Rest, Wake};
+use release::status::{self as words, ReleaseStatus, Report};
+use release::{Journal, Record, ReleaseDesiredState};
 
 use super::bounds::fitted;
-use super::hooks::{Ended, Hooks};
+use super::hooks::{HookApplyOutcome, Hooks};
 use super::model::{self, Model};
 use super::plan::Key;
 use super::request;
@@ -31,15 +31,15 @@ use crate::controllers::object_watcher::Ownership;
 use crate::controllers::permit::RunPermit;
 use crate::controllers::record::{Latest, status_of};
 use crate::controllers::releaser::{self, Owner};
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 use crate::controllers::{hold, marks};
 use crate::events::Event;
 
 /// When a status is written again that could not be written.
-const SOON: Duration = Duration::from_secs(2);
+const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// How often progress is written in one run: the write takes the rows of all releases, however many there are.
-const PROGRESS: Duration = Duration::from_secs(1);
+const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub(super) struct Book<K: Model> {
@@ -133,7 +133,8 @@ impl<K: Model> Book<K> {
     /// Writes how releases progress, unless a write was made a moment ago: then with what follows, or at the end of the
     /// run at the latest.
     async fn flush_progress(&self) -> Result<(), Rest> {
-        let is_recent = self.pages().written_at.is_some_and(|at| at.elapsed() < PROGRESS);
+        let is_recent =
+            self.pages().written_at.is_some_and(|at| at.elapsed() < PROGRESS_WRITE_INTERVAL);
         if is_recent { Ok(()) } else { self.flush().await }
     }
 
@@ -156,7 +157,9 @@ impl<K: Model> Book<K> {
         let after = HelmfileStatus { releases: fitted(rows), ..before.clone() };
         let written = self.latest.write_status(&self.context, &object, &before, &after).await;
         let failed = |error: ClusterError| {
-            let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(reconcile::Time::MAX);
+            let soon = jiff::Timestamp::now()
+                .saturating_add(STATUS_RETRY_DELAY)
+                .unwrap_or(reconcile::Time::MAX);
             Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(soon))
         };
         match written.map_err(failed)? {
@@ -265,7 +268,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         ]
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> ReleaseStatus {
         status::read(&self.release())
     }
 
@@ -273,7 +276,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         &self,
         told: &Report,
         inventory: Option<ResourceInventory>,
-        desired: &Desired,
+        desired: &ReleaseDesiredState,
     ) -> Result<(), Rest> {
         let release = self.release();
         let now = jiff::Timestamp::now();
@@ -304,7 +307,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         self.book.flush_progress().await
     }
 
-    fn is_overtaken(&self, desired: &Desired) -> bool {
+    fn is_overtaken(&self, desired: &ReleaseDesiredState) -> bool {
         let object = self.book.object();
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();
@@ -324,7 +327,11 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         marks::is_asked(&*self.book.object())
     }
 
-    fn rival(&self, journal: Option<&Journal>, last: &Record) -> Option<(Option<Node>, String)> {
+    fn rival(
+        &self,
+        journal: Option<&Journal>,
+        last: &Record,
+    ) -> Option<(Option<ObjectKey>, String)> {
         let object = self.book.object();
         let uid = journal.map(|journal| journal.owner.as_str());
         let is_own = uid.is_some_and(|uid| object.uid().as_deref() == Some(uid));
@@ -354,15 +361,15 @@ impl<K: Model> Owner for ReleaseOwner<K> {
 
     async fn before(
         &self,
-        target: &Target,
+        target: &ClusterTarget,
         permit: &RunPermit,
-        desired: &Desired,
+        desired: &ReleaseDesiredState,
     ) -> Result<Option<String>, Rest> {
         Ok(match self.apply_hooks(&[When::Before], (target, permit), desired, &[]).await? {
-            Ended::Refused(text) => Some(text),
+            HookApplyOutcome::Refused(text) => Some(text),
             // The machine asks by itself whether it goes on.
-            Ended::Overtaken => None,
-            Ended::Applied => {
+            HookApplyOutcome::Overtaken => None,
+            HookApplyOutcome::Applied => {
                 self.has_begun.store(true, Ordering::Relaxed);
                 None
             }

@@ -9,22 +9,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use helmfile::Wanted;
-use objects::Redacted;
-use sources::bucket::Identity;
+use helmfile::ChartVersionRequest;
+use objects::RedactedValue;
+use sources::bucket::BucketIdentity;
 use sources::charts::repository::Reach;
-use sources::charts::{Answer, BucketServer, Credentials, Index, MAX_CHART, MAX_INDEX, Repository};
+use sources::charts::{
+    BucketServer, ChartRepository, Credentials, Index, IndexFetchResult, MAX_CHART, MAX_INDEX,
+};
 use sources::http::Tls;
-use sources::oci::{self, Auth, Keyring, Limits, Remote};
+use sources::oci::{self, Auth, Keyring, RegistryLimits, Remote};
 
 /// How long a repository may take.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Repositories during one plan: each index is fetched once.
 pub(crate) struct Charts {
     indexes: BTreeMap<String, Index>,
     reach: Reach,
-    known: Arc<oci::Known>,
+    known: Arc<oci::RegistryCache>,
     /// The logins of whoever runs this, if a registry asks for one that the helmfile does not give.
     logins: Option<fn() -> anyhow::Result<Keyring>>,
     /// Whether buckets are asked anonymously, and not as the environment says.
@@ -32,16 +34,16 @@ pub(crate) struct Charts {
 }
 
 /// How the chart repository or the registry of a chart is spoken to.
-pub(super) enum Place {
-    Index(Box<Repository>),
-    Registry(Box<Remote>, Arc<oci::Known>),
+pub(super) enum ChartRemote {
+    Index(Box<ChartRepository>),
+    Registry(Box<Remote>, Arc<oci::RegistryCache>),
 }
 
 impl Charts {
     /// Asks as `reach` and `known` allow it.
     pub(crate) fn new(
         reach: Reach,
-        known: Arc<oci::Known>,
+        known: Arc<oci::RegistryCache>,
         logins: Option<fn() -> anyhow::Result<Keyring>>,
     ) -> Self {
         Self { indexes: BTreeMap::new(), reach, known, logins, is_anonymous: false }
@@ -57,7 +59,7 @@ impl Charts {
     ///
     /// # Errors
     /// The repository cannot be read, or has no such version.
-    pub(crate) async fn version(&mut self, chart: &Wanted) -> anyhow::Result<String> {
+    pub(crate) async fn version(&mut self, chart: &ChartVersionRequest) -> anyhow::Result<String> {
         check(chart)?;
         if chart.url.starts_with("oci://") {
             return Ok(oci::chart::choose(&self.remote(chart)?, &self.known, &chart.range).await?);
@@ -75,11 +77,11 @@ impl Charts {
     ///
     /// # Errors
     /// The same, and that the archive cannot be fetched.
-    pub(crate) async fn archive(&mut self, chart: &Wanted) -> anyhow::Result<Vec<u8>> {
+    pub(crate) async fn archive(&mut self, chart: &ChartVersionRequest) -> anyhow::Result<Vec<u8>> {
         check(chart)?;
         let place = match chart.url.starts_with("oci://") {
-            true => Place::Registry(Box::new(self.remote(chart)?), self.known.clone()),
-            false => Place::Index(Box::new(self.repository(chart)?)),
+            true => ChartRemote::Registry(Box::new(self.remote(chart)?), self.known.clone()),
+            false => ChartRemote::Index(Box::new(self.repository(chart)?)),
         };
         self.archive_at(&place, chart).await
     }
@@ -90,12 +92,12 @@ impl Charts {
     /// As [`Charts::archive`].
     pub(super) async fn archive_at(
         &mut self,
-        place: &Place,
-        chart: &Wanted,
+        place: &ChartRemote,
+        chart: &ChartVersionRequest,
     ) -> anyhow::Result<Vec<u8>> {
         let repository = match place {
-            Place::Index(repository) => repository,
-            Place::Registry(remote, known) => {
+            ChartRemote::Index(repository) => repository,
+            ChartRemote::Registry(remote, known) => {
                 let version = oci::chart::choose(remote, known, &chart.range).await?;
                 let mut layer = oci::chart::fetch(remote, known, &version).await?;
                 let mut bytes = Vec::new();
@@ -110,9 +112,13 @@ impl Charts {
         Ok(repository.chart(url, chosen.digest).await?)
     }
 
-    async fn index(&mut self, repository: &Repository, chart: &Wanted) -> anyhow::Result<&Index> {
+    async fn index(
+        &mut self,
+        repository: &ChartRepository,
+        chart: &ChartVersionRequest,
+    ) -> anyhow::Result<&Index> {
         if !self.indexes.contains_key(&chart.url) {
-            let Answer::Index { file, .. } = repository.index(None).await? else {
+            let IndexFetchResult::Index { file, .. } = repository.index(None).await? else {
                 return Err(anyhow!("the repository answers that its index is unchanged"));
             };
             let mut text = Vec::new();
@@ -122,24 +128,25 @@ impl Charts {
         self.indexes.get(&chart.url).context("an index that was just read")
     }
 
-    fn repository(&self, chart: &Wanted) -> anyhow::Result<Repository> {
-        let basic = chart.login.clone().map(|(user, password)| (user, Redacted::new(password)));
+    fn repository(&self, chart: &ChartVersionRequest) -> anyhow::Result<ChartRepository> {
+        let basic =
+            chart.login.clone().map(|(user, password)| (user, RedactedValue::new(password)));
         let mut credentials = Credentials { basic, ..Credentials::default() };
         if self.is_anonymous {
             credentials.bucket =
-                BucketServer { identity: Identity::Anonymous, ..BucketServer::default() };
+                BucketServer { identity: BucketIdentity::Anonymous, ..BucketServer::default() };
         }
         let pass = chart.pass_credentials;
-        Ok(Repository::new(&chart.url, credentials, pass, TIMEOUT, &self.reach)?)
+        Ok(ChartRepository::new(&chart.url, credentials, pass, REPOSITORY_TIMEOUT, &self.reach)?)
     }
 
     /// The repository of a chart in a registry.
-    fn remote(&self, chart: &Wanted) -> anyhow::Result<Remote> {
+    fn remote(&self, chart: &ChartVersionRequest) -> anyhow::Result<Remote> {
         let url = format!("{}/{}", chart.url.trim_end_matches('/'), chart.name);
-        let repository = oci::Repository::parse(&url)?;
+        let repository = oci::OciRepositoryName::parse(&url)?;
         let auth = match (chart.login.clone(), self.logins) {
             (Some((username, password)), _) => {
-                Auth::Basic { username, password: Redacted::new(password) }
+                Auth::Basic { username, password: RedactedValue::new(password) }
             }
             (None, Some(logins)) => logins()?.auth(&repository),
             (None, None) => Auth::Anonymous,
@@ -150,13 +157,13 @@ impl Charts {
             tls: Tls::default(),
             proxy: None,
             insecure: chart.plain_http,
-            timeout: TIMEOUT,
-            limits: Limits { layer: MAX_CHART, ..Limits::default() },
+            timeout: REPOSITORY_TIMEOUT,
+            limits: RegistryLimits { layer: MAX_CHART, ..RegistryLimits::default() },
         })
     }
 }
 
-fn check(chart: &Wanted) -> anyhow::Result<()> {
+fn check(chart: &ChartVersionRequest) -> anyhow::Result<()> {
     if !chart.unsupported.is_empty() {
         bail!("the repository has {}, which is not supported", chart.unsupported.join(", "));
     }

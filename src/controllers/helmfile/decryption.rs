@@ -11,7 +11,7 @@ use crds::helmfile::HelmfileSpec;
 use golang::meter::Stop;
 use helmfile::Decrypt;
 use reconcile::{Rest, Wake};
-use sops::{Error, Format, MacPolicy};
+use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
 use super::HELMFILE_ERROR;
@@ -32,7 +32,7 @@ const ADVICE: &str = "add a key that decrypts it to the Secret of `spec.decrypti
 const MOST_HIDDEN: usize = 20_000;
 
 /// Files are nested less deeply than this needs.
-const STACK: usize = 16 << 20;
+const DECRYPTION_STACK_BYTES: usize = 16 << 20;
 
 /// Reads the keys that a spec names; nothing when it asks for no decryption.
 ///
@@ -58,22 +58,22 @@ pub(super) struct Decrypting {
 }
 
 /// What a plan came to, and what was hidden in the files that were decrypted for it.
-type Planned<T> = (T, Vec<Vec<u8>>);
+type DecryptedPlan<T> = (T, Vec<Vec<u8>>);
 
-type Answer = Result<Zeroizing<Vec<u8>>, String>;
+type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 
 /// A file to be decrypted.
 struct Question {
     data: Vec<u8>,
-    format: Format,
-    answer: SyncSender<Answer>,
+    format: SopsFormat,
+    answer: SyncSender<DataKeyResult>,
 }
 
 /// Has files decrypted by the thread that has the keys.
 struct Asking(Mutex<Sender<Question>>);
 
 impl Decrypt for Asking {
-    fn decrypt(&self, data: &[u8], format: Format) -> Answer {
+    fn decrypt(&self, data: &[u8], format: SopsFormat) -> DataKeyResult {
         let (answer, answered) = sync_channel(1);
         let question = Question { data: data.to_owned(), format, answer };
         let sent = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(question);
@@ -83,10 +83,10 @@ impl Decrypt for Asking {
 }
 
 /// No keys.
-struct Locked;
+struct KeylessDecryptor;
 
-impl Decrypt for Locked {
-    fn decrypt(&self, _: &[u8], _: Format) -> Answer {
+impl Decrypt for KeylessDecryptor {
+    fn decrypt(&self, _: &[u8], _: SopsFormat) -> DataKeyResult {
         Err(NO_KEYS.to_owned())
     }
 }
@@ -102,15 +102,17 @@ pub(super) fn during<T>(
     decrypting: Option<Decrypting>,
     (stop, time): (&Stop, &TimeLimit),
     plan: impl FnOnce(Arc<dyn Decrypt>) -> T,
-) -> Result<Planned<T>, String> {
+) -> Result<DecryptedPlan<T>, String> {
     let Some(Decrypting { keys, services }) = decrypting else {
-        return Ok((plan(Arc::new(Locked)), Vec::new()));
+        return Ok((plan(Arc::new(KeylessDecryptor)), Vec::new()));
     };
     let (ask, asked) = channel();
     let keys = &keys;
     let services = &services;
     std::thread::scope(move |scope| {
-        let thread = std::thread::Builder::new().name("decrypt".to_owned()).stack_size(STACK);
+        let thread = std::thread::Builder::new()
+            .name("decrypt".to_owned())
+            .stack_size(DECRYPTION_STACK_BYTES);
         let answering =
             thread.spawn_scoped(scope, move || answer_all(keys, services, asked, (stop, time)));
         let answering = answering.map_err(|error| format!("failed to start a thread: {error}"))?;
@@ -159,10 +161,10 @@ mod tests {
     use crate::time_limit::TIME_LIMIT;
 
     /// What a plan gets for a file.
-    fn answer(decrypting: Option<Decrypting>, data: &[u8]) -> Answer {
+    fn answer(decrypting: Option<Decrypting>, data: &[u8]) -> DataKeyResult {
         let stop = Stop::default();
         let time = TimeLimit::start(TIME_LIMIT, &stop);
-        let planned = during(decrypting, (&stop, &time), |it| it.decrypt(data, Format::Yaml));
+        let planned = during(decrypting, (&stop, &time), |it| it.decrypt(data, SopsFormat::Yaml));
         let (answer, hidden) = planned.unwrap();
         assert_eq!(hidden, Vec::<Vec<u8>>::new());
         answer

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helm::chart::{File, load};
 use helmfile::bundle::{self, Bundle};
-use helmfile::{Address, ChartError, Fetch, Wanted};
+use helmfile::{Address, ChartError, ChartVersionRequest, Fetch};
 use sources::getter::Getter;
 use tokio::runtime::Handle;
-use tree::{Files as _, RelPath};
+use tree::{FileTree as _, RelPath};
 
 use super::files::Beside;
 use super::origin;
@@ -60,7 +60,7 @@ pub(super) struct Fetching {
     files: Arc<Beside>,
     reaching: Mutex<Reaching>,
     limit: Arc<TimeLimit>,
-    budget: Mutex<Budget>,
+    budget: Mutex<DownloadBudget>,
     /// Where everything is that is elsewhere, if the source is a bundle: then no server is asked.
     bundle: Option<(RelPath, Bundle)>,
 }
@@ -78,7 +78,7 @@ impl Fetching {
     ) -> Result<Self, String> {
         let bundle = bundle_of(&files, directory)?;
         let reaching = Mutex::new(reaching);
-        let budget = Mutex::new(Budget::of(MOST_BYTES));
+        let budget = Mutex::new(DownloadBudget::of(MOST_BYTES));
         Ok(Self { files, reaching, limit, budget, bundle })
     }
 
@@ -106,7 +106,7 @@ fn bundled(
     files: &Beside,
     (top, bundle): (&RelPath, &Bundle),
     (id, of): (&str, &str),
-    budget: &mut Budget,
+    budget: &mut DownloadBudget,
 ) -> Result<String, String> {
     let at = RelPath::parse(&format!(".windlass/{id}")).map_err(|error| error.to_string())?;
     if files.entry(&at).is_some() {
@@ -126,11 +126,11 @@ fn bundled(
 
 /// How many bytes may still be put beside a source.
 #[derive(Debug)]
-struct Budget {
+struct DownloadBudget {
     left: u64,
 }
 
-impl Budget {
+impl DownloadBudget {
     fn of(left: u64) -> Self {
         Self { left }
     }
@@ -174,7 +174,7 @@ impl Fetch for Fetching {
         Ok(place)
     }
 
-    fn chart(&self, chart: &Wanted) -> Result<String, ChartError> {
+    fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
         let id = bundle::chart_id(chart);
         let name = &chart.name;
         let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,9 +210,9 @@ impl Fetch for Fetching {
 
 #[cfg(test)]
 mod tests {
-    use helmfile::bundle::Entry;
+    use helmfile::bundle::BundleEntry;
     use sources::archive::{Contents, write};
-    use tree::Memory;
+    use tree::MemoryTree;
 
     use super::*;
 
@@ -228,17 +228,17 @@ mod tests {
             let id = number.to_string();
             let file = format!("{number}.tgz");
             let digest = bundle::digest(&archive);
-            lock.entries.push(Entry { id: id.clone(), of: id, file: file.clone(), digest });
+            lock.entries.push(BundleEntry { id: id.clone(), of: id, file: file.clone(), digest });
             files.push((format!("{}/{file}", bundle::FOLDER), archive));
         }
-        (Beside::new(Arc::new(Memory::from_files(files).unwrap())), lock)
+        (Beside::new(Arc::new(MemoryTree::from_files(files).unwrap())), lock)
     }
 
     #[test]
     fn the_entries_of_a_bundle_have_one_budget() {
         let (files, lock) = bundle(3);
         let top = RelPath::parse(bundle::FOLDER).unwrap();
-        let mut budget = Budget::of(2_500);
+        let mut budget = DownloadBudget::of(2_500);
         let mut unpacked = |id: &str| bundled(&files, (&top, &lock), (id, id), &mut budget);
         assert_eq!(unpacked("0").unwrap(), "/.windlass/0");
         assert_eq!(unpacked("1").unwrap(), "/.windlass/1");
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_charged_before_anything_is_put() {
-        let mut budget = Budget::of(10);
+        let mut budget = DownloadBudget::of(10);
         assert_eq!(budget.charge(10), Ok(()));
         assert!(budget.charge(1).unwrap_err().contains("spec.selectors"));
     }

@@ -4,24 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use helm::chart::File;
-use tree::{Entry, Files, Kind, Limits, Memory, RelPath, TreeError};
+use tree::{FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError, TreeLimits};
 
 /// The directory of what is beside the source; one of this name in the source is not seen.
 const BESIDE: &str = ".windlass";
 
 /// See the module.
 pub(super) struct Beside {
-    source: Arc<Memory>,
-    more: Mutex<BTreeMap<String, Arc<Memory>>>,
+    source: Arc<MemoryTree>,
+    more: Mutex<BTreeMap<String, Arc<MemoryTree>>>,
 }
 
 impl Beside {
     /// The files of a source and nothing else.
-    pub(super) fn new(source: Arc<Memory>) -> Self {
+    pub(super) fn new(source: Arc<MemoryTree>) -> Self {
         Self { source, more: Mutex::default() }
     }
 
-    fn more(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Memory>>> {
+    fn more(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTree>>> {
         self.more.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -34,7 +34,7 @@ impl Beside {
         name: &str,
         files: impl IntoIterator<Item = (&'f str, &'f [u8])>,
     ) -> Result<String, String> {
-        let mut builder = Memory::builder(Limits::default());
+        let mut builder = MemoryTree::builder(TreeLimits::default());
         for (path, data) in files {
             let path = RelPath::parse(path).map_err(|error| error.to_string())?;
             builder.file(&path, data, false).map_err(|error| error.to_string())?;
@@ -43,13 +43,13 @@ impl Beside {
     }
 
     /// Puts a tree beside the source, and says where: an absolute path.
-    pub(super) fn put_tree(&self, name: &str, tree: Memory) -> String {
+    pub(super) fn put_tree(&self, name: &str, tree: MemoryTree) -> String {
         self.more().insert(name.to_owned(), Arc::new(tree));
         format!("/{BESIDE}/{name}")
     }
 
     /// The tree that has a path, and the path in it.
-    fn find(&self, path: &RelPath) -> Option<(Arc<Memory>, RelPath)> {
+    fn find(&self, path: &RelPath) -> Option<(Arc<MemoryTree>, RelPath)> {
         let Some(rest) = path.as_str().strip_prefix(BESIDE) else {
             return Some((self.source.clone(), path.clone()));
         };
@@ -75,8 +75,8 @@ impl Beside {
                 let path = at.join(&name).map_err(|_| TreeError::NotFound(at.clone()))?;
                 let shown = if shown.is_empty() { name } else { format!("{shown}/{name}") };
                 match kind {
-                    Kind::Dir => left.push((path, shown)),
-                    Kind::File => {
+                    FileKind::Dir => left.push((path, shown)),
+                    FileKind::File => {
                         found.push(File { name: shown, data: self.read(&path)? });
                     }
                 }
@@ -87,20 +87,20 @@ impl Beside {
     }
 }
 
-impl Files for Beside {
+impl FileTree for Beside {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         let missing = || TreeError::NotFound(path.clone());
         let (tree, path) = self.find(path).ok_or_else(missing)?;
         tree.read(&path)
     }
 
-    fn list(&self, path: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, path: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         let missing = || TreeError::NotFound(path.clone());
         let (tree, path) = self.find(path).ok_or_else(missing)?;
         tree.list(&path)
     }
 
-    fn entry(&self, path: &RelPath) -> Option<Entry> {
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         let (tree, path) = self.find(path)?;
         tree.entry(&path)
     }
@@ -116,14 +116,14 @@ mod tests {
 
     #[test]
     fn what_was_fetched_is_beside_the_source_and_hides_nothing_of_it() {
-        let source = Memory::from_files([("a/b.yaml", "source"), (".windlass/x/f", "hidden")]);
+        let source = MemoryTree::from_files([("a/b.yaml", "source"), (".windlass/x/f", "hidden")]);
         let files = Beside::new(Arc::new(source.unwrap()));
         assert_eq!(files.read(&at(".windlass/x/f")), Err(TreeError::NotFound(at(".windlass/x/f"))));
         let place = files.put("x", [("c/Chart.yaml", b"fetched".as_slice())]).unwrap();
         assert_eq!(place, "/.windlass/x");
         assert_eq!(&*files.read(&at(".windlass/x/c/Chart.yaml")).unwrap(), b"fetched");
         assert_eq!(&*files.read(&at("a/b.yaml")).unwrap(), b"source");
-        assert_eq!(files.entry(&at(".windlass/x")), Some(Entry::Dir));
+        assert_eq!(files.entry(&at(".windlass/x")), Some(FileMetadata::Dir));
         assert_eq!(files.entry(&at(".windlass")), None);
         assert!(files.put("y", [("../out", b"".as_slice())]).is_err());
         let chart = files.chart(&at(".windlass/x/c")).unwrap();

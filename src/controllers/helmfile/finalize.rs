@@ -8,14 +8,14 @@ use objects::Masking;
 use reconcile::RemovalCause;
 
 use super::book::Book;
-use super::keep::{Run, Silent};
+use super::keep::{HelmfileRun, Silent};
 use super::leave::Why;
 use super::model::Model;
 use super::places::of_rows;
 use super::plan::Key;
 use super::suspended::Suspensions;
 use super::wish::{self, Timeouts};
-use super::{Came, Ended, Session, report};
+use super::{HelmfileRunDetails, HelmfileRunReport, Session, report};
 use crate::cluster::ClusterError;
 use crate::controllers::applier::Leaving;
 use crate::controllers::hold;
@@ -36,7 +36,7 @@ impl<K: Model> Session<K> {
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let secrets = Masking::default();
-        let run = Run {
+        let run = HelmfileRun {
             object,
             spec: &spec,
             places: &places,
@@ -78,8 +78,8 @@ impl<K: Model> Session<K> {
             return Ok(Leaving::Done(book.object()));
         }
         let rest = report::rest("", &book.rows(), &outcomes);
-        let mut ended: Ended<K> = Ended::early(&book.object(), rest);
-        ended.came = Came { book: Some(book), ..Came::default() };
+        let mut ended: HelmfileRunReport<K> = HelmfileRunReport::early(&book.object(), rest);
+        ended.came = HelmfileRunDetails { book: Some(book), ..HelmfileRunDetails::default() };
         Ok(Leaving::Later(Box::new(ended), Some(timeouts)))
     }
 }

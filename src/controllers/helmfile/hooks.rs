@@ -7,15 +7,15 @@
 
 use std::time::Duration;
 
-use apply::changes::{Change as Changed, What, fields};
+use apply::changes::{ObjectChange as Changed, What, fields};
 use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, ReleaseAuditSpec,
 };
 use helmfile::{ManifestHook, When};
-use lifecycle::Answer;
+use lifecycle::EventAnswer;
 use objects::Object;
 use reconcile::{Rest, Time, Wake, format_duration};
-use release::Desired;
+use release::ReleaseDesiredState;
 use release::status::RECONCILE_ERROR;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -26,13 +26,13 @@ use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
 use crate::controllers::audit::{self, cut, text, took, when};
 use crate::controllers::context::Context;
-use crate::controllers::crd_guard::{Change, Guard, is_definition};
+use crate::controllers::crd_guard::{Guard, ManifestPermission, is_definition};
 use crate::controllers::kind::node_of;
 use crate::controllers::permit::RunPermit;
 use crate::controllers::releaser::audit::subject;
 use crate::controllers::releaser::definitions::established;
 use crate::controllers::releaser::{Owner as _, members};
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
 const MANAGER: &str = "helmfile-hooks";
@@ -41,7 +41,7 @@ const MANAGER: &str = "helmfile-hooks";
 const MOST_OBJECTS: usize = 500;
 
 /// When it is tried again after an API server did not answer.
-const SOON: Duration = Duration::from_secs(2);
+const API_SERVER_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// What the hooks of a release apply.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Hooks {
 
 /// How applying manifests ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum HookApplyOutcome {
     /// All of them are applied.
     Applied,
     /// One of them cannot be, and why.
@@ -91,21 +91,21 @@ impl<K: Model> ReleaseOwner<K> {
     pub(super) async fn apply_hooks(
         &self,
         moments: &[When],
-        (target, permit): (&Target, &RunPermit),
-        desired: &Desired,
-        answers: &[Answer],
-    ) -> Result<Ended, Rest> {
+        (target, permit): (&ClusterTarget, &RunPermit),
+        desired: &ReleaseDesiredState,
+        answers: &[EventAnswer],
+    ) -> Result<HookApplyOutcome, Rest> {
         let is_due = |hook: &ManifestHook| moments.contains(&hook.when);
         if !self.hooks.all.iter().any(is_due) {
-            return Ok(Ended::Applied);
+            return Ok(HookApplyOutcome::Applied);
         }
         let mut round =
             Round { owner: self, target, permit, desired, changes: Vec::new(), left: MOST_OBJECTS };
         let started = jiff::Timestamp::now();
-        let mut ended = Ok(Ended::Applied);
+        let mut ended = Ok(HookApplyOutcome::Applied);
         for at in (0..self.hooks.all.len()).filter(|at| is_due(&self.hooks.all[*at])) {
             ended = round.hook(at).await;
-            if ended != Ok(Ended::Applied) {
+            if ended != Ok(HookApplyOutcome::Applied) {
                 break;
             }
         }
@@ -119,8 +119,13 @@ impl<K: Model> ReleaseOwner<K> {
     }
 
     /// Audits that a lifecycle did not let hooks be applied on which no operation begins.
-    pub(super) async fn audit_refused(&self, why: &str, answers: Vec<Answer>, desired: &Desired) {
-        let ended = Ok(Ended::Refused(why.to_owned()));
+    pub(super) async fn audit_refused(
+        &self,
+        why: &str,
+        answers: Vec<EventAnswer>,
+        desired: &ReleaseDesiredState,
+    ) {
+        let ended = Ok(HookApplyOutcome::Refused(why.to_owned()));
         let now = jiff::Timestamp::now();
         let changes = (Vec::new(), answers.as_slice());
         self.audit_hooks(&[When::Before, When::After], (now, &ended), changes, desired).await;
@@ -135,16 +140,16 @@ impl<K: Model> ReleaseOwner<K> {
     async fn audit_hooks(
         &self,
         moments: &[When],
-        (started, ended): (Time, &Result<Ended, Rest>),
-        (changes, answers): (Vec<Changed>, &[Answer]),
-        desired: &Desired,
+        (started, ended): (Time, &Result<HookApplyOutcome, Rest>),
+        (changes, answers): (Vec<Changed>, &[EventAnswer]),
+        desired: &ReleaseDesiredState,
     ) {
         let object = self.book.object();
         let now = jiff::Timestamp::now();
         let (outcome, message) = match ended {
-            Ok(Ended::Applied) => (AuditOutcome::Succeeded, None),
-            Ok(Ended::Overtaken) => (AuditOutcome::Stopped, None),
-            Ok(Ended::Refused(text)) => (AuditOutcome::Failed, Some(text.clone())),
+            Ok(HookApplyOutcome::Applied) => (AuditOutcome::Succeeded, None),
+            Ok(HookApplyOutcome::Overtaken) => (AuditOutcome::Stopped, None),
+            Ok(HookApplyOutcome::Refused(text)) => (AuditOutcome::Failed, Some(text.clone())),
             Err(rest) => (AuditOutcome::Failed, Some(rest.text().to_owned())),
         };
         let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
@@ -192,9 +197,9 @@ impl<K: Model> ReleaseOwner<K> {
 /// One application of hooks.
 struct Round<'r, K: Model> {
     owner: &'r ReleaseOwner<K>,
-    target: &'r Target,
+    target: &'r ClusterTarget,
     permit: &'r RunPermit,
-    desired: &'r Desired,
+    desired: &'r ReleaseDesiredState,
     /// What was changed so far.
     changes: Vec<Changed>,
     /// How many objects may follow.
@@ -202,7 +207,7 @@ struct Round<'r, K: Model> {
 }
 
 impl<K: Model> Round<'_, K> {
-    async fn hook(&mut self, at: usize) -> Result<Ended, Rest> {
+    async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, Rest> {
         let hooks = self.owner.hooks.clone();
         let failed = |hooks: &Hooks, text: &str| format!("hook `{}`: {text}", hooks.all[at].name);
         // Reading much of it would hold up everybody else who runs on this thread.
@@ -212,53 +217,59 @@ impl<K: Model> Round<'_, K> {
         };
         let objects = match read.await.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(objects) => objects,
-            Err(text) => return Ok(Ended::Refused(failed(&hooks, &text))),
+            Err(text) => return Ok(HookApplyOutcome::Refused(failed(&hooks, &text))),
         };
         let Some(left) = self.left.checked_sub(objects.len()) else {
             let text = format!(
                 "hooks of a release may apply {MOST_OBJECTS} objects: put the others into a chart"
             );
-            return Ok(Ended::Refused(failed(&hooks, &text)));
+            return Ok(HookApplyOutcome::Refused(failed(&hooks, &text)));
         };
         self.left = left;
         let secrets = self.owner.secrets.clone().with_manifests(&objects);
         match self.objects(objects).await {
-            Ok(Ended::Refused(text)) => Ok(Ended::Refused(failed(&hooks, &secrets.mask(&text)))),
+            Ok(HookApplyOutcome::Refused(text)) => {
+                Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&text))))
+            }
             Ok(ended) => Ok(ended),
             Err(error) if error.is_of_server() => {
-                let soon = jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX);
+                let soon = jiff::Timestamp::now()
+                    .saturating_add(API_SERVER_RETRY_DELAY)
+                    .unwrap_or(Time::MAX);
                 let text = failed(&hooks, &secrets.mask(&error.to_string()));
                 Err(Rest::Failed(RECONCILE_ERROR, text, Wake::at(soon)))
             }
-            Err(error) => Ok(Ended::Refused(failed(&hooks, &secrets.mask(&error.to_string())))),
+            Err(error) => {
+                Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&error.to_string()))))
+            }
         }
     }
 
     /// Applies objects one after the other. Between two of them others have their turn, and a newer spec is seen.
-    async fn objects(&mut self, objects: Vec<Object>) -> Result<Ended, ClusterError> {
+    async fn objects(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, ClusterError> {
         let until = Instant::now() + self.owner.timeout;
         let mut definitions = Vec::new();
         for object in objects {
             self.permit.aside(std::future::ready(())).await;
             if self.owner.is_overtaken(self.desired) {
-                return Ok(Ended::Overtaken);
+                return Ok(HookApplyOutcome::Overtaken);
             }
             if Instant::now() >= until {
                 let text = format!("timed out after {}", format_duration(self.owner.timeout));
-                return Ok(Ended::Refused(text));
+                return Ok(HookApplyOutcome::Refused(text));
             }
             let is_of_kind = is_definition(&object);
             if !is_of_kind && let Err(text) = self.serve(&mut definitions, until).await? {
-                return Ok(Ended::Refused(text));
+                return Ok(HookApplyOutcome::Refused(text));
             }
             match self.one(object).await? {
-                Err(text) => return Ok(Ended::Refused(text)),
+                Err(text) => return Ok(HookApplyOutcome::Refused(text)),
                 Ok(Some(written)) if is_of_kind => definitions.push(written),
                 Ok(_) => {}
             }
         }
         let served = self.serve(&mut definitions, until).await?;
-        Ok(served.map_or_else(Ended::Refused, |()| Ended::Applied))
+        Ok(served.map_or_else(HookApplyOutcome::Refused, |()| HookApplyOutcome::Applied))
     }
 
     /// Waits until the kinds of definitions are served that were written: what comes next may be of them.
@@ -287,10 +298,10 @@ impl<K: Model> Round<'_, K> {
             members::placed(cluster, object, &self.owner.key.namespace).await?;
         let guard = Guard::new(context, self.target, self.permit.namespace());
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
-            Change::Allowed => {}
-            Change::Skipped => return Ok(Ok(None)),
-            Change::Refused(text) => return Ok(Err(text)),
-            Change::Migrates => {
+            ManifestPermission::Allowed => {}
+            ManifestPermission::Skipped => return Ok(Ok(None)),
+            ManifestPermission::Refused(text) => return Ok(Err(text)),
+            ManifestPermission::Migrates => {
                 if let Err(text) = self.permit.aside(guard.migrate(&object, MANAGER)).await? {
                     return Ok(Err(text));
                 }

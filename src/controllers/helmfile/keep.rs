@@ -11,16 +11,16 @@ use std::time::Duration;
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
-use reconcile::{Node, RemovalPermit, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, RemovalPermit, Rest, Time, Wake, reason};
 use release::phase::Gates;
-use release::{Desired, Origin};
+use release::{Origin, ReleaseDesiredState};
 
 use super::book::{Book, ReleaseOwner};
 use super::model::Model;
-use super::order::{Order, Passed, Turns, in_turn};
+use super::order::{Order, TurnOutcome, Turns, in_turn};
 use super::places::{Id, Places};
-use super::plan::{Key, Planned, PlannedChart, PlannedRelease};
-use super::reapply::Reapplied;
+use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
+use super::reapply::HookDigests;
 use super::report::{Several, is_under_way};
 use super::suspended::Suspensions;
 use super::wish::Timeouts;
@@ -29,23 +29,23 @@ use crate::controllers::helm_release::{report, status, wish};
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::postrender::PostRenderers;
 use crate::controllers::releaser::{Wish, drive};
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 use crate::controllers::{helm_release, lifecycle, marks, window};
 use objects::Masking;
 
 /// What is remembered of a release between runs. Its objects are watched as long.
-pub(super) struct Remembered {
-    pub(super) drive: drive::Memory,
+pub(super) struct ReleaseRunState {
+    pub(super) drive: drive::ReleaseRunnerState,
     last: Mutex<Option<Last>>,
     /// Whether hooks before an operation were applied since the release was last as the helmfile says.
     pub(super) has_begun: AtomicBool,
     /// The attempt in which hooks were applied on which no operation began.
     applied: Mutex<Option<String>>,
-    target: Arc<Target>,
-    node: Node,
+    target: Arc<ClusterTarget>,
+    node: ObjectKey,
 }
 
-impl Drop for Remembered {
+impl Drop for ReleaseRunState {
     fn drop(&mut self) {
         self.target.watcher().forget(&self.node);
     }
@@ -60,7 +60,7 @@ struct Last {
     rest: Rest,
 }
 
-impl Remembered {
+impl ReleaseRunState {
     fn last(&self) -> Option<Last> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -86,19 +86,19 @@ impl Remembered {
     }
 
     /// Where it is.
-    pub(super) fn target(&self) -> &Arc<Target> {
+    pub(super) fn target(&self) -> &Arc<ClusterTarget> {
         &self.target
     }
 
     /// The node under which its objects are watched.
-    pub(super) fn node(&self) -> &Node {
+    pub(super) fn node(&self) -> &ObjectKey {
         &self.node
     }
 }
 
 /// How far a release came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ReleaseProgress {
     /// It is as the helmfile says.
     Kept,
     /// It rests, and is not yet so.
@@ -112,7 +112,7 @@ pub(super) enum Outcome {
     },
 }
 
-impl Outcome {
+impl ReleaseProgress {
     /// Whether a release is as the helmfile says, or is suspended by itself.
     pub(super) fn is_kept(&self) -> bool {
         matches!(self, Self::Kept | Self::Suspended { .. })
@@ -126,7 +126,7 @@ impl Outcome {
 
 /// What is wanted of a release.
 #[derive(Clone, Copy)]
-pub(super) enum Asked<'p> {
+pub(super) enum ReleaseGoal<'p> {
     /// That it is as a plan says, with its chart.
     Kept { planned: &'p PlannedRelease, chart: &'p PlannedChart },
     /// That what is under way on it comes to a place at which nothing is half done.
@@ -136,10 +136,10 @@ pub(super) enum Asked<'p> {
 }
 
 /// What keeping all of them came to; nothing where the Helmfile changed meanwhile.
-pub(super) type Outcomes = BTreeMap<Key, Outcome>;
+pub(super) type Outcomes = BTreeMap<Key, ReleaseProgress>;
 
 /// What all releases of a run have in common.
-pub(super) struct Run<'r, K: Model> {
+pub(super) struct HelmfileRun<'r, K: Model> {
     pub(super) object: &'r Arc<K>,
     /// What it asks for.
     pub(super) spec: &'r HelmfileSpec,
@@ -153,45 +153,49 @@ pub(super) struct Run<'r, K: Model> {
     /// The revision of the source; empty where nothing of it is wished for.
     pub(super) revision: &'r str,
     /// Parts that were woken since the last run.
-    pub(super) woken: BTreeSet<Node>,
+    pub(super) woken: BTreeSet<ObjectKey>,
     pub(super) silent: Silent,
     pub(super) now: Time,
 }
 
-/// Clusters that did not answer in a run, by [`Target::place`], with how the release rests that found it: others of the same
+/// Clusters that did not answer in a run, by [`ClusterTarget::place`], with how the release rests that found it: others of the same
 /// cluster are not tried in this run.
 #[derive(Default)]
 pub(super) struct Silent(Mutex<BTreeMap<String, Rest>>);
 
 impl Silent {
-    fn note(&self, target: &Target, rest: &Rest) {
+    fn note(&self, target: &ClusterTarget, rest: &Rest) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(target.place().to_owned(), rest.clone());
     }
 
     /// How a release at a target rests without being tried.
-    pub(super) fn at(&self, target: &Target) -> Option<Rest> {
+    pub(super) fn at(&self, target: &ClusterTarget) -> Option<Rest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(target.place()).cloned()
     }
 }
 
 impl<K: Model> Session<K> {
     /// The node of a release, under which its objects are watched.
-    pub(super) fn part(&self, key: &Key) -> Node {
+    pub(super) fn part(&self, key: &Key) -> ObjectKey {
         self.node.part(&key.to_string())
     }
 
     /// What is remembered of a release at a target; elsewhere nothing of it holds.
-    pub(super) fn remembered(&self, key: &Key, target: &Arc<Target>) -> Arc<Remembered> {
+    pub(super) fn remembered(
+        &self,
+        key: &Key,
+        target: &Arc<ClusterTarget>,
+    ) -> Arc<ReleaseRunState> {
         let mut memory = self.memory();
-        let is_here = |known: &&Arc<Remembered>| Arc::ptr_eq(&known.target, target);
+        let is_here = |known: &&Arc<ReleaseRunState>| Arc::ptr_eq(&known.target, target);
         if let Some(known) = memory.releases.get(key).filter(is_here) {
             return known.clone();
         }
         // What was watched before is forgotten first, since it may be the same cluster in another name.
         drop(memory.releases.remove(key));
-        let new = Arc::new(Remembered {
-            drive: drive::Memory::default(),
+        let new = Arc::new(ReleaseRunState {
+            drive: drive::ReleaseRunnerState::default(),
             last: Mutex::default(),
             has_begun: AtomicBool::new(false),
             applied: Mutex::default(),
@@ -214,7 +218,7 @@ impl<K: Model> Session<K> {
     }
 
     /// Puts the releases of a plan into the status before anything is done for them; those that left come last.
-    pub(super) fn enter(&self, planned: &Planned, book: &Book<K>) {
+    pub(super) fn enter(&self, planned: &HelmfilePlan, book: &Book<K>) {
         let known = book.rows();
         let mut places: BTreeMap<Key, usize> =
             known.iter().enumerate().map(|(at, row)| (Key::of(row), at)).collect();
@@ -229,17 +233,21 @@ impl<K: Model> Session<K> {
     }
 
     /// Keeps all releases of a plan; nothing where the Helmfile changed meanwhile.
-    pub(super) async fn keep(&self, planned: &Planned, run: &Run<'_, K>) -> Option<Outcomes> {
+    pub(super) async fn keep(
+        &self,
+        planned: &HelmfilePlan,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Outcomes> {
         let keeping = Keeping { session: self, planned, run, noted: Mutex::default() };
         let left = in_turn(Order::of_plan(planned), &keeping).await?;
         // The plan rejected cycles, so nothing is left.
-        left.into_iter().for_each(|release| keeping.note(release, Outcome::Waits));
+        left.into_iter().for_each(|release| keeping.note(release, ReleaseProgress::Waits));
         let noted = keeping.noted.into_inner().unwrap_or_else(PoisonError::into_inner);
         Some(noted.outcomes)
     }
 
     /// A release rests for a reason that no operation gave.
-    pub(super) fn rests(&self, run: &Run<'_, K>, key: &Key, rest: Rest) -> Outcome {
+    pub(super) fn rests(&self, run: &HelmfileRun<'_, K>, key: &Key, rest: Rest) -> ReleaseProgress {
         run.book.update(key, |row| {
             row.message = Some(run.secrets.mask(rest.text()));
             if !is_under_way(row) {
@@ -250,15 +258,15 @@ impl<K: Model> Session<K> {
                 };
             }
         });
-        Outcome::Rests(rest)
+        ReleaseProgress::Rests(rest)
     }
 
     async fn keep_one(
         &self,
         planned: &PlannedRelease,
-        all: &Planned,
-        run: &Run<'_, K>,
-    ) -> Option<Outcome> {
+        all: &HelmfilePlan,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<ReleaseProgress> {
         let key = &planned.key;
         let node = self.part(&planned.key);
         let target = match run.places.of(key) {
@@ -300,7 +308,7 @@ impl<K: Model> Session<K> {
         if let Some(rest) = run.silent.at(target) {
             return Some(self.rests(run, key, rest));
         }
-        let asked = Asked::Kept { planned, chart };
+        let asked = ReleaseGoal::Kept { planned, chart };
         let made = self.wish(run, key, spec, asked, row.as_ref());
         let (wish, made) = match made {
             Ok(made) => made,
@@ -316,7 +324,7 @@ impl<K: Model> Session<K> {
         let mut rest = self.drive(run, &owner, &wish, &remembered).await?;
         let known = row.and_then(|row| row.digest);
         if rest.is_settled() {
-            let again = Reapplied { digest: &digest, known: known.as_deref() };
+            let again = HookDigests { digest: &digest, known: known.as_deref() };
             if let Err(held) = self.reapply(&owner, &wish, &remembered, again, run).await? {
                 self.rests(run, key, held.clone());
                 rest = held;
@@ -336,27 +344,27 @@ impl<K: Model> Session<K> {
         }
         let generation = run.object.meta().generation;
         remembered.set_last(Some(Last { digest, generation, rest: rest.clone() }));
-        Some(if settled { Outcome::Kept } else { Outcome::Rests(rest) })
+        Some(if settled { ReleaseProgress::Kept } else { ReleaseProgress::Rests(rest) })
     }
 
     /// How a release was left, if nothing can have changed since.
     fn unchanged(
         &self,
         last: &Last,
-        (target, node): (&Target, &Node),
-        run: &Run<'_, K>,
-    ) -> Option<Outcome> {
+        (target, node): (&ClusterTarget, &ObjectKey),
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<ReleaseProgress> {
         match &last.rest {
-            Rest::Settled(..) => target.watcher().is_calm(node).then_some(Outcome::Kept),
-            Rest::Stalled(..) => Some(Outcome::Rests(last.rest.clone())),
+            Rest::Settled(..) => target.watcher().is_calm(node).then_some(ReleaseProgress::Kept),
+            Rest::Stalled(..) => Some(ReleaseProgress::Rests(last.rest.clone())),
             // Windows open without a change of what is wished for.
             Rest::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
                 let is_closed = self.is_closed(run.object);
-                is_closed.then(|| Outcome::Rests(last.rest.clone()))
+                is_closed.then(|| ReleaseProgress::Rests(last.rest.clone()))
             }
             rest => {
                 let due = rest.wake().and_then(Wake::earliest).is_none_or(|at| at <= run.now);
-                (!due).then(|| Outcome::Rests(rest.clone()))
+                (!due).then(|| ReleaseProgress::Rests(rest.clone()))
             }
         }
     }
@@ -364,18 +372,18 @@ impl<K: Model> Session<K> {
     /// What is wished for a release.
     pub(super) fn wish(
         &self,
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
         key: &Key,
         spec: crds::helm::HelmReleaseSpec,
-        asked: Asked<'_>,
+        asked: ReleaseGoal<'_>,
         row: Option<&ReleaseRow>,
     ) -> Result<(Arc<Wish>, HelmRelease), Rest> {
         let (planned, permit) = match asked {
-            Asked::Kept { planned, chart } => (Some((planned, chart)), None),
-            Asked::Stopped => (None, None),
-            Asked::Removed(permit) => (None, Some(permit)),
+            ReleaseGoal::Kept { planned, chart } => (Some((planned, chart)), None),
+            ReleaseGoal::Stopped => (None, None),
+            ReleaseGoal::Removed(permit) => (None, Some(permit)),
         };
-        let is_suspended = matches!(asked, Asked::Stopped);
+        let is_suspended = matches!(asked, ReleaseGoal::Stopped);
         let object = request::as_helm_release(&**run.object, key, spec, row, permit);
         let (timeouts, ignore) = request::checked(&object)?;
         let settings = &self.context.settings;
@@ -396,7 +404,7 @@ impl<K: Model> Session<K> {
         };
         let post = PostRenderers::of(&[], None, BTreeMap::new(), options.post_render);
         let wish = Wish {
-            desired: Desired {
+            desired: ReleaseDesiredState {
                 gates: Gates {
                     removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
                     ..self.gates(run.object)
@@ -418,7 +426,12 @@ impl<K: Model> Session<K> {
     }
 
     /// A Helmfile as the owner of a release without hooks, for which this asks.
-    pub(super) fn owner(&self, run: &Run<'_, K>, key: &Key, asks: HelmRelease) -> ReleaseOwner<K> {
+    pub(super) fn owner(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        key: &Key,
+        asks: HelmRelease,
+    ) -> ReleaseOwner<K> {
         ReleaseOwner {
             book: run.book.clone(),
             key: key.clone(),
@@ -435,10 +448,10 @@ impl<K: Model> Session<K> {
     /// changed meanwhile.
     pub(super) async fn drive(
         &self,
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
         owner: &Arc<ReleaseOwner<K>>,
         wish: &Arc<Wish>,
-        remembered: &Remembered,
+        remembered: &ReleaseRunState,
     ) -> Option<Rest> {
         let key = &owner.key;
         let at = (&remembered.target, &remembered.node);
@@ -451,7 +464,7 @@ impl<K: Model> Session<K> {
         let object = owner.release();
         let said = report::report(
             &object,
-            &report::Run {
+            &report::HelmReleaseRun {
                 rest: &driven.rest,
                 desired: Some(&wish.desired),
                 helm_chart: None,
@@ -525,8 +538,8 @@ fn told(rest: &Rest) -> String {
 /// The releases of a plan while they have their turns.
 struct Keeping<'k, K: Model> {
     session: &'k Session<K>,
-    planned: &'k Planned,
-    run: &'k Run<'k, K>,
+    planned: &'k HelmfilePlan,
+    run: &'k HelmfileRun<'k, K>,
     noted: Mutex<PassNotes>,
 }
 
@@ -539,7 +552,7 @@ struct PassNotes {
 }
 
 impl PassNotes {
-    fn note(&mut self, release: &PlannedRelease, outcome: Outcome) {
+    fn note(&mut self, release: &PlannedRelease, outcome: ReleaseProgress) {
         if !outcome.is_there() {
             self.absent.entry(release.helmfile).or_default().push(&release.key);
         }
@@ -549,7 +562,7 @@ impl PassNotes {
     /// What a release waits for that is not there.
     fn missing(&self, release: &PlannedRelease) -> Several {
         let mut missing = Several::default();
-        let is_there = |need: &Key| self.outcomes.get(need).is_none_or(Outcome::is_there);
+        let is_there = |need: &Key| self.outcomes.get(need).is_none_or(ReleaseProgress::is_there);
         let needs = release.needs.iter().filter(|need| !is_there(need));
         needs.for_each(|need| missing.push(need));
         let before = self.absent.range(..release.helmfile);
@@ -563,7 +576,7 @@ impl<K: Model> Keeping<'_, K> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, release: usize, outcome: Outcome) {
+    fn note(&self, release: usize, outcome: ReleaseProgress) {
         self.noted().note(&self.planned.releases[release], outcome);
     }
 }
@@ -583,18 +596,18 @@ impl<K: Model> Turns for Keeping<'_, K> {
             row.state = ReleaseState::Waiting;
             row.message = Some(format!("waiting for {missing}"));
         });
-        self.note(release, Outcome::Waits);
+        self.note(release, ReleaseProgress::Waits);
         false
     }
 
-    async fn turn(&self, release: usize) -> Passed {
+    async fn turn(&self, release: usize) -> TurnOutcome {
         let planned = &self.planned.releases[release];
         match self.session.keep_one(planned, self.planned, self.run).await {
             Some(outcome) => {
                 self.note(release, outcome);
-                Passed::On
+                TurnOutcome::On
             }
-            None => Passed::Overtaken,
+            None => TurnOutcome::Overtaken,
         }
     }
 }
@@ -613,10 +626,10 @@ mod tests {
                 String::new(),
                 Wake::default(),
             );
-            noted.note(&release(&format!("a{at}"), 0, &[]), Outcome::Rests(rest));
+            noted.note(&release(&format!("a{at}"), 0, &[]), ReleaseProgress::Rests(rest));
         }
-        noted.note(&release("b", 1, &[]), Outcome::Kept);
-        noted.note(&release("c", 2, &[]), Outcome::Waits);
+        noted.note(&release("b", 1, &[]), ReleaseProgress::Kept);
+        noted.note(&release("c", 2, &[]), ReleaseProgress::Waits);
         let missing =
             |helmfile, needs: &[&str]| noted.missing(&release("web", helmfile, needs)).to_string();
         assert_eq!(missing(1, &["b"]), "n/a0, n/a1, n/a2 and 597 more");

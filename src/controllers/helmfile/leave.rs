@@ -13,16 +13,16 @@ use objects::Gvk;
 use reconcile::{RemovalCause, RemovalRefused, Rest, Wake, reason};
 use release::storage::secret_name;
 
-use super::keep::{Asked, Outcome, Outcomes, Run};
+use super::keep::{HelmfileRun, Outcomes, ReleaseGoal, ReleaseProgress};
 use super::model::Model;
-use super::order::{Order, Passed, Turns, in_turn};
+use super::order::{Order, TurnOutcome, Turns, in_turn};
 use super::places::Id;
-use super::plan::{Key, Others, Planned};
+use super::plan::{HelmfilePlan, Key, Others};
 use super::suspended::Removal;
 use super::{HELMFILE_ERROR, Session, finalize, report, request};
 use crate::cluster::ClusterError;
 use crate::controllers::lifecycle;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// What becomes of a release that is not in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ enum Fate<'p> {
 }
 
 impl<'p> Fate<'p> {
-    fn of(row: &ReleaseRow, planned: &'p Planned, prunes: bool) -> Self {
+    fn of(row: &ReleaseRow, planned: &'p HelmfilePlan, prunes: bool) -> Self {
         let key = &Key::of(row);
         let Others { left_out, unread, skipped } = &planned.others;
         let hidden = || skipped.as_ref().and_then(|it| it.hides(row.helmfile.as_deref()));
@@ -57,7 +57,7 @@ enum Leaving {
     /// It may be uninstalled.
     Permitted(Removal),
     /// It rests.
-    Rests(Outcome),
+    Rests(ReleaseProgress),
     /// Nothing is to be done for it, or not yet.
     Nothing,
 }
@@ -67,9 +67,9 @@ impl<K: Model> Session<K> {
     /// as the helmfile says, as `kept` has it. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn prune(
         &self,
-        planned: &Planned,
+        planned: &HelmfilePlan,
         kept: &Outcomes,
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
     ) -> Option<Outcomes> {
         let is_planned: BTreeSet<&Key> = planned.releases.iter().map(|it| &it.key).collect();
         let rows = run.book.rows();
@@ -100,9 +100,9 @@ impl<K: Model> Session<K> {
     async fn leave(
         &self,
         row: &ReleaseRow,
-        planned: &Planned,
+        planned: &HelmfilePlan,
         unsettled: &BTreeSet<Id<'_>>,
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
     ) -> Option<Leaving> {
         let key = Key::of(row);
         let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
@@ -146,9 +146,9 @@ impl<K: Model> Session<K> {
     async fn remove(
         &self,
         row: &ReleaseRow,
-        target: &Arc<Target>,
-        (planned, waits): (&Planned, bool),
-        run: &Run<'_, K>,
+        target: &Arc<ClusterTarget>,
+        (planned, waits): (&HelmfilePlan, bool),
+        run: &HelmfileRun<'_, K>,
     ) -> Option<Leaving> {
         let key = Key::of(row);
         let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
@@ -187,15 +187,15 @@ impl<K: Model> Session<K> {
     async fn give_up(
         &self,
         row: &ReleaseRow,
-        target: Option<&Arc<Target>>,
+        target: Option<&Arc<ClusterTarget>>,
         why: &Why,
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
     ) -> Option<Leaving> {
         let key = Key::of(row);
         if let Some(target) = target
             && let Some(rest) = self.stop_unplanned(row, target, run).await?
         {
-            return Some(Leaving::Rests(Outcome::Rests(rest)));
+            return Some(Leaving::Rests(ReleaseProgress::Rests(rest)));
         }
         match why {
             // Without its history, whoever selects it takes it over.
@@ -218,7 +218,7 @@ impl<K: Model> Session<K> {
     }
 
     /// Nothing waits for lifecycles of a release any more.
-    async fn dismiss_all(&self, key: &Key, run: &Run<'_, K>) {
+    async fn dismiss_all(&self, key: &Key, run: &HelmfileRun<'_, K>) {
         let uid = run.object.uid().unwrap_or_default();
         let release = (&*key.name, &*key.namespace, &*key.context);
         lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release).await;
@@ -231,9 +231,9 @@ impl<K: Model> Session<K> {
     async fn kept_elsewhere(
         &self,
         key: &Key,
-        target: &Target,
-        planned: &Planned,
-        run: &Run<'_, K>,
+        target: &ClusterTarget,
+        planned: &HelmfilePlan,
+        run: &HelmfileRun<'_, K>,
     ) -> Result<Option<Key>, Rest> {
         for other in planned.namesakes(key) {
             // One that cannot be used may be this very cluster, so it is waited for.
@@ -263,7 +263,7 @@ impl<K: Model> Session<K> {
 
     /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
     /// in the answer.
-    pub(super) async fn stop_all(&self, run: &Run<'_, K>) -> Option<Outcomes> {
+    pub(super) async fn stop_all(&self, run: &HelmfileRun<'_, K>) -> Option<Outcomes> {
         let mut outcomes = Outcomes::new();
         for row in run.book.rows() {
             tokio::task::yield_now().await;
@@ -271,7 +271,7 @@ impl<K: Model> Session<K> {
             // Nothing goes on where nobody can reach.
             let Ok(target) = run.places.of(&key) else { continue };
             if let Some(rest) = self.stop_unplanned(&row, target, run).await? {
-                outcomes.insert(key, Outcome::Rests(rest));
+                outcomes.insert(key, ReleaseProgress::Rests(rest));
             }
         }
         Some(outcomes)
@@ -282,7 +282,7 @@ impl<K: Model> Session<K> {
     pub(super) async fn uninstall(
         &self,
         leaving: &[Removal],
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
     ) -> Option<Outcomes> {
         for Removal { key, .. } in leaving {
             // What it was kept as does not hold any more, also if the helmfile has it again.
@@ -296,11 +296,11 @@ impl<K: Model> Session<K> {
         let left = in_turn(order, &uninstalling).await?;
         let outcomes = uninstalling.outcomes.into_inner();
         let mut outcomes = outcomes.unwrap_or_else(PoisonError::into_inner);
-        outcomes.extend(left.into_iter().map(|at| (keys[at].clone(), Outcome::Waits)));
+        outcomes.extend(left.into_iter().map(|at| (keys[at].clone(), ReleaseProgress::Waits)));
         Some(outcomes)
     }
 
-    async fn uninstall_one(&self, removal: &Removal, run: &Run<'_, K>) -> Option<Rest> {
+    async fn uninstall_one(&self, removal: &Removal, run: &HelmfileRun<'_, K>) -> Option<Rest> {
         let Removal { key, permit } = removal;
         let found = run.places.of(key);
         let silent = found.as_ref().ok().and_then(|target| run.silent.at(target));
@@ -313,7 +313,7 @@ impl<K: Model> Session<K> {
         };
         let spec = request::spec(run.spec, key, &request::unplanned(), run.timeouts);
         let row = run.book.row(key);
-        let made = self.wish(run, key, spec, Asked::Removed(*permit), row.as_ref());
+        let made = self.wish(run, key, spec, ReleaseGoal::Removed(*permit), row.as_ref());
         let (wish, asks) = match made {
             Ok(made) => made,
             Err(rest) => {
@@ -332,7 +332,7 @@ impl<K: Model> Session<K> {
 struct Uninstalling<'k, K: Model> {
     session: &'k Session<K>,
     leaving: &'k [Removal],
-    run: &'k Run<'k, K>,
+    run: &'k HelmfileRun<'k, K>,
     outcomes: Mutex<Outcomes>,
 }
 
@@ -345,20 +345,20 @@ impl<K: Model> Turns for Uninstalling<'_, K> {
         true
     }
 
-    async fn turn(&self, release: usize) -> Passed {
+    async fn turn(&self, release: usize) -> TurnOutcome {
         let removal = &self.leaving[release];
         let Some(rest) = self.session.uninstall_one(removal, self.run).await else {
-            return Passed::Overtaken;
+            return TurnOutcome::Overtaken;
         };
         if rest.is_settled() {
             self.run.book.remove(&removal.key);
             self.session.forget(&removal.key);
             self.session.dismiss_all(&removal.key, self.run).await;
-            return Passed::On;
+            return TurnOutcome::On;
         }
         let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-        outcomes.insert(removal.key.clone(), Outcome::Rests(rest));
-        Passed::Stays
+        outcomes.insert(removal.key.clone(), ReleaseProgress::Rests(rest));
+        TurnOutcome::Stays
     }
 }
 
@@ -405,7 +405,7 @@ impl fmt::Display for Why {
 
 /// The uid of the record of a revision; nothing if there is none.
 async fn uid_of(
-    target: &Target,
+    target: &ClusterTarget,
     namespace: &str,
     record: &str,
 ) -> Result<Option<String>, ClusterError> {
@@ -416,7 +416,7 @@ async fn uid_of(
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Skipped;
+    use super::super::plan::SkippedHelmfiles;
     use super::super::testing::key;
     use super::*;
 
@@ -429,9 +429,9 @@ mod tests {
     #[test]
     fn what_a_skipped_helmfile_may_have_is_not_uninstalled() {
         let read = BTreeSet::from(["a.yaml".to_owned()]);
-        let skipped = Some(Skipped { why: "b.yaml".to_owned(), read });
+        let skipped = Some(SkippedHelmfiles { why: "b.yaml".to_owned(), read });
         let others = Others { skipped, ..Others::default() };
-        let planned = Planned { others, ..Planned::default() };
+        let planned = HelmfilePlan { others, ..HelmfilePlan::default() };
         for (helmfile, expected) in [
             (Some("a.yaml"), Fate::Goes),
             (Some("b.yaml"), Fate::Unknown("b.yaml")),
@@ -448,7 +448,7 @@ mod tests {
             let left_out = [key("narrowed")].into();
             let unread = unread.map(str::to_owned);
             let others = Others { left_out, unread, skipped: None };
-            Planned { unwanted: [key("off")].into(), others, ..Planned::default() }
+            HelmfilePlan { unwanted: [key("off")].into(), others, ..HelmfilePlan::default() }
         };
         let read = planned(None);
         let unread = planned(Some("no values"));

@@ -4,17 +4,17 @@
 
 use std::borrow::Cow;
 
-use crds::Reconciled;
+use crds::ReconciledObject;
 use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
 use reconcile::Rest;
 
 use super::{OWNERSHIP, report};
 use crate::controllers::applier;
-use crate::controllers::dependencies::Depended;
-use crate::controllers::kind::Controlled;
+use crate::controllers::dependencies::DependencyTarget;
+use crate::controllers::kind::ControllerKind;
 use crate::controllers::object_watcher::Ownership;
 
-impl<K: Model> Depended for K {
+impl<K: Model> DependencyTarget for K {
     fn release_not_ready(&self, release: &str) -> Option<String> {
         report::release_not_ready(self, release)
     }
@@ -22,7 +22,9 @@ impl<K: Model> Depended for K {
 
 /// A kind whose objects keep the releases of a helmfile.
 pub(crate) trait Model:
-    Controlled<Memory = applier::Memory<Self>> + crds::Applier + Reconciled<Status = HelmfileStatus>
+    ControllerKind<ControllerState = applier::ApplierState<Self>>
+    + crds::Applier
+    + ReconciledObject<Status = HelmfileStatus>
 {
     /// The marks on the objects of its releases.
     const OWNERSHIP: Ownership;

@@ -14,14 +14,14 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use helmfile::Address;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, ROLLBACK, Rest};
+use reconcile::{ObjectKey, ROLLBACK, Rest};
 use sources::reason::URL_INVALID;
 
 use super::model::Model;
 use super::{DIALECT, origin, report};
 use crate::controllers::applier;
 use crate::controllers::context::Context;
-use crate::controllers::kind::Controlled;
+use crate::controllers::kind::ControllerKind;
 use crate::controllers::object_watcher::Ownership;
 use crate::controllers::releaser::MANAGER;
 
@@ -35,14 +35,14 @@ pub(in crate::controllers) const OWNERSHIP: Ownership = Ownership {
 /// How often the helmfile is fetched unless the spec says it; helmfile-operator does it every ten seconds.
 const INTERVAL: &str = "1m";
 
-impl Controlled for Helmfile {
+impl ControllerKind for Helmfile {
     const CONTROLLER: &'static str = "helmfile-controller";
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] = &[DIALECT, ROLLBACK];
 
-    type Memory = applier::Memory<Self>;
+    type ControllerState = applier::ApplierState<Self>;
 
-    fn source(&self) -> Option<Node> {
+    fn source(&self) -> Option<ObjectKey> {
         origin::source(self)
     }
 
@@ -58,7 +58,7 @@ impl Controlled for Helmfile {
         applier::run(self, context).boxed()
     }
 
-    fn forget(node: &Node, context: &Context) {
+    fn forget(node: &ObjectKey, context: &Context) {
         applier::forget::<Self>(node, context);
     }
 }

@@ -11,7 +11,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
 use super::places::Id;
-use super::plan::{Key, Planned};
+use super::plan::{HelmfilePlan, Key};
 use crate::controllers::target::APPLYING_AT_ONCE;
 
 /// How many releases of one Helmfile are operated on at a time in a cluster, which no other waits for: what is applied at the
@@ -55,7 +55,7 @@ impl Order {
 
     /// The releases of a plan, by their place in it: each after what it needs, and after all releases of helmfiles before its
     /// own.
-    pub(super) fn of_plan(planned: &Planned) -> Self {
+    pub(super) fn of_plan(planned: &HelmfilePlan) -> Self {
         let releases = &planned.releases;
         let helmfiles: BTreeMap<usize, usize> = {
             let all: BTreeSet<usize> = releases.iter().map(|it| it.helmfile).collect();
@@ -148,7 +148,7 @@ impl<'p> Slots<'p> {
 
 /// How far an operation on a release came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Passed {
+pub(super) enum TurnOutcome {
     /// Those that wait for it have their turn.
     On,
     /// They have not.
@@ -166,7 +166,7 @@ pub(super) trait Turns: Sync {
     fn is_due(&self, release: usize) -> bool;
 
     /// Does it.
-    fn turn(&self, release: usize) -> impl Future<Output = Passed> + Send;
+    fn turn(&self, release: usize) -> impl Future<Output = TurnOutcome> + Send;
 }
 
 /// Has all releases have their turn; those that never could are the answer. Nothing where the Helmfile was changed meanwhile:
@@ -188,9 +188,9 @@ pub(super) async fn in_turn<T: Turns>(mut order: Order, turns: &T) -> Option<Vec
         let Some((release, passed)) = under_way.next().await else { break };
         let next = slots.give_back(turns.place(release));
         match passed {
-            Passed::On => order.ended(release),
-            Passed::Stays => {}
-            Passed::Overtaken => is_overtaken = true,
+            TurnOutcome::On => order.ended(release),
+            TurnOutcome::Stays => {}
+            TurnOutcome::Overtaken => is_overtaken = true,
         }
         if let Some(next) = next.filter(|_| !is_overtaken) {
             under_way.push(begin(next));

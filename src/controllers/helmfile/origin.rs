@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use crds::Artifact;
 use crds::helmfile::HelmfileSpec;
-use helmfile::{Address, Source};
+use helmfile::{Address, RemoteSource};
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest, Wake, reason};
-use sources::getter::{Getter, Limits, Wanted};
+use reconcile::{ObjectKey, Rest, Wake, reason};
+use sources::getter::{Getter, GetterLimits, GetterRequest};
 use sources::git;
 use sources::reason::URL_INVALID;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use tree::Memory;
+use tree::MemoryTree;
 
 use super::Session;
 use super::model::Model;
 use crate::controllers::catalog::SOURCE_NOT_VERIFIED;
 use crate::controllers::context::Context;
 use crate::controllers::kustomization::resolve;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 use crate::controllers::{artifact, marks};
 
 /// See the module.
@@ -30,17 +30,17 @@ use crate::controllers::{artifact, marks};
 pub(super) enum Origin {
     /// The artifact of a source.
     Artifact {
-        source: Node,
+        source: ObjectKey,
         artifact: Box<Artifact>,
         /// Whether it is in another process' store.
         is_elsewhere: bool,
     },
     /// What an address names, and its files if they were fetched in this run.
-    Address(Arc<Fetched>, Option<Arc<Memory>>),
+    Address(Arc<RemoteSourceRevision>, Option<Arc<MemoryTree>>),
 }
 
 /// What an address named when it was fetched last. Its files are not kept: a plan has all that is needed of them.
-pub(crate) struct Fetched {
+pub(crate) struct RemoteSourceRevision {
     address: String,
     revision: String,
     at: Instant,
@@ -67,7 +67,7 @@ impl Origin {
 }
 
 /// The node of the source that a spec names.
-pub(super) fn source<K: Model>(object: &K) -> Option<Node> {
+pub(super) fn source<K: Model>(object: &K) -> Option<ObjectKey> {
     let own = object.namespace().unwrap_or_default();
     object.asked().source_ref.as_ref().map(|source| resolve::source_node(&own, source))
 }
@@ -96,21 +96,21 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
 ///
 /// # Errors
 /// What is not supported, and what to write instead.
-pub(super) fn wanted(address: &Address) -> Result<Wanted, String> {
+pub(super) fn wanted(address: &Address) -> Result<GetterRequest, String> {
     Ok(match address.source()? {
-        Source::Git { host, path, folder, reference } => {
-            Wanted::Git { url: format!("{host}{path}"), folder, reference }
+        RemoteSource::Git { host, path, folder, reference } => {
+            GetterRequest::Git { url: format!("{host}{path}"), folder, reference }
         }
-        Source::File { url } => Wanted::File { url, name: address.file.clone() },
-        Source::Archive { url, folder } => Wanted::Archive { url, folder },
-        Source::S3 { region, bucket, key } => Wanted::Object { region, bucket, key },
+        RemoteSource::File { url } => GetterRequest::File { url, name: address.file.clone() },
+        RemoteSource::Archive { url, folder } => GetterRequest::Archive { url, folder },
+        RemoteSource::S3 { region, bucket, key } => GetterRequest::Object { region, bucket, key },
     })
 }
 
 /// What fetches for a Helmfile, from servers that may be asked.
 pub(super) fn getter(
     context: &Context,
-    known: &Arc<git::Known>,
+    known: &Arc<git::GitServerCache>,
     cancel: CancellationToken,
     time: Duration,
 ) -> Getter {
@@ -120,8 +120,8 @@ pub(super) fn getter(
         scratch: context.artifacts.scratch(),
         known: known.clone(),
     };
-    let limits = Limits::default();
-    let limits = Limits { time: limits.time.min(time), ..limits };
+    let limits = GetterLimits::default();
+    let limits = GetterLimits { time: limits.time.min(time), ..limits };
     Getter { git, buckets: context.remotes.buckets.clone(), limits }
 }
 
@@ -130,7 +130,7 @@ pub(super) fn getter(
 /// A helmfile names them as a kustomization names its bases, and the same servers may be asked.
 pub(super) fn getter_for(
     context: &Context,
-    target: &Target,
+    target: &ClusterTarget,
     cancel: CancellationToken,
 ) -> Result<Getter, &'static str> {
     let settings = &context.settings;
@@ -141,7 +141,7 @@ pub(super) fn getter_for(
     }
     let is_free = target.is_home() || settings.insecure_remote_bases;
     let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
-    Ok(getter(context, known, cancel, Limits::default().time))
+    Ok(getter(context, known, cancel, GetterLimits::default().time))
 }
 
 impl<K: Model> Session<K> {
@@ -174,8 +174,9 @@ impl<K: Model> Session<K> {
             }
             let address = spec.source.as_deref().unwrap_or_default();
             let known = self.memory().fetched.clone().filter(|it| it.address == address);
-            let is_fresh =
-                |it: &&Arc<Fetched>| it.at.elapsed() < interval && !marks::is_asked(object);
+            let is_fresh = |it: &&Arc<RemoteSourceRevision>| {
+                it.at.elapsed() < interval && !marks::is_asked(object)
+            };
             if let Some(known) = known.as_ref().filter(is_fresh) {
                 return Ok(Origin::Address(known.clone(), None));
             }
@@ -196,7 +197,7 @@ impl<K: Model> Session<K> {
         origin: &mut Origin,
         spec: &HelmfileSpec,
         time: Duration,
-    ) -> Result<(Arc<Memory>, String), Rest> {
+    ) -> Result<(Arc<MemoryTree>, String), Rest> {
         if let Origin::Address(fetched, None) = origin {
             *origin = self.fetched(&fetched.address, None, time).await?;
         }
@@ -222,7 +223,7 @@ impl<K: Model> Session<K> {
     async fn fetched(
         &self,
         text: &str,
-        known: Option<Arc<Fetched>>,
+        known: Option<Arc<RemoteSourceRevision>>,
         time: Duration,
     ) -> Result<Origin, Rest> {
         let address = Address::parse(text).ok_or_else(|| {
@@ -250,7 +251,8 @@ impl<K: Model> Session<K> {
             (None, Some(known)) => (known.revision.clone(), None),
             (None, None) => return Err(failed(NO_CONTENT.to_owned())),
         };
-        let fetched = Fetched { address: text.to_owned(), revision, at: Instant::now() };
+        let fetched =
+            RemoteSourceRevision { address: text.to_owned(), revision, at: Instant::now() };
         let fetched = Arc::new(fetched);
         self.memory().fetched = Some(fetched.clone());
         Ok(Origin::Address(fetched, files))

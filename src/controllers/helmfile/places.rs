@@ -10,20 +10,20 @@ use futures::stream::{self, StreamExt as _};
 use reconcile::{Rest, Wake, reason};
 
 use super::model::Model;
-use super::plan::{Key, Planned};
+use super::plan::{HelmfilePlan, Key};
 use super::{HELMFILE_ERROR, Session};
 use crate::cluster::ClusterError;
-use crate::controllers::applier::finalize::Found;
+use crate::controllers::applier::finalize::FinalizeTarget;
 use crate::controllers::context::Context;
 use crate::controllers::reference::References;
-use crate::controllers::target::{Target, Wanted};
+use crate::controllers::target::{ClusterTarget, TargetSpec};
 use crate::controllers::unsupported::unsupported_text;
 
 /// How many Secrets of contexts are read at a time.
 const AT_ONCE: usize = 8;
 
 /// The clusters of contexts by their names, or why one of them cannot be used: then its own releases fail, and no others.
-pub(super) type Contexts = BTreeMap<String, Result<Arc<Target>, Rest>>;
+pub(super) type Contexts = BTreeMap<String, Result<Arc<ClusterTarget>, Rest>>;
 
 /// See the module: by the names of contexts, of which that of the spec's own cluster is empty.
 #[derive(Default)]
@@ -32,7 +32,7 @@ pub(super) struct Places(Contexts);
 /// See [`Places::id`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Id<'p> {
-    /// [`Target::place`].
+    /// [`ClusterTarget::place`].
     Place(&'p str),
     /// The name of a context whose cluster cannot be used.
     Context(&'p str),
@@ -40,7 +40,7 @@ pub(super) enum Id<'p> {
 
 impl Places {
     /// The cluster of a spec and those of its contexts.
-    pub(super) fn new(own: &Arc<Target>, contexts: &Contexts) -> Self {
+    pub(super) fn new(own: &Arc<ClusterTarget>, contexts: &Contexts) -> Self {
         let mut all = contexts.clone();
         all.insert(String::new(), Ok(own.clone()));
         Self(all)
@@ -50,7 +50,7 @@ impl Places {
     ///
     /// # Errors
     /// The spec does not name its context, or the cluster cannot be used.
-    pub(super) fn of(&self, key: &Key) -> Result<&Arc<Target>, Rest> {
+    pub(super) fn of(&self, key: &Key) -> Result<&Arc<ClusterTarget>, Rest> {
         match self.0.get(&key.context) {
             Some(Ok(target)) => Ok(target),
             Some(Err(rest)) => Err(rest.clone()),
@@ -78,7 +78,7 @@ impl Places {
     ///
     /// # Errors
     /// Names both.
-    pub(super) fn check_apart(&self, planned: &Planned) -> Result<(), Rest> {
+    pub(super) fn check_apart(&self, planned: &HelmfilePlan) -> Result<(), Rest> {
         let mut known = BTreeMap::new();
         for key in planned.releases.iter().map(|it| &it.key) {
             let Ok(target) = self.of(key) else { continue };
@@ -126,7 +126,7 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
 pub(super) async fn contexts(
     context: &Context,
     spec: &HelmfileSpec,
-    own: &Wanted<'_>,
+    own: &TargetSpec<'_>,
     in_use: &BTreeSet<String>,
     references: &mut References,
 ) -> Contexts {
@@ -192,9 +192,9 @@ impl<K: Model> Session<K> {
                 }
             };
             let place = match self.finalize_target_of(&wanted, &mut references).await? {
-                Found::There(target) => Ok(target),
-                Found::Unusable(rest) => Err(rest),
-                Found::Gone(what) => {
+                FinalizeTarget::There(target) => Ok(target),
+                FinalizeTarget::Unusable(rest) => Err(rest),
+                FinalizeTarget::Gone(what) => {
                     gone.insert(name.clone(), what);
                     continue;
                 }

@@ -14,14 +14,14 @@ use golang::value::Map;
 use helm::chart::{File, load};
 use helm::env::Env;
 use helm::render::{Mode, Release};
-use helm::template::{Request, render, text};
+use helm::template::{RenderRequest, render, text};
 use helmfile::{
-    Chart, Decrypt, Helm, Operation, Options, Plan, Purpose, ReleaseIdentity, Rendering, Settings,
-    Template, Unwanted, World,
+    Chart, Decrypt, Helm, HelmfileEnvironment, Operation, Options, Plan, Purpose, ReleaseIdentity,
+    Rendering, Settings, Template, UnwantedRelease,
 };
 use objects::Masking;
 use sha2::{Digest as _, Sha256};
-use tree::{Entry, Files as _, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::decryption::{self, Decrypting};
 use super::fetching::{Fetching, Reaching};
@@ -29,8 +29,8 @@ use super::files::Beside;
 use super::hooks::Hooks;
 use super::places::undeclared;
 use super::values;
-use crate::cluster::capabilities::Served;
-use crate::controllers::releaser::chart::Loaded;
+use crate::cluster::capabilities::ServerCapabilities;
+use crate::controllers::releaser::chart::LoadedChart;
 use crate::time_limit::TimeLimit;
 
 /// A release: its cluster, namespace and name.
@@ -77,7 +77,7 @@ impl Key {
 
 /// What a plan is made from.
 pub(super) struct Inputs {
-    pub(super) source: Arc<Memory>,
+    pub(super) source: Arc<MemoryTree>,
     /// The helmfile in the source, or its directory.
     pub(super) path: String,
     pub(super) dialect: Dialect,
@@ -95,12 +95,12 @@ pub(super) struct Inputs {
     /// Releases that there are: if they are not in the plan, it is asked whether they are in the helmfile at all.
     pub(super) known: BTreeSet<Key>,
     /// What the cluster is, for charts that are made of other charts.
-    pub(super) served: Arc<Served>,
+    pub(super) served: Arc<ServerCapabilities>,
 }
 
 /// What a helmfile asks for.
 #[derive(Default)]
-pub(super) struct Planned {
+pub(super) struct HelmfilePlan {
     /// Those that are needed first.
     pub(super) releases: Vec<PlannedRelease>,
     /// Releases that must not be there, whether or not others that left are pruned.
@@ -118,7 +118,7 @@ pub(super) struct Planned {
 /// The chart of a release.
 #[derive(Clone)]
 pub(super) struct PlannedChart {
-    pub(super) loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<LoadedChart>,
     /// The digest of its files.
     pub(super) digest: String,
 }
@@ -141,7 +141,7 @@ pub(super) struct PlannedRelease {
     pub(super) file: String,
 }
 
-impl Planned {
+impl HelmfilePlan {
     /// Whether the chart repository of a release is refused; creating a HelmRepository with its URL allows it.
     pub(super) fn has_refused_chart(&self) -> bool {
         self.releases.iter().any(|it| it.chart.is_err())
@@ -167,7 +167,7 @@ pub(super) fn plan(
     decrypting: Option<Decrypting>,
     stop: &Stop,
     limit: Arc<TimeLimit>,
-) -> Result<Planned, String> {
+) -> Result<HelmfilePlan, String> {
     let time = limit.clone();
     let (planned, hidden) = decryption::during(decrypting, (stop, &time), |decrypt| {
         made(inputs, reaching, decrypt, stop, limit)
@@ -177,7 +177,7 @@ pub(super) fn plan(
     let warnings = planned.warnings.iter().map(|text| secrets.mask(text)).collect();
     let unread = planned.others.unread.as_ref().map(|text| secrets.mask(text));
     let others = Others { unread, ..planned.others };
-    Ok(Planned { warnings, others, hidden, ..planned })
+    Ok(HelmfilePlan { warnings, others, hidden, ..planned })
 }
 
 fn made(
@@ -186,7 +186,7 @@ fn made(
     decrypt: Arc<dyn Decrypt>,
     stop: &Stop,
     limit: Arc<TimeLimit>,
-) -> Result<Planned, String> {
+) -> Result<HelmfilePlan, String> {
     let files = Arc::new(Beside::new(inputs.source.clone()));
     let state = files.put("state", [("values.yaml", inputs.values.as_slice())])?;
     let (directory, file) = place(&files, &inputs.path)?;
@@ -195,7 +195,7 @@ fn made(
     let now = Time::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
     let random = Arc::new(crate::random::fill);
     let fetching = Fetching::new(files.clone(), &directory, reaching, limit)?;
-    let world = World::new(files.clone(), inputs.variables, now.clone(), utc, random)
+    let world = HelmfileEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
         .with_stop(stop.clone())
         .with_fetch(Arc::new(fetching))
         .with_decrypt(decrypt);
@@ -225,13 +225,13 @@ fn made(
     }
     let read = plan.identities();
     let is_partial = plan.is_partial();
-    let mut skipped = Skipped::of(&plan, &settings);
+    let mut skipped = SkippedHelmfiles::of(&plan, &settings);
     let options = Options {
         purpose: Purpose::Apply,
         skip_needs: !settings.selectors.is_empty(),
         ..Options::default()
     };
-    let helm = Rendered { served: inputs.served, now, stop: stop.clone() };
+    let helm = HelmTemplateRenderer { served: inputs.served, now, stop: stop.clone() };
     let all = plan.renderings(&options, &helm).map_err(|error| error.to_string())?;
     if all.releases.len() > MOST_RELEASES {
         let number = all.releases.len();
@@ -243,7 +243,7 @@ fn made(
     let within = Within { namespace: &inputs.namespace, contexts: &inputs.contexts };
     let releases = releases(&all.releases, &within, &files)?;
     let unwanted = all.unwanted.iter().map(|release| {
-        let Unwanted { name, namespace, kube_context, .. } = release;
+        let UnwantedRelease { name, namespace, kube_context, .. } = release;
         within.key(kube_context, namespace, name)
     });
     let unwanted = unwanted.collect::<Result<BTreeSet<Key>, String>>()?;
@@ -255,11 +255,11 @@ fn made(
         // Without selectors all helmfiles are read.
         let settings = Settings { selectors: Vec::new(), ..settings };
         let whole = Plan::load(&world, &directory, &settings).map_err(|error| error.to_string())?;
-        skipped = Skipped::of(&whole, &settings);
+        skipped = SkippedHelmfiles::of(&whole, &settings);
         Ok(whole.identities().iter().map(|it| within.identified(it)).collect())
     });
     others.skipped = skipped;
-    Ok(Planned { releases, unwanted, others, drawn, warnings, hidden: Vec::new() })
+    Ok(HelmfilePlan { releases, unwanted, others, drawn, warnings, hidden: Vec::new() })
 }
 
 /// Releases that there are and that are not in a plan.
@@ -270,19 +270,19 @@ pub(super) struct Others {
     /// Why it is not known of the rest whether they are in the helmfile: then they are not uninstalled either.
     pub(super) unread: Option<String>,
     /// Helmfiles that were skipped: what they have is not known.
-    pub(super) skipped: Option<Skipped>,
+    pub(super) skipped: Option<SkippedHelmfiles>,
 }
 
 /// That helmfiles were skipped because they lack the environment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Skipped {
+pub(super) struct SkippedHelmfiles {
     /// Which one, and what to do.
     pub(super) why: String,
     /// [`file_id`]s of the others, which were read: what they lack, they lack.
     pub(super) read: BTreeSet<String>,
 }
 
-impl Skipped {
+impl SkippedHelmfiles {
     fn of(plan: &Plan, settings: &Settings) -> Option<Self> {
         let file = plan.without_environment()?.trim_start_matches('/');
         let why = format!(
@@ -336,8 +336,8 @@ impl Others {
 fn place(files: &Beside, path: &str) -> Result<(String, String), String> {
     let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
     match files.entry(&at) {
-        Some(Entry::Dir) => Ok((format!("/{}", at.as_str()), String::new())),
-        Some(Entry::File { .. }) => {
+        Some(FileMetadata::Dir) => Ok((format!("/{}", at.as_str()), String::new())),
+        Some(FileMetadata::File { .. }) => {
             let (directory, file) = at.as_str().rsplit_once('/').unwrap_or(("", at.as_str()));
             Ok((format!("/{directory}"), file.to_owned()))
         }
@@ -383,7 +383,7 @@ fn releases(
         |release: &Rendering| within.key(&release.kube_context, &release.namespace, &release.name);
     let ids = all.iter().map(|release| Ok((release.id.as_str(), key(release)?)));
     let ids = ids.collect::<Result<BTreeMap<&str, Key>, String>>()?;
-    let mut charts: BTreeMap<String, Arc<Loaded>> = BTreeMap::new();
+    let mut charts: BTreeMap<String, Arc<LoadedChart>> = BTreeMap::new();
     let mut known: BTreeSet<Key> = BTreeSet::new();
     let mut releases = Vec::with_capacity(all.len());
     for release in all {
@@ -425,12 +425,12 @@ fn releases(
 fn chart_at(
     path: &str,
     files: &Beside,
-    known: &mut BTreeMap<String, Arc<Loaded>>,
+    known: &mut BTreeMap<String, Arc<LoadedChart>>,
 ) -> Result<PlannedChart, String> {
     let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
     let read = |error: tree::TreeError| format!("{path}: {error}");
     match files.entry(&at) {
-        Some(Entry::File { .. }) => {
+        Some(FileMetadata::File { .. }) => {
             let archive = files.read(&at).map_err(read)?;
             chart_of(path, Vec::new(), Some(&archive), known)
         }
@@ -443,7 +443,7 @@ fn chart_of(
     place: &str,
     parts: Vec<File>,
     archive: Option<&[u8]>,
-    known: &mut BTreeMap<String, Arc<Loaded>>,
+    known: &mut BTreeMap<String, Arc<LoadedChart>>,
 ) -> Result<PlannedChart, String> {
     let mut hash = Sha256::new();
     for file in &parts {
@@ -465,19 +465,19 @@ fn chart_of(
     };
     let chart = loaded.map_err(|error| error.to_string())?.chart;
     helm::chart::validate::installable(&chart).map_err(|error| error.to_string())?;
-    let loaded = Arc::new(Loaded::of(chart));
+    let loaded = Arc::new(LoadedChart::of(chart));
     known.insert(digest.clone(), loaded.clone());
     Ok(PlannedChart { loaded, digest })
 }
 
 /// Renders charts of which other charts are made.
-struct Rendered {
-    served: Arc<Served>,
+struct HelmTemplateRenderer {
+    served: Arc<ServerCapabilities>,
     now: Time,
     stop: Stop,
 }
 
-impl Helm for Rendered {
+impl Helm for HelmTemplateRenderer {
     fn template(&self, request: &Template<'_>) -> Result<Vec<(String, Vec<u8>)>, String> {
         let nothing = Beside::new(Arc::default());
         let includes = request.flags.iter().any(|flag| flag == "--include-crds");
@@ -498,7 +498,7 @@ impl Helm for Rendered {
             stop: self.stop.clone(),
             names: None,
         };
-        let request = Request {
+        let request = RenderRequest {
             chart: loaded.map_err(|error| error.to_string())?.chart,
             values: &values,
             release: Release {

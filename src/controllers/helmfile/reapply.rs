@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use helmfile::When;
 use kube::core::ResourceExt as _;
-use lifecycle::{Answer, Phase, Revision};
+use lifecycle::{EventAnswer, Phase, Revision};
 use reconcile::{Rest, Wake, reason};
 use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};
 use release::status::LIFECYCLE_FAILED;
@@ -15,8 +15,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::Session;
 use super::book::ReleaseOwner;
-use super::hooks::Ended;
-use super::keep::{Remembered, Run};
+use super::hooks::HookApplyOutcome;
+use super::keep::{HelmfileRun, ReleaseRunState};
 use super::model::Model;
 use super::plan::Key;
 use super::report::RELEASE_FAILED;
@@ -29,7 +29,7 @@ use crate::controllers::marks;
 use crate::controllers::releaser::{Owner as _, Wish};
 
 /// What a release is kept as, and was before.
-pub(super) struct Reapplied<'d> {
+pub(super) struct HookDigests<'d> {
     pub(super) digest: &'d str,
     pub(super) known: Option<&'d str>,
 }
@@ -58,9 +58,9 @@ impl<K: Model> Session<K> {
         &self,
         owner: &ReleaseOwner<K>,
         wish: &Wish,
-        remembered: &Remembered,
-        of: Reapplied<'_>,
-        run: &Run<'_, K>,
+        remembered: &ReleaseRunState,
+        of: HookDigests<'_>,
+        run: &HelmfileRun<'_, K>,
     ) -> Option<ReapplyResult> {
         if owner.hooks.all.is_empty() || of.known == Some(of.digest) {
             return Some(Ok(()));
@@ -110,23 +110,23 @@ impl<K: Model> Session<K> {
         &self,
         owner: &ReleaseOwner<K>,
         wish: &Wish,
-        remembered: &Remembered,
+        remembered: &ReleaseRunState,
         moments: &[When],
-        answers: &[Answer],
-        run: &Run<'_, K>,
+        answers: &[EventAnswer],
+        run: &HelmfileRun<'_, K>,
     ) -> Option<ReapplyResult> {
         let target = remembered.target();
         let permit = target.applying().run_permit(&self.node.namespace).await;
         match owner.apply_hooks(moments, (target, &permit), &wish.desired, answers).await {
-            Ok(Ended::Applied) => {
+            Ok(HookApplyOutcome::Applied) => {
                 remembered.has_begun.store(false, Ordering::Relaxed);
                 Some(Ok(()))
             }
-            Ok(Ended::Refused(text)) => {
+            Ok(HookApplyOutcome::Refused(text)) => {
                 let again = self.in_future(run.timeouts.retry);
                 Some(Err(Rest::Failed(RELEASE_FAILED, text, Wake::at(again))))
             }
-            Ok(Ended::Overtaken) => None,
+            Ok(HookApplyOutcome::Overtaken) => None,
             Err(rest) => Some(Err(rest)),
         }
     }
@@ -141,8 +141,8 @@ impl<K: Model> Session<K> {
         lifecycles: &Lifecycles,
         attempt: &Attempt,
         phases: &[Phase],
-        run: &Run<'_, K>,
-    ) -> Result<Vec<Answer>, StoppedHooks> {
+        run: &HelmfileRun<'_, K>,
+    ) -> Result<Vec<EventAnswer>, StoppedHooks> {
         let again = || Wake::at(self.in_future(run.timeouts.retry));
         let stopped = |rest, answers| Err(StoppedHooks { rest, answers });
         if let Some(why) = lifecycles.unknown.clone() {
@@ -181,7 +181,11 @@ impl<K: Model> Session<K> {
     ///
     /// # Errors
     /// The status was not written.
-    pub(super) async fn end_reapplied(&self, key: &Key, run: &Run<'_, K>) -> Result<(), Rest> {
+    pub(super) async fn end_reapplied(
+        &self,
+        key: &Key,
+        run: &HelmfileRun<'_, K>,
+    ) -> Result<(), Rest> {
         if self.events_of_hooks(key, run).next().is_some() {
             run.book.flush().await?;
             self.dismiss_reapplied(key, None, run).await;
@@ -190,7 +194,7 @@ impl<K: Model> Session<K> {
     }
 
     /// Ends the questions about the hooks of a release but those of one attempt.
-    async fn dismiss_reapplied(&self, key: &Key, attempt: Option<&str>, run: &Run<'_, K>) {
+    async fn dismiss_reapplied(&self, key: &Key, attempt: Option<&str>, run: &HelmfileRun<'_, K>) {
         let events: Vec<_> = self.events_of_hooks(key, run).collect();
         let over = lifecycle::dismissed(&events, attempt, &[]);
         if !over.is_empty() {
@@ -201,7 +205,7 @@ impl<K: Model> Session<K> {
     fn events_of_hooks(
         &self,
         key: &Key,
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
     ) -> impl Iterator<Item = lifecycle::Event> + use<K> {
         let uid = run.object.uid().unwrap_or_default();
         let release = (&*key.name, &*key.namespace, &*key.context);
@@ -213,7 +217,7 @@ impl<K: Model> Session<K> {
 /// Where applying hooks rests that a lifecycle holds or makes fail, and what was answered so far.
 struct StoppedHooks {
     rest: Rest,
-    answers: Vec<Answer>,
+    answers: Vec<EventAnswer>,
 }
 
 #[cfg(test)]

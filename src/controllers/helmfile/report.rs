@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crds::Status as _;
+use crds::ObjectStatus as _;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use reconcile::depends_on;
-use reconcile::{Conditions, Reason, Rest, Status, Time, Wake, reason};
+use reconcile::{ConditionStatus, Conditions, Reason, Rest, Time, Wake, reason};
 
-use super::keep::{Outcome, Outcomes};
+use super::keep::{Outcomes, ReleaseProgress};
 use super::model::{self, Model};
 use super::plan::Key;
 use crate::controllers::applier;
@@ -38,7 +38,7 @@ const NOT_USED: Reason = Reason::new("NoEffect");
 pub(super) const RELEASE_FAILED: Reason = Reason::new("ReleaseFailed");
 
 /// How many releases are named where many are meant.
-const NAMED: usize = 3;
+const MAX_NAMED_RELEASES: usize = 3;
 
 /// Releases of which the first few are named, however many there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Several {
     }
 
     pub(super) fn push(&mut self, name: impl fmt::Display) {
-        if self.first.len() < NAMED {
+        if self.first.len() < MAX_NAMED_RELEASES {
             self.first.push(name.to_string());
         }
         self.number += 1;
@@ -61,7 +61,7 @@ impl Several {
 
     /// Adds those of another.
     pub(super) fn extend(&mut self, other: &Self) {
-        let room = NAMED - self.first.len();
+        let room = MAX_NAMED_RELEASES - self.first.len();
         self.first.extend(other.first.iter().take(room).cloned());
         self.number += other.number;
     }
@@ -82,7 +82,7 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
     let of = |key: &str| rows.iter().find(|row| Key::of(row).to_string() == key);
     let mut wake = Wake::default();
     for outcome in outcomes.values() {
-        if let Outcome::Rests(rest) = outcome
+        if let ReleaseProgress::Rests(rest) = outcome
             && let Some(at) = rest.wake().and_then(Wake::earliest)
         {
             wake = wake.and_at(at);
@@ -93,11 +93,17 @@ pub(super) fn rest(revision: &str, rows: &[ReleaseRow], outcomes: &Outcomes) -> 
     let mut waiting = Vec::new();
     for (key, outcome) in outcomes {
         match outcome {
-            Outcome::Rests(Rest::Failed(..) | Rest::Stalled(..)) => failed.push(key.to_string()),
-            Outcome::Rests(Rest::Running(..)) => running.push(key.to_string()),
-            Outcome::Rests(Rest::Blocked(..)) | Outcome::Waits => waiting.push(key.to_string()),
-            Outcome::Suspended { is_there: false } => waiting.push(key.to_string()),
-            Outcome::Rests(Rest::Settled(..)) | Outcome::Kept | Outcome::Suspended { .. } => {}
+            ReleaseProgress::Rests(Rest::Failed(..) | Rest::Stalled(..)) => {
+                failed.push(key.to_string());
+            }
+            ReleaseProgress::Rests(Rest::Running(..)) => running.push(key.to_string()),
+            ReleaseProgress::Rests(Rest::Blocked(..)) | ReleaseProgress::Waits => {
+                waiting.push(key.to_string());
+            }
+            ReleaseProgress::Suspended { is_there: false } => waiting.push(key.to_string()),
+            ReleaseProgress::Rests(Rest::Settled(..))
+            | ReleaseProgress::Kept
+            | ReleaseProgress::Suspended { .. } => {}
         }
     }
     let waits = match waiting.len() {
@@ -144,7 +150,7 @@ fn named(keys: &[String]) -> String {
 }
 
 /// How a run ended.
-pub(super) struct Run<'r> {
+pub(super) struct HelmfileRunSummary<'r> {
     pub(super) rest: &'r Rest,
     /// The request that the run has seen.
     pub(super) requested: Option<&'r str>,
@@ -160,7 +166,7 @@ pub(super) struct Run<'r> {
 /// The status before and after, and what is told.
 pub(super) fn report<K: Model>(
     object: &K,
-    run: Run<'_>,
+    run: HelmfileRunSummary<'_>,
 ) -> (HelmfileStatus, HelmfileStatus, Option<Event>) {
     let before = status_of(object);
     let mut after = before.clone();
@@ -176,12 +182,12 @@ pub(super) fn report<K: Model>(
                 "the helmfile uses {}: what it gives is kept until its source or its spec changes",
                 drawn.join(", ")
             );
-            conditions.set(NON_DETERMINISTIC, Status::True, DRAWS, &text)
+            conditions.set(NON_DETERMINISTIC, ConditionStatus::True, DRAWS, &text)
         }
     };
     let conditions = match without_effect(object) {
         None => conditions,
-        Some(text) => conditions.set(WITHOUT_EFFECT, Status::True, NOT_USED, &text),
+        Some(text) => conditions.set(WITHOUT_EFFECT, ConditionStatus::True, NOT_USED, &text),
     };
     after.conditions = listed(conditions.finish(run.rest));
     if let Some(rows) = run.rows {

@@ -9,16 +9,16 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use crds::source::HelmRepository;
-use helmfile::{ChartError, Wanted};
+use helmfile::{ChartError, ChartVersionRequest};
 use kube::core::ResourceExt as _;
 use reconcile::Rest;
 use sources::http::refusal;
 
-use super::charts::{Charts, Place};
+use super::charts::{ChartRemote, Charts};
 use crate::controllers::context::Context;
 use crate::controllers::helm_repository::{self, is_registry, with_address};
 use crate::controllers::reference::References;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// What a file may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub(super) struct Repositories {
 
 impl Repositories {
     /// For a Helmfile of a namespace, which is applied at a target.
-    pub(super) fn new(context: &Arc<Context>, namespace: &str, target: &Target) -> Self {
+    pub(super) fn new(context: &Arc<Context>, namespace: &str, target: &ClusterTarget) -> Self {
         let settings = &context.settings;
         let is_home = target.is_home();
         let scope =
@@ -100,7 +100,10 @@ impl Repositories {
     ///
     /// # Errors
     /// The chart cannot be fetched, or a file may not name where it is.
-    pub(super) async fn archive(&mut self, chart: &Wanted) -> Result<Vec<u8>, ChartError> {
+    pub(super) async fn archive(
+        &mut self,
+        chart: &ChartVersionRequest,
+    ) -> Result<Vec<u8>, ChartError> {
         let failed = |error: anyhow::Error| ChartError::Failed(format!("{error:#}"));
         let listed = (self.scope != RemoteBases::Free)
             .then(|| with_address(&self.context, &self.namespace, &chart.url))
@@ -132,17 +135,21 @@ impl Repositories {
     }
 
     /// How a HelmRepository says that it is spoken to.
-    async fn place(&self, object: &HelmRepository, chart: &Wanted) -> Result<Place, Rest> {
+    async fn place(
+        &self,
+        object: &HelmRepository,
+        chart: &ChartVersionRequest,
+    ) -> Result<ChartRemote, Rest> {
         let context = &self.context;
         // Not watched: a failed plan is repeated, and one that is kept is made anew at the interval.
         let mut references = References::new(&context.watcher);
         let secrets = helm_repository::secrets(object, &mut references).await?;
         if is_registry(object) {
             let remote = helm_repository::registry(context, object, &secrets, &chart.name).await?;
-            return Ok(Place::Registry(Box::new(remote), context.remotes.oci.clone()));
+            return Ok(ChartRemote::Registry(Box::new(remote), context.remotes.oci.clone()));
         }
         helm_repository::repository(context, object, &secrets)
-            .map(|repository| Place::Index(Box::new(repository)))
+            .map(|repository| ChartRemote::Index(Box::new(repository)))
     }
 }
 

@@ -15,7 +15,7 @@ use helmfile::Operation;
 use kube::core::ResourceExt as _;
 use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit, Rest, Wake};
 use release::snapshot;
-use release::status::Status;
+use release::status::ReleaseStatus;
 use sha2::{Digest as _, Sha256};
 
 use super::model::Model;
@@ -203,14 +203,14 @@ pub(super) fn digest(
 }
 
 /// The newest revision that is known.
-pub(super) fn latest_version(known: &Status) -> Option<i64> {
+pub(super) fn latest_version(known: &ReleaseStatus) -> Option<i64> {
     snapshot::latest(&known.history).map(|it| it.version)
 }
 
 /// What a release is made from.
-pub(super) fn parts(planned: &PlannedRelease, chart: &PlannedChart) -> wish::Parts {
+pub(super) fn parts(planned: &PlannedRelease, chart: &PlannedChart) -> wish::ReleaseInputs {
     let metadata = &chart.loaded.chart.metadata;
-    wish::Parts {
+    wish::ReleaseInputs {
         chart_name: metadata.name.clone(),
         chart_version: metadata.version.clone(),
         app_version: metadata.app_version.clone(),

@@ -13,12 +13,12 @@ use reconcile::{
 };
 
 use super::Session;
-use super::keep::{Asked, Outcome, Remembered, Run};
+use super::keep::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
 use super::model::Model;
 use super::plan::Key;
 use super::{report, request};
 use crate::controllers::hold;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// The suspensions of releases that are in force, by the names of releases.
 pub(super) struct Suspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);
@@ -63,7 +63,7 @@ impl<K: Model> Session<K> {
     /// Why not.
     pub(super) fn permit_removal(
         &self,
-        run: &Run<'_, K>,
+        run: &HelmfileRun<'_, K>,
         row: &ReleaseRow,
         cause: RemovalCause,
     ) -> Result<Removal, RemovalRefused> {
@@ -92,15 +92,15 @@ impl<K: Model> Session<K> {
         key: &Key,
         spec: HelmReleaseSpec,
         entry: &SuspendedRelease,
-        remembered: &Remembered,
-        run: &Run<'_, K>,
-    ) -> Option<Outcome> {
+        remembered: &ReleaseRunState,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<ReleaseProgress> {
         let row = run.book.row(key);
         let is_under_way = row.as_ref().is_some_and(|row| self.may_be_under_way(row));
         if (is_under_way || request::rolls_back(&**run.object, key, row.as_ref()))
             && let Some(rest) = self.stop_one(key, spec, remembered, run).await?
         {
-            return Some(Outcome::Rests(rest));
+            return Some(ReleaseProgress::Rests(rest));
         }
         remembered.target().watcher().release_objects(remembered.node());
         remembered.changes();
@@ -109,7 +109,7 @@ impl<K: Model> Session<K> {
             row.message = Some(told(entry));
         });
         let is_there = row.is_some_and(|row| row.digest.is_some());
-        Some(Outcome::Suspended { is_there })
+        Some(ReleaseProgress::Suspended { is_there })
     }
 
     /// Has what is under way on a release come to the next place at which nothing is half done; the answer is how it rests if
@@ -118,11 +118,11 @@ impl<K: Model> Session<K> {
         &self,
         key: &Key,
         spec: HelmReleaseSpec,
-        remembered: &Remembered,
-        run: &Run<'_, K>,
+        remembered: &ReleaseRunState,
+        run: &HelmfileRun<'_, K>,
     ) -> Option<Option<Rest>> {
         let row = run.book.row(key);
-        let (wish, made) = match self.wish(run, key, spec, Asked::Stopped, row.as_ref()) {
+        let (wish, made) = match self.wish(run, key, spec, ReleaseGoal::Stopped, row.as_ref()) {
             Ok(made) => made,
             Err(rest) => {
                 self.rests(run, key, rest.clone());
@@ -139,8 +139,8 @@ impl<K: Model> Session<K> {
     pub(super) async fn stop_unplanned(
         &self,
         row: &ReleaseRow,
-        target: &Arc<Target>,
-        run: &Run<'_, K>,
+        target: &Arc<ClusterTarget>,
+        run: &HelmfileRun<'_, K>,
     ) -> Option<Option<Rest>> {
         if !self.may_be_under_way(row) {
             return Some(None);

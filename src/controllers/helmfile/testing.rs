@@ -5,8 +5,8 @@ use std::sync::Arc;
 use golang::value::{Map, Type};
 use helm::chart::Chart;
 
-use super::plan::{Key, Planned, PlannedChart, PlannedRelease};
-use crate::controllers::releaser::chart::Loaded;
+use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
+use crate::controllers::releaser::chart::LoadedChart;
 
 /// The key of a release in the cluster of the spec.
 pub(super) fn key(name: &str) -> Key {
@@ -19,7 +19,7 @@ pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRel
         key: key(name),
         needs: needs.iter().map(|need| key(need)).collect(),
         chart: Ok(PlannedChart {
-            loaded: Arc::new(Loaded::of(Chart::default())),
+            loaded: Arc::new(LoadedChart::of(Chart::default())),
             digest: String::new(),
         }),
         values: Map::new(Type::Any, []),
@@ -33,6 +33,6 @@ pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRel
 }
 
 /// A plan of releases and nothing else.
-pub(super) fn planned(releases: Vec<PlannedRelease>) -> Planned {
-    Planned { releases, ..Planned::default() }
+pub(super) fn planned(releases: Vec<PlannedRelease>) -> HelmfilePlan {
+    HelmfilePlan { releases, ..HelmfilePlan::default() }
 }

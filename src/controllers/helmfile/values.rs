@@ -6,7 +6,7 @@ use golang::value::{Map, Str};
 use helm::chart::read_values;
 use helm::strvals::{Mode, set};
 use helm::values::over;
-use tree::{Files, RelPath};
+use tree::{FileTree, RelPath};
 
 /// The flags of a release that are about more than values.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) struct More {
 pub(super) fn merged(
     values_files: &[Vec<u8>],
     flags: &[String],
-    files: &dyn Files,
+    files: &dyn FileTree,
 ) -> Result<(Map, More), String> {
     let mut all = Map::default();
     for text in values_files {
@@ -68,7 +68,7 @@ pub(super) fn merged(
     Ok((all, more))
 }
 
-fn read(files: &dyn Files, path: &str) -> Result<Vec<u8>, String> {
+fn read(files: &dyn FileTree, path: &str) -> Result<Vec<u8>, String> {
     let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
     let read = files.read(&at).map_err(|error| format!("open {path}: {error}"))?;
     Ok(read.to_vec())

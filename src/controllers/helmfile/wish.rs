@@ -12,24 +12,24 @@ use objects::Masking;
 use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake, reason};
 
 use super::places::Contexts;
-use super::plan::Planned;
+use super::plan::HelmfilePlan;
 use super::{decryption, origin, places};
 use crate::controllers::context::Context;
 use crate::controllers::helm_release::values::{self, Values};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kustomization::decryption::Decryption;
 use crate::controllers::reference::References;
-use crate::controllers::target::Wanted;
+use crate::controllers::target::TargetSpec;
 use crate::controllers::unsupported::unsupported_text;
 
 /// What `envFrom` names cannot be read.
 const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
 
 /// How long an operation may take of which nobody says it.
-const TIMEOUT: Duration = Duration::from_secs(300);
+const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The longest that what failed waits for its next attempt unless the spec says so.
-const RETRY: Duration = Duration::from_secs(60);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,22 +59,26 @@ pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
     }
     origin::check(spec)?;
     places::check(spec)?;
-    let interval = read("spec.interval", Some(&spec.interval), RETRY)?;
-    let retry = interval.clamp(SHORTEST_INTERVAL, RETRY);
+    let interval = read("spec.interval", Some(&spec.interval), MAX_RETRY_DELAY)?;
+    let retry = interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY);
     let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
     ignored("spec.driftDetection.ignore", rules)?;
     Ok(Timeouts {
         interval,
         retry: read("spec.retryInterval", spec.retry_interval.as_ref(), retry)?
             .max(SHORTEST_INTERVAL),
-        timeout: read("spec.timeout", spec.timeout.as_ref(), TIMEOUT)?,
+        timeout: read("spec.timeout", spec.timeout.as_ref(), DEFAULT_OPERATION_TIMEOUT)?,
     })
 }
 
 impl Timeouts {
     /// For a Helmfile that goes and whose spec cannot be read.
     pub(super) fn for_finalize() -> Self {
-        Self { interval: RETRY, retry: SHORTEST_INTERVAL, timeout: TIMEOUT }
+        Self {
+            interval: MAX_RETRY_DELAY,
+            retry: SHORTEST_INTERVAL,
+            timeout: DEFAULT_OPERATION_TIMEOUT,
+        }
     }
 }
 
@@ -88,7 +92,7 @@ pub(super) fn uninstalls(spec: &HelmfileSpec) -> bool {
 }
 
 /// What a spec names, as it was read.
-pub(crate) struct Named {
+pub(crate) struct HelmfileInputs {
     /// State values as YAML.
     pub(super) values: Vec<u8>,
     /// Environment variables.
@@ -101,9 +105,9 @@ pub(crate) struct Named {
     pub(super) decryption: Option<Arc<Decryption>>,
 }
 
-impl Named {
+impl HelmfileInputs {
     /// Whether a plan has a context that was not read.
-    pub(super) fn lacks_contexts_of(&self, planned: &Planned) -> bool {
+    pub(super) fn lacks_contexts_of(&self, planned: &HelmfilePlan) -> bool {
         let mut contexts = planned.releases.iter().map(|it| &it.key.context);
         contexts.any(|it| !it.is_empty() && !self.contexts.contains_key(it))
     }
@@ -116,10 +120,10 @@ pub(super) async fn read(
     (namespace, name, annotations): (&str, &str, &BTreeMap<String, String>),
     in_use: &BTreeSet<String>,
     references: &mut References,
-) -> Result<Named, Rest> {
+) -> Result<HelmfileInputs, Rest> {
     let kube_config = spec.kube_config.as_ref();
     let account = spec.service_account_name.as_deref();
-    let wanted = Wanted::new(&context.settings, namespace, kube_config, account);
+    let wanted = TargetSpec::new(&context.settings, namespace, kube_config, account);
     let contexts = places::contexts(context, spec, &wanted, in_use, references).await;
     let variables = variables(spec, references, namespace).await;
     let settings = &context.settings;
@@ -141,7 +145,7 @@ pub(super) async fn read(
     let (variables, hidden) = variables?;
     let values = text.into();
     let secrets = secrets.with(hidden);
-    Ok(Named { values, variables, secrets, contexts, decryption: decryption? })
+    Ok(HelmfileInputs { values, variables, secrets, contexts, decryption: decryption? })
 }
 
 /// The environment variables, and those of them that came from Secrets.

@@ -12,7 +12,7 @@ use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{Conditions, Reason, Rest, Wake, reason};
 
-use super::Learned;
+use super::RevalidatedArchive;
 use crate::cluster::ClusterError;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
@@ -159,7 +159,9 @@ pub(super) async fn withdraw(
     context: &Context,
     object: &Arc<HTTPArchive>,
 ) -> Result<(), ClusterError> {
-    context.shared::<Memories<Learned>>().forget(&crate::controllers::kind::node_of(&**object));
+    context
+        .shared::<Memories<RevalidatedArchive>>()
+        .forget(&crate::controllers::kind::node_of(&**object));
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();
     let id = ObjectId::new(&namespace, &name, SOURCES, "ExternalArtifact");

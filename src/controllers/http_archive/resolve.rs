@@ -6,7 +6,7 @@ use crds::LocalObjectReference;
 use crds::source::ExternalArtifact;
 use crds::windlass::HTTPArchive;
 use kube::core::ResourceExt as _;
-use reconcile::{Edge, Node, Rest, Wake};
+use reconcile::{Edge, ObjectKey, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
 use crate::controllers::context::Context;
@@ -14,22 +14,22 @@ use crate::controllers::kind::node_named;
 use crate::controllers::reference::References;
 
 /// The data of a Secret.
-pub(super) type Data = BTreeMap<String, Vec<u8>>;
+pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;
 
 /// What was read for a run: the data of each Secret that the spec names.
 #[derive(Default)]
-pub(super) struct Resolved {
-    pub(super) secret: Option<Data>,
-    pub(super) certificates: Option<Data>,
-    pub(super) proxy: Option<Data>,
+pub(super) struct HttpArchiveInputs {
+    pub(super) secret: Option<SourceSecretData>,
+    pub(super) certificates: Option<SourceSecretData>,
+    pub(super) proxy: Option<SourceSecretData>,
 }
 
 /// Reads what the spec names, and has the object woken when that changes or its ExternalArtifact is gone.
 pub(super) async fn resolve(
     context: &Context,
-    node: &Node,
+    node: &ObjectKey,
     object: &HTTPArchive,
-) -> Result<Resolved, Rest> {
+) -> Result<HttpArchiveInputs, Rest> {
     let offered = node_named::<ExternalArtifact>(&node.namespace, &node.name);
     context.hub.set_edges(node, Edge::Source, BTreeSet::from([offered]));
     let spec = &object.spec;
@@ -52,5 +52,5 @@ pub(super) async fn resolve(
     let certificates = read("spec.certSecretRef", &spec.cert_secret_ref).await;
     let proxy = read("spec.proxySecretRef", &spec.proxy_secret_ref).await;
     references.watch(node);
-    Ok(Resolved { secret: secret?, certificates: certificates?, proxy: proxy? })
+    Ok(HttpArchiveInputs { secret: secret?, certificates: certificates?, proxy: proxy? })
 }

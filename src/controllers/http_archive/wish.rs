@@ -6,13 +6,13 @@ use crds::windlass::{HTTPArchive, HTTPArchiveSpec};
 use reconcile::{Rest, Wake};
 use sources::git::{Auth, Credentials, RemoteUrl};
 use sources::http::Proxy;
-use sources::http_archive::{Limits, Remote};
-use sources::plan::Shape;
+use sources::http_archive::{DownloadLimits, Remote};
+use sources::plan::ArtifactInputs;
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
-use super::resolve::{Data, Resolved};
-use super::world::Work;
-use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
+use super::resolve::{HttpArchiveInputs, SourceSecretData};
+use super::world::HttpFetchSpec;
+use crate::controllers::source::{LONGEST_TIMEOUT, SourceSpec};
 
 /// Keys of certificates, which belong in the Secret of `spec.certSecretRef`.
 const CERTIFICATES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
@@ -24,7 +24,10 @@ fn unusable(text: String) -> Rest {
 }
 
 /// Checks a spec.
-pub(super) fn wish(object: &HTTPArchive, resolved: &Resolved) -> Result<Wished<Work>, Rest> {
+pub(super) fn wish(
+    object: &HTTPArchive,
+    resolved: &HttpArchiveInputs,
+) -> Result<SourceSpec<HttpFetchSpec>, Rest> {
     // No `..`: a new field must be thought about here. Those that are not read here name what was resolved, or are read by
     // the run that all sources share.
     let HTTPArchiveSpec {
@@ -56,18 +59,19 @@ pub(super) fn wish(object: &HTTPArchive, resolved: &Resolved) -> Result<Wished<W
         .map(Proxy::from_secret)
         .transpose()
         .map_err(|error| unusable(format!("failed to configure proxy options: {error}")))?;
-    let limits = Limits::default();
-    remote.limits = Limits { time: timeout.unwrap_or(limits.time).min(LONGEST_TIMEOUT), ..limits };
-    let shape = Shape::default()
+    let limits = DownloadLimits::default();
+    remote.limits =
+        DownloadLimits { time: timeout.unwrap_or(limits.time).min(LONGEST_TIMEOUT), ..limits };
+    let shape = ArtifactInputs::default()
         .with("url", url.clone())
         .with("digest", digest.clone())
         .with("ignore", ignore.clone());
-    Ok(Wished { work: Work { remote }, shape })
+    Ok(SourceSpec { work: HttpFetchSpec { remote }, shape })
 }
 
 /// As whom the server is asked, and whom we trust.
-fn credentials(url: &str, resolved: &Resolved) -> Result<Credentials, Rest> {
-    let only = |data: &Option<Data>, keys: [&str; 3]| -> Data {
+fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, Rest> {
+    let only = |data: &Option<SourceSecretData>, keys: [&str; 3]| -> SourceSecretData {
         let data = data.iter().flatten().filter(|(key, _)| keys.contains(&key.as_str()));
         data.map(|(key, value)| (key.clone(), value.clone())).collect()
     };

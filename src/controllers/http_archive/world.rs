@@ -5,28 +5,30 @@ use std::sync::{Arc, PoisonError};
 use crds::windlass::{HTTPArchive, HTTPArchiveStatus};
 use reconcile::{Rest, Wake};
 use sources::archive;
-use sources::http_archive::{self, Answer, Error, Remote, Validators};
-use sources::plan::Kept;
+use sources::http_archive::{self, ArchiveFetchResult, Error, Remote, Validators};
+use sources::plan::KeptArtifact;
 use sources::reason::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, URL_INVALID, VERIFICATION_ERROR,
 };
-use tree::{Files as _, Memory};
+use tree::{FileTree as _, MemoryTree};
 
-use super::Learned;
+use super::RevalidatedArchive;
 use crate::cluster::error::chain;
 use crate::controllers::kept::Memories;
 use crate::controllers::kind::node_of;
 use crate::controllers::source::busy;
-use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+use crate::controllers::source::world::{
+    RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
+};
 
 /// What is fetched.
-pub(crate) struct Work {
+pub(crate) struct HttpFetchSpec {
     pub(super) remote: Remote,
 }
 
 /// What the server gave, taken apart.
-pub(crate) struct Found {
-    tree: Memory,
+pub(crate) struct HttpArchiveDownload {
+    tree: MemoryTree,
     revision: String,
     digest: String,
     validators: Validators,
@@ -50,8 +52,8 @@ fn classify(error: &Error) -> Rest {
 }
 
 /// By what the server can tell whether it has something else than what is kept.
-fn validators(run: &Run<HTTPArchive>, kept: &Kept) -> Option<Validators> {
-    let memory = run.context.shared::<Memories<Learned>>().of(&node_of(&*run.object));
+fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<Validators> {
+    let memory = run.context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
     let learned = memory.lock().unwrap_or_else(PoisonError::into_inner);
     if learned.of == (kept.revision.clone(), run.work.remote.url().to_string()) {
         return Some(learned.validators.clone());
@@ -65,9 +67,9 @@ fn validators(run: &Run<HTTPArchive>, kept: &Kept) -> Option<Validators> {
 
 /// Asks the server, on the condition that it has something else than what is kept; takes apart what it gives.
 pub(super) async fn ask(
-    run: &Arc<Run<HTTPArchive>>,
-    kept: Option<&Kept>,
-) -> Result<Asked<Option<Found>>, Rest> {
+    run: &Arc<SourceRun<HTTPArchive>>,
+    kept: Option<&KeptArtifact>,
+) -> Result<RemoteRevision<Option<HttpArchiveDownload>>, Rest> {
     let context = &run.context;
     let remote = &run.work.remote;
     let known = kept.and_then(|kept| validators(run, kept));
@@ -75,12 +77,12 @@ pub(super) async fn ask(
         http_archive::ask(remote, known.as_ref(), &context.remotes.http, &context.remotes.budgets)
             .await;
     let download = match (answer.map_err(|error| classify(&error))?, kept) {
-        (Answer::Found(download), _) => download,
-        (Answer::Unchanged, Some(kept)) => {
-            return Ok(Asked { revision: kept.revision.clone(), found: None });
+        (ArchiveFetchResult::Found(download), _) => download,
+        (ArchiveFetchResult::Unchanged, Some(kept)) => {
+            return Ok(RemoteRevision { revision: kept.revision.clone(), found: None });
         }
         // Nothing is asked on a condition without something that is kept.
-        (Answer::Unchanged, None) => {
+        (ArchiveFetchResult::Unchanged, None) => {
             let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
             return Err(Rest::Failed(FETCHING_FAILED, text, Wake::default()));
         }
@@ -90,28 +92,28 @@ pub(super) async fn ask(
         let validators = download.validators.clone();
         let tree = http_archive::unpack(download).map_err(|error| classify(&error))?;
         let revision = http_archive::revision(&tree);
-        Ok(Found { tree, revision, digest, validators })
+        Ok(HttpArchiveDownload { tree, revision, digest, validators })
     })
     .await?;
-    let memory = context.shared::<Memories<Learned>>().of(&node_of(&*run.object));
+    let memory = context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
     let mut learned = memory.lock().unwrap_or_else(PoisonError::into_inner);
     learned.of = (found.revision.clone(), remote.url().to_string());
     learned.validators = found.validators.clone();
     drop(learned);
-    Ok(Asked { revision: found.revision.clone(), found: Some(found) })
+    Ok(RemoteRevision { revision: found.revision.clone(), found: Some(found) })
 }
 
 /// Packs what was found and keeps it.
 pub(super) async fn fetch(
-    run: &Arc<Run<HTTPArchive>>,
-    found: Option<Found>,
-) -> Result<Stored<HTTPArchiveStatus>, Rest> {
+    run: &Arc<SourceRun<HTTPArchive>>,
+    found: Option<HttpArchiveDownload>,
+) -> Result<StoredArtifact<HTTPArchiveStatus>, Rest> {
     // What is unchanged is not fetched.
     let nothing = || {
         let text = "the server did not send the file, retrying".to_owned();
         Rest::Failed(FETCHING_FAILED, text, Wake::default())
     };
-    let Found { tree, revision, digest, validators } = found.ok_or_else(nothing)?;
+    let HttpArchiveDownload { tree, revision, digest, validators } = found.ok_or_else(nothing)?;
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing", move || {
         let failed = |error: &dyn std::error::Error| {
@@ -127,7 +129,7 @@ pub(super) async fn fetch(
         let Validators { etag, last_modified } = validators;
         let message =
             format!("stored artifact for revision '{revision}' of a file with digest {digest}");
-        Ok(Stored::new(artifact, message, move |status: &mut HTTPArchiveStatus| {
+        Ok(StoredArtifact::new(artifact, message, move |status: &mut HTTPArchiveStatus| {
             status.etag.clone_from(&etag);
             status.last_modified.clone_from(&last_modified);
         }))

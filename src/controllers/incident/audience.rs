@@ -10,10 +10,10 @@ use objects::ObjectId;
 use crate::controllers::delivery::incidents::Wanting;
 
 /// How many objects of an incident are offered to the patterns and labels of an Alert.
-const OFFERED: usize = 8;
+const MAX_MATCHED_OBJECTS: usize = 8;
 
 /// How many Alerts an incident is sent for at most.
-pub(super) const MOST: usize = 64;
+pub(super) const MAX_ALERTS_PER_INCIDENT: usize = 64;
 
 /// The Alerts that name objects of a kind in a namespace, by their place in the list.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Audience {
         let mut offered: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         let mut offer = |alert: usize, object: usize| {
             let objects = offered.entry(alert).or_default();
-            if objects.len() < OFFERED {
+            if objects.len() < MAX_MATCHED_OBJECTS {
                 objects.insert(object);
             }
         };
@@ -75,7 +75,7 @@ impl Audience {
             named.one.get(&object.name).into_iter().flatten().for_each(|alert| offer(*alert, at));
             let count = counts.entry((&object.kind, &object.namespace)).or_default();
             *count += 1;
-            if *count <= OFFERED {
+            if *count <= MAX_MATCHED_OBJECTS {
                 named.every.iter().for_each(|alert| offer(*alert, at));
             }
         }
@@ -116,7 +116,7 @@ pub(super) fn places<T>(own: &str, candidates: Vec<Candidate<T>>, taken: usize) 
         *count += 1;
         turns.entry((turn, namespace)).or_default().push(due);
     }
-    let left = MOST.saturating_sub(taken);
+    let left = MAX_ALERTS_PER_INCIDENT.saturating_sub(taken);
     let mut others: Vec<T> = turns.into_values().flatten().collect();
     places.without = others.split_off(left.min(others.len()));
     places.placed.extend(others);
@@ -164,7 +164,7 @@ mod tests {
         let of = |confined| Audience::new(&wanting, confined).of(ids.iter());
         let found = of(false);
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(found[&0], (0..OFFERED).collect());
+        assert_eq!(found[&0], (0..MAX_MATCHED_OBJECTS).collect());
         assert_eq!(found[&2], BTreeSet::from([9]));
         assert_eq!(of(true).keys().copied().collect::<Vec<_>>(), [0, 2]);
     }
@@ -185,7 +185,10 @@ mod tests {
         all.extend(candidates("zzz", 2));
         let Places { placed, without } = places("apps", all, 0);
         let count = |name: &str| placed.iter().filter(|(namespace, _)| namespace == name).count();
-        assert_eq!((count("apps"), count("loud"), count("zzz")), (3, MOST - 5, 2));
+        assert_eq!(
+            (count("apps"), count("loud"), count("zzz")),
+            (3, MAX_ALERTS_PER_INCIDENT - 5, 2)
+        );
         assert_eq!(placed.len() + without.len(), 645);
         assert_eq!(placed[0].0, "apps");
     }
@@ -195,7 +198,7 @@ mod tests {
         let mut all = candidates("apps", 1);
         all[0].is_known = true;
         all.extend(candidates("c", 1));
-        let Places { placed, without } = places("apps", all, MOST);
+        let Places { placed, without } = places("apps", all, MAX_ALERTS_PER_INCIDENT);
         assert_eq!((placed, without), (vec![("apps".to_owned(), 0)], vec![("c".to_owned(), 0)]));
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cause::incident::{Identity, Incident as Failing};
+use cause::incident::{Incident as Failing, IncidentIdentity};
 use crds::Time as When;
 use crds::incidents::{
     Incident, IncidentAffected, IncidentCause, IncidentSpec, IncidentState, IncidentStatus,
@@ -24,7 +24,7 @@ use reconcile::Time;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::pauses::{Pauses, Refusal};
+use super::pauses::{Pauses, RefusalScope};
 use super::turns::Turns;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
@@ -38,7 +38,7 @@ const MANAGER: &str = "windlass";
 const MOST_OPEN: usize = 1_000;
 
 /// How many writes a pass may make, so that each comes to its end soon. Namespaces take turns (`turns`).
-const WRITES: usize = 64;
+const MAX_WRITES_PER_PASS: usize = 64;
 
 /// Longest name of a subject that the API server accepts.
 const LONGEST_NAME: usize = 253;
@@ -47,24 +47,24 @@ const LONGEST_NAME: usize = 253;
 const SHARD: &str = "windlass.dev/shard";
 
 /// How old an Incident without a state is that is deleted: its process was killed before it wrote one.
-const STATELESS: i64 = 3600;
+const MAX_STATELESS_AGE: i64 = 3600;
 
 /// How many affected objects are named.
-pub(super) const NAMED: usize = 20;
+pub(super) const MAX_NAMED_OBJECTS: usize = 20;
 
 /// Longest texts, in bytes.
-const MESSAGE: usize = 2_000;
-const REASON: usize = 1_000;
-const OBJECT: usize = 600;
+const MAX_MESSAGE_BYTES: usize = 2_000;
+const MAX_REASON_BYTES: usize = 1_000;
+const MAX_OBJECT_BYTES: usize = 600;
 
 /// How often the message and the affected objects of an Incident are written.
-const UPDATED: Duration = Duration::from_secs(5);
+const INCIDENT_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often it is checked that the CRD is installed.
-const CHECKED: Duration = Duration::from_secs(30);
+const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long the end of an incident is sent, where that was not possible before.
-const OWED: i64 = 24 * 3600;
+const MAX_UNSENT_RESOLUTION_AGE: i64 = 24 * 3600;
 
 /// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,7 +151,7 @@ fn cut(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }
 
-fn spec(identity: &Identity, failing: &Failing, subject: &ObjectReference) -> IncidentSpec {
+fn spec(identity: &IncidentIdentity, failing: &Failing, subject: &ObjectReference) -> IncidentSpec {
     let failure = &failing.failure;
     IncidentSpec {
         subject: IncidentSubject {
@@ -162,21 +162,21 @@ fn spec(identity: &Identity, failing: &Failing, subject: &ObjectReference) -> In
         },
         reason: identity.1.to_string(),
         cause: IncidentCause {
-            object: cut(&failure.cause.subject(), OBJECT),
-            reason: cut(&failure.reason, REASON),
-            message: cut(&failure.text, MESSAGE),
+            object: cut(&failure.cause.subject(), MAX_OBJECT_BYTES),
+            reason: cut(&failure.reason, MAX_REASON_BYTES),
+            message: cut(&failure.text, MAX_MESSAGE_BYTES),
         },
     }
 }
 
 /// The message and the affected objects, as the status has them.
 fn shown(failing: &Failing) -> (String, IncidentAffected) {
-    let objects = failing.affected.iter().take(NAMED);
+    let objects = failing.affected.iter().take(MAX_NAMED_OBJECTS);
     let affected = IncidentAffected {
         count: i64::try_from(failing.affected.len()).unwrap_or(i64::MAX),
-        objects: objects.map(|id| cut(&id.subject(), OBJECT)).collect(),
+        objects: objects.map(|id| cut(&id.subject(), MAX_OBJECT_BYTES)).collect(),
     };
-    (cut(&failing.failure.text, MESSAGE), affected)
+    (cut(&failing.failure.text, MAX_MESSAGE_BYTES), affected)
 }
 
 /// The fields of a status that change while an incident is open. Each is there, since what a patch leaves out stays.
@@ -188,7 +188,7 @@ fn changing(failing: &Failing) -> Value {
 /// Whether the end of an incident may have to be sent.
 fn is_owed(incident: &Incident, now: Time) -> bool {
     let Some(status) = &incident.status else { return false };
-    let is_recent = |at: &When| now.as_second() - at.0.as_second() < OWED;
+    let is_recent = |at: &When| now.as_second() - at.0.as_second() < MAX_UNSENT_RESOLUTION_AGE;
     status.state == Some(IncidentState::Resolved)
         && status.resolved_at.as_ref().is_some_and(is_recent)
         && status.notifications.iter().any(|it| it.state == IncidentStep::Opened)
@@ -227,7 +227,7 @@ impl Book {
             shard,
             pauses: Pauses::default(),
             turns: Turns::default(),
-            left: WRITES,
+            left: MAX_WRITES_PER_PASS,
             open: BTreeMap::new(),
             crowded: BTreeSet::new(),
         }
@@ -235,7 +235,7 @@ impl Book {
 
     /// Begins a pass.
     pub(super) fn pass(&mut self) {
-        self.left = WRITES;
+        self.left = MAX_WRITES_PER_PASS;
         self.pauses.pass(Instant::now());
         self.open.clear();
         for incident in self.open_ones() {
@@ -252,7 +252,7 @@ impl Book {
         }
         let is_idle = !is_wanted && self.table.all().is_empty();
         if let Some((at, is_there)) = self.checked
-            && (is_idle || at.elapsed() < CHECKED)
+            && (is_idle || at.elapsed() < CRD_CHECK_INTERVAL)
         {
             return is_there;
         }
@@ -310,18 +310,21 @@ impl Book {
         self.table.all().iter().any(|it| self.is_own(it) && is_unfinished(it))
     }
 
-    fn name(&self, (subject, problem): &Identity) -> String {
+    fn name(&self, (subject, problem): &IncidentIdentity) -> String {
         name(subject, &problem.to_string(), &self.shard)
     }
 
     /// The Incident of a failure, if there is one that another client did not make up.
-    pub(super) fn of(&self, of: &Identity) -> Option<Arc<Incident>> {
+    pub(super) fn of(&self, of: &IncidentIdentity) -> Option<Arc<Incident>> {
         let found = self.table.get(&of.0.namespace, &self.name(of))?;
         (self.is_own(&found) && identity(&found).is_some()).then_some(found)
     }
 
     /// The open Incident of a failure that another process keeps, if several divide the objects.
-    pub(super) fn of_other_shard(&self, (subject, problem): &Identity) -> Option<Arc<Incident>> {
+    pub(super) fn of_other_shard(
+        &self,
+        (subject, problem): &IncidentIdentity,
+    ) -> Option<Arc<Incident>> {
         if self.shard.is_empty() {
             return None;
         }
@@ -385,7 +388,7 @@ impl Book {
 
     fn refused(&mut self, namespace: &str, name: &str, error: &ClusterError) {
         let is_of_server = error.is_transient() || error.is_unserved();
-        let refusal = if is_of_server { Refusal::OfServer } else { Refusal::OfIncident };
+        let refusal = if is_of_server { RefusalScope::OfServer } else { RefusalScope::OfIncident };
         self.pauses.refused((namespace, name), refusal, Instant::now());
         // Its namespace goes, and all that is in it.
         if !error.is_of_terminating_namespace() {
@@ -396,7 +399,7 @@ impl Book {
     /// Opens an incident, for the first time or again.
     pub(super) async fn open(
         &mut self,
-        identity: &Identity,
+        identity: &IncidentIdentity,
         failing: &Failing,
         subject: &ObjectReference,
     ) {
@@ -446,7 +449,7 @@ impl Book {
     async fn create(
         &mut self,
         namespace: &str,
-        identity: &Identity,
+        identity: &IncidentIdentity,
         failing: &Failing,
         subject: &ObjectReference,
     ) -> Option<Arc<Incident>> {
@@ -463,7 +466,7 @@ impl Book {
             Ok(created) => self.table.insert(created),
             // The watch will report it.
             Err(error) if error.code() == Some(409) => {
-                self.pauses.refused((namespace, &*name), Refusal::Early, Instant::now());
+                self.pauses.refused((namespace, &*name), RefusalScope::Early, Instant::now());
                 None
             }
             Err(error) => {
@@ -483,7 +486,8 @@ impl Book {
         let is_same = status.message.as_ref() == Some(&message)
             && status.affected.unwrap_or_default() == affected;
         let uid = incident.uid().unwrap_or_default();
-        let is_soon = self.updated.get(&uid).is_some_and(|at| at.elapsed() < UPDATED);
+        let is_soon =
+            self.updated.get(&uid).is_some_and(|at| at.elapsed() < INCIDENT_UPDATE_INTERVAL);
         if is_same || is_soon {
             return;
         }
@@ -542,7 +546,7 @@ fn is_stateless(incident: &Incident, now: Time) -> bool {
     let created = incident.creation_timestamp().map(|at| at.0.as_second());
     state(incident).is_none()
         && identity(incident).is_some()
-        && created.is_some_and(|at| now.as_second() - at >= STATELESS)
+        && created.is_some_and(|at| now.as_second() - at >= MAX_STATELESS_AGE)
 }
 
 /// Since when its subject fails, as far as that is known; none before it was opened.
@@ -558,13 +562,13 @@ pub(super) fn opened(status: &IncidentStatus) -> Option<Time> {
 #[cfg(test)]
 mod tests {
     use cause::Problem;
-    use cause::incident::Failure;
+    use cause::incident::RootFailure;
 
     use super::*;
 
-    fn failing(affected: usize) -> (Identity, Failing) {
+    fn failing(affected: usize) -> (IncidentIdentity, Failing) {
         let id = |kind: &str, name: &str| ObjectId::new("apps", name, "g.io", kind);
-        let failure = Failure {
+        let failure = RootFailure {
             subject: id("GitRepository", "app"),
             problem: Problem::Fetch,
             cause: id("GitRepository", "app"),
@@ -614,8 +618,8 @@ mod tests {
     fn what_is_written_is_bounded() {
         let (_, failing) = failing(200);
         let (message, affected) = shown(&failing);
-        assert!(message.len() <= MESSAGE && message.ends_with('ä'));
-        assert_eq!((affected.count, affected.objects.len()), (200, NAMED));
+        assert!(message.len() <= MAX_MESSAGE_BYTES && message.ends_with('ä'));
+        assert_eq!((affected.count, affected.objects.len()), (200, MAX_NAMED_OBJECTS));
     }
 
     #[test]

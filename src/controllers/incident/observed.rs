@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cause::incident::{Incident, Own, Reach, Verdict};
-use cause::{Answer, Known, Query};
+use cause::incident::{Incident, ObjectVerdict, Own, Reach};
+use cause::{FactAnswer, Query, QueryAnswers};
 use futures::FutureExt as _;
 use kube::core::ResourceExt as _;
 use notify::ObjectReference;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::controllers::context::Context;
 use crate::controllers::delivery::CONTROLLER;
-use crate::controllers::kind::Controlled;
+use crate::controllers::kind::ControllerKind;
 use crate::settings::Settings;
 
 /// What of a spec decides what an object waits for.
@@ -40,23 +40,23 @@ const METADATA: [&str; 6] =
     ["annotations", "creationTimestamp", "deletionTimestamp", "generation", "name", "namespace"];
 
 /// Longest message that is kept, in bytes.
-const MESSAGE: usize = 2 << 10;
+const MAX_MESSAGE_BYTES: usize = 2 << 10;
 
 /// How often the judgement of one object may ask for more.
-const ROUNDS: usize = 200;
+const MAX_REQUEST_ROUNDS: usize = 200;
 
 /// A kind whose objects are observed.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     /// Group, kind and API version.
     name: fn() -> [String; 3],
-    refresh: fn(&mut Observed, &Context),
+    refresh: fn(&mut ObservedObjects, &Context),
     is_listed: fn(&Context) -> bool,
 }
 
 impl Row {
     /// The row of a kind.
-    pub(crate) const fn of<K: Controlled>() -> Self {
+    pub(crate) const fn of<K: ControllerKind>() -> Self {
         Self {
             name: || {
                 [K::group(&()), K::kind(&()), K::api_version(&())].map(std::borrow::Cow::into_owned)
@@ -69,14 +69,14 @@ impl Row {
 
 /// The kinds whose objects were listed, and where they are watched.
 #[derive(Clone)]
-pub(super) struct Listed {
+pub(super) struct ListedKinds {
     /// Group and kind.
     kinds: BTreeSet<[String; 2]>,
     /// The only namespace that is watched.
     namespace: Option<String>,
 }
 
-impl Listed {
+impl ListedKinds {
     pub(super) fn of(rows: &[Row], context: &Context) -> Self {
         let Settings { watch_all_namespaces, runtime_namespace, .. } = &context.settings;
         let listed = rows.iter().filter(|row| (row.is_listed)(context));
@@ -96,7 +96,7 @@ impl Listed {
 }
 
 /// An object, besides what a judgement needs.
-struct Entry {
+struct ObservedEntry {
     version: String,
     uid: String,
     controller: &'static str,
@@ -107,15 +107,15 @@ struct Entry {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Observed {
-    known: Known,
-    entries: BTreeMap<ObjectId, Entry>,
+pub(super) struct ObservedObjects {
+    known: QueryAnswers,
+    entries: BTreeMap<ObjectId, ObservedEntry>,
     pass: u64,
     has_changed: bool,
 }
 
 /// Takes in the objects of a kind.
-fn refresh<K: Controlled>(observed: &mut Observed, context: &Context) {
+fn refresh<K: ControllerKind>(observed: &mut ObservedObjects, context: &Context) {
     let group = K::group(&());
     let kind = K::kind(&());
     for object in context.store::<K>().state() {
@@ -129,14 +129,14 @@ fn refresh<K: Controlled>(observed: &mut Observed, context: &Context) {
             continue;
         }
         let Some(slim) = serde_json::to_value(&*object).ok().and_then(slim) else { continue };
-        let entry = Entry {
+        let entry = ObservedEntry {
             version,
             uid: object.uid().unwrap_or_default(),
             controller: K::CONTROLLER,
             is_selected: context.settings.selects(object.labels()),
             pass: observed.pass,
         };
-        observed.known.insert(Query::Object(id.clone()), Answer::Objects(vec![slim]));
+        observed.known.insert(Query::Object(id.clone()), FactAnswer::Objects(vec![slim]));
         observed.entries.insert(id, entry);
         observed.has_changed = true;
     }
@@ -161,13 +161,13 @@ fn slim(mut object: Value) -> Option<Object> {
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if let Some(Value::String(message)) = condition.get_mut("message") {
-            message.truncate(message.floor_char_boundary(MESSAGE));
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         }
     }
     Object::new(object).ok()
 }
 
-impl Observed {
+impl ObservedObjects {
     /// Takes in what changed; whether anything did.
     pub(super) fn refresh(&mut self, rows: &[Row], context: &Context) -> bool {
         self.pass += 1;
@@ -191,10 +191,10 @@ impl Observed {
     /// Judges all objects.
     pub(super) fn judge(
         &mut self,
-        listed: &Listed,
+        listed: &ListedKinds,
         reach: Reach,
         now: Time,
-    ) -> BTreeMap<ObjectId, Verdict> {
+    ) -> BTreeMap<ObjectId, ObjectVerdict> {
         let mut lacking = Vec::new();
         let mut verdicts = BTreeMap::new();
         for id in self.entries.keys() {
@@ -238,27 +238,27 @@ impl Observed {
 
 /// Judges an object. What is not known of kinds that were listed does not exist.
 fn judged(
-    (known, lacking): (&mut Known, &mut Vec<Query>),
+    (known, lacking): (&mut QueryAnswers, &mut Vec<Query>),
     id: &ObjectId,
-    listed: &Listed,
+    listed: &ListedKinds,
     reach: Reach,
     now: Time,
-) -> Verdict {
-    for _ in 0..ROUNDS {
+) -> ObjectVerdict {
+    for _ in 0..MAX_REQUEST_ROUNDS {
         let queries = match cause::incident::verdict(id, known, now, reach) {
             Ok(verdict) => return verdict,
             Err(queries) => queries,
         };
         for query in queries {
             let answer = match &query {
-                Query::Object(id) if listed.has(id) => Answer::Objects(Vec::new()),
-                _ => Answer::Refused("not observed".to_owned()),
+                Query::Object(id) if listed.has(id) => FactAnswer::Objects(Vec::new()),
+                _ => FactAnswer::Refused("not observed".to_owned()),
             };
             known.insert(query.clone(), answer);
             lacking.push(query);
         }
     }
-    Verdict { own: Own::Unclear, since: None, failure: None }
+    ObjectVerdict { own: Own::Unclear, since: None, failure: None }
 }
 
 #[cfg(test)]
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(slim["metadata"]["annotations"], json!({"windlass.dev/window": "x"}));
         assert!(slim["status"].get("inventory").is_none());
         let message = slim["status"]["conditions"][0]["message"].as_str().unwrap();
-        assert!(message.len() <= MESSAGE && message.ends_with('ä'));
+        assert!(message.len() <= MAX_MESSAGE_BYTES && message.ends_with('ä'));
         assert!(slim["metadata"].get("managedFields").is_none());
     }
 
@@ -297,9 +297,9 @@ mod tests {
         let id = object.id();
         let verdict = |kinds: &[[&str; 2]], namespace: Option<&str>| {
             let kinds = kinds.iter().map(|it| it.map(str::to_owned)).collect();
-            let listed = Listed { kinds, namespace: namespace.map(str::to_owned) };
-            let mut known = Known::default();
-            let answer = Answer::Objects(vec![object.clone()]);
+            let listed = ListedKinds { kinds, namespace: namespace.map(str::to_owned) };
+            let mut known = QueryAnswers::default();
+            let answer = FactAnswer::Objects(vec![object.clone()]);
             known.insert(Query::Object(id.clone()), answer);
             let now = "2026-11-24T12:00:00Z".parse().unwrap();
             let facts = (&mut known, &mut Vec::new());

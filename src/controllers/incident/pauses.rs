@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long nothing is written to a server that does not work, or created in a namespace where that was rejected.
-const PAUSE: Duration = Duration::from_secs(10);
+const WRITE_BACKOFF_DELAY: Duration = Duration::from_secs(10);
 
 /// How long an Incident is not written after a refusal that says the same again.
-const REFUSED: Duration = Duration::from_secs(300);
+const REPEATED_REFUSAL_DELAY: Duration = Duration::from_secs(300);
 
 /// How many refusals are remembered.
-const MOST: usize = 10_000;
+const MAX_REMEMBERED_REFUSALS: usize = 10_000;
 
 /// What a refusal is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum RefusalScope {
     /// The server does not work, or its answer was lost.
     OfServer,
     /// What was written is rejected.
@@ -66,21 +66,21 @@ impl Pauses {
     pub(super) fn refused(
         &mut self,
         (namespace, name): (&str, &str),
-        refusal: Refusal,
+        refusal: RefusalScope,
         now: Instant,
     ) {
         let limit = match refusal {
-            Refusal::OfServer => {
-                self.all = Some(now + PAUSE);
+            RefusalScope::OfServer => {
+                self.all = Some(now + WRITE_BACKOFF_DELAY);
                 return;
             }
-            Refusal::OfIncident => {
-                self.namespaces.insert(namespace.to_owned(), now + PAUSE);
-                REFUSED
+            RefusalScope::OfIncident => {
+                self.namespaces.insert(namespace.to_owned(), now + WRITE_BACKOFF_DELAY);
+                REPEATED_REFUSAL_DELAY
             }
-            Refusal::Early => PAUSE,
+            RefusalScope::Early => WRITE_BACKOFF_DELAY,
         };
-        if self.incidents.len() < MOST {
+        if self.incidents.len() < MAX_REMEMBERED_REFUSALS {
             let key = (namespace.to_owned(), name.to_owned());
             self.incidents.insert(key, now + limit);
         }
@@ -95,13 +95,13 @@ mod tests {
     fn a_refusal_in_a_namespace_stops_no_writes_in_others() {
         let mut pauses = Pauses::default();
         let now = Instant::now();
-        pauses.refused(("a", "i"), Refusal::OfIncident, now);
+        pauses.refused(("a", "i"), RefusalScope::OfIncident, now);
         assert!(!pauses.allows("a", "i") && !pauses.allows_creation("a"));
         assert!(pauses.allows("a", "j"), "existing Incidents are still updated");
         assert!(pauses.allows("b", "i") && pauses.allows_creation("b"));
-        pauses.pass(now + PAUSE);
+        pauses.pass(now + WRITE_BACKOFF_DELAY);
         assert!(pauses.allows_creation("a") && !pauses.allows("a", "i"));
-        pauses.pass(now + REFUSED);
+        pauses.pass(now + REPEATED_REFUSAL_DELAY);
         assert!(pauses.allows("a", "i"));
     }
 
@@ -109,9 +109,9 @@ mod tests {
     fn a_server_that_does_not_work_gets_no_writes_for_a_while() {
         let mut pauses = Pauses::default();
         let now = Instant::now();
-        pauses.refused(("a", "i"), Refusal::OfServer, now);
+        pauses.refused(("a", "i"), RefusalScope::OfServer, now);
         assert!(!pauses.is_open() && !pauses.allows("b", "i") && !pauses.allows_creation("b"));
-        pauses.pass(now + PAUSE);
+        pauses.pass(now + WRITE_BACKOFF_DELAY);
         assert!(pauses.allows("a", "i"));
     }
 }

@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-use cause::incident::{Own, Verdict};
+use cause::incident::{ObjectVerdict, Own};
 
-use super::{SETTLED, SETTLED_WAITING};
+use super::{MIN_FAILURE_AGE, SETTLED_WAITING};
 use crate::controllers::delivery::suppression::Beginning;
 
 /// After how long conditions say what an event is about: the status is written around the same time, and a watch reports it.
@@ -50,7 +50,7 @@ pub(super) enum IncidentNotice {
 pub(super) fn decision(
     beginning: Beginning,
     judged_after: Option<Duration>,
-    verdict: Option<&Verdict>,
+    verdict: Option<&ObjectVerdict>,
     notified: IncidentNotice,
 ) -> EventDecision {
     let age = beginning.since.elapsed();
@@ -69,7 +69,7 @@ pub(super) fn decision(
     let Some(verdict) = verdict else { return EventDecision::Send };
     match (verdict.own, &verdict.failure) {
         (_, Some(failure)) => {
-            let enough = if failure.is_waiting { SETTLED_WAITING } else { SETTLED };
+            let enough = if failure.is_waiting { SETTLED_WAITING } else { MIN_FAILURE_AGE };
             if age >= enough + OPENING_DELAY { EventDecision::Send } else { EventDecision::Wait }
         }
         // It was ready all the time: what failed is no part of its condition.
@@ -91,14 +91,14 @@ mod tests {
     use std::time::Instant;
 
     use cause::Problem;
-    use cause::incident::Failure;
+    use cause::incident::RootFailure;
     use objects::ObjectId;
 
     use super::*;
 
-    fn verdict(own: Own, since: &str, failure: Option<bool>) -> Verdict {
+    fn verdict(own: Own, since: &str, failure: Option<bool>) -> ObjectVerdict {
         let id = ObjectId::new("apps", "app", "g.io", "Kustomization");
-        let failure = failure.map(|is_waiting| Failure {
+        let failure = failure.map(|is_waiting| RootFailure {
             subject: id.clone(),
             problem: Problem::Build,
             cause: id,
@@ -108,7 +108,7 @@ mod tests {
             is_waiting,
             cycle: Vec::new(),
         });
-        Verdict { own, since: since.parse().ok(), failure }
+        ObjectVerdict { own, since: since.parse().ok(), failure }
     }
 
     fn waited(seconds: u64) -> Beginning {
@@ -116,7 +116,7 @@ mod tests {
         Beginning { at: "2026-11-24T12:00:00Z".parse().unwrap(), since }
     }
 
-    fn of(seconds: u64, verdict: &Verdict, notified: IncidentNotice) -> EventDecision {
+    fn of(seconds: u64, verdict: &ObjectVerdict, notified: IncidentNotice) -> EventDecision {
         decision(waited(seconds), Some(Duration::from_secs(seconds)), Some(verdict), notified)
     }
 

@@ -20,43 +20,45 @@ use notify::ObjectReference;
 use reconcile::Time;
 use serde_json::json;
 
-use super::audience::{Candidate, MOST, Places, places};
+use super::audience::{Candidate, MAX_ALERTS_PER_INCIDENT, Places, places};
 use super::book::{self, Book, WriteOutcome};
 use super::turns::Turns;
 use super::wording::{About, event};
 use crate::controllers::context::Context;
 use crate::controllers::delivery::Delivery;
-use crate::controllers::delivery::incidents::{Choice, Mark, Outcome, Saying, Step, Wanting};
+use crate::controllers::delivery::incidents::{
+    Choice, IncidentDelivery, IncidentDeliveryOutcome, Mark, Saying, Wanting,
+};
 
 /// How many outcomes a pass writes.
-const RECORDED: usize = 64;
+const MAX_OUTCOMES_PER_PASS: usize = 64;
 
 /// How long a step is not due again after it was queued, or could not be.
-const TRIED: Duration = Duration::from_secs(60);
+const STEP_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// How long it holds that an Alert declined a step, unless the Alert changes.
-const DECLINED: Duration = Duration::from_secs(300);
+const DECLINED_STEP_TTL: Duration = Duration::from_secs(300);
 
 /// After how long the beginning is sent again that the service rejected.
-const REJECTED: Duration = Duration::from_secs(600);
+const REJECTED_OPENING_RETRY_DELAY: Duration = Duration::from_secs(600);
 
 /// See the module.
 pub(super) struct Teller {
     context: Arc<Context>,
     delivery: Arc<Delivery>,
     /// Steps that wait to be sent.
-    waiting: BTreeSet<Step>,
+    waiting: BTreeSet<IncidentDelivery>,
     /// Steps that ended and do not stand in a status yet.
-    ended: Vec<Outcome>,
+    ended: Vec<IncidentDeliveryOutcome>,
     /// Steps that their Alert does not send, because of its patterns or labels, by their keys.
     declined: BTreeMap<u64, DeclinedStep>,
     keys: RandomState,
     /// Steps that were queued or could not be, and when.
-    tried: BTreeMap<Step, Instant>,
+    tried: BTreeMap<IncidentDelivery, Instant>,
     /// Steps that were sent after their Incident was opened again: what the service was sent has ended.
-    late: Vec<Step>,
+    late: Vec<IncidentDelivery>,
     /// Ends whose Provider is gone, which was told.
-    unresolvable: BTreeSet<Step>,
+    unresolvable: BTreeSet<IncidentDelivery>,
     /// Steps that found no place in the status of their Incident in this pass, by their keys.
     without_place: BTreeSet<u64>,
     turns: Turns,
@@ -72,7 +74,7 @@ struct DeclinedStep {
 /// What is due about an incident, for an Alert.
 pub(super) struct Due<'w> {
     pub(super) wanting: &'w Wanting,
-    pub(super) step: Step,
+    pub(super) step: IncidentDelivery,
     /// Which objects of the incident the Alert names.
     pub(super) offered: BTreeSet<usize>,
 }
@@ -123,13 +125,15 @@ fn due(
     let last = sent.at.as_ref().map(|at| at.0);
     match sent.state {
         IncidentStep::Opened => has_passed(last, reminder?).then_some(Saying::Reminded),
-        IncidentStep::Failed => has_passed(last, REJECTED).then_some(Saying::Opened),
+        IncidentStep::Failed => {
+            has_passed(last, REJECTED_OPENING_RETRY_DELAY).then_some(Saying::Opened)
+        }
         IncidentStep::Resolved => None,
     }
 }
 
 /// Whether a service was sent the beginning of an opening that has ended since. Each has a key of its own.
-fn is_late(status: &IncidentStatus, outcome: &Outcome) -> bool {
+fn is_late(status: &IncidentStatus, outcome: &IncidentDeliveryOutcome) -> bool {
     let mark = &outcome.step.mark;
     let is_current = book::opened(status).map(Time::as_second) == Some(mark.opened);
     outcome.is_delivered && mark.saying != Saying::Resolved && !is_current
@@ -138,10 +142,10 @@ fn is_late(status: &IncidentStatus, outcome: &Outcome) -> bool {
 /// The notifications of a status with an outcome; none if it does not belong there, or there is no room.
 fn recorded(
     status: &IncidentStatus,
-    outcome: &Outcome,
+    outcome: &IncidentDeliveryOutcome,
     now: Time,
 ) -> Option<Vec<IncidentNotification>> {
-    let Step { namespace, alert, provider, mark } = &outcome.step;
+    let IncidentDelivery { namespace, alert, provider, mark } = &outcome.step;
     if book::opened(status).map(Time::as_second) != Some(mark.opened) {
         // It was opened again since.
         return None;
@@ -170,7 +174,7 @@ fn recorded(
     };
     let mut all: Vec<_> = status.notifications.iter().filter(is_other).cloned().collect();
     // What others were sent is not forgotten: they are owed the end.
-    (all.len() < MOST).then(|| {
+    (all.len() < MAX_ALERTS_PER_INCIDENT).then(|| {
         all.push(written);
         all
     })
@@ -199,14 +203,14 @@ impl Teller {
         self.waiting = self.delivery.waiting_steps();
         let mut ended = std::mem::take(&mut self.ended);
         ended.extend(self.delivery.take_outcomes());
-        let mut left = RECORDED;
-        let of = |outcome: Outcome| (outcome.step.mark.namespace.clone(), outcome);
+        let mut left = MAX_OUTCOMES_PER_PASS;
+        let of = |outcome: IncidentDeliveryOutcome| (outcome.step.mark.namespace.clone(), outcome);
         for (namespace, outcome) in self.turns.order(ended.into_iter().map(of).collect()) {
             let Mark { name, uid, .. } = &outcome.step.mark;
             let Some(incident) = book.get(&namespace, name, uid) else { continue };
             let status = incident.status.clone().unwrap_or_default();
             if is_late(&status, &outcome) {
-                let Outcome { mut step, message, .. } = outcome;
+                let IncidentDeliveryOutcome { mut step, message, .. } = outcome;
                 step.mark.thread = message.or(step.mark.thread);
                 self.late.push(step);
                 continue;
@@ -224,14 +228,14 @@ impl Teller {
                 self.ended.push(outcome);
             }
         }
-        let is_current = |step: &Step| {
+        let is_current = |step: &IncidentDelivery| {
             let Mark { namespace, name, uid, opened, .. } = &step.mark;
             let incident = book.get(namespace, name, uid);
             let at = incident.and_then(|it| it.status.as_ref().and_then(book::opened));
             at.map(Time::as_second) == Some(*opened)
         };
-        self.declined.retain(|_, declined| declined.at.elapsed() < DECLINED);
-        self.tried.retain(|_, at| at.elapsed() < TRIED);
+        self.declined.retain(|_, declined| declined.at.elapsed() < DECLINED_STEP_TTL);
+        self.tried.retain(|_, at| at.elapsed() < STEP_RETRY_DELAY);
         self.unresolvable.retain(is_current);
     }
 
@@ -243,17 +247,17 @@ impl Teller {
     }
 
     /// Whether a step needs nothing to be done.
-    fn is_done(&self, step: &Step, alert: &Alert) -> bool {
+    fn is_done(&self, step: &IncidentDelivery, alert: &Alert) -> bool {
         self.is_under_way(step) || self.is_declined(step, alert)
     }
 
-    fn is_under_way(&self, step: &Step) -> bool {
+    fn is_under_way(&self, step: &IncidentDelivery) -> bool {
         self.waiting.contains(step)
             || self.tried.contains_key(step)
             || self.ended.iter().any(|outcome| outcome.step == *step)
     }
 
-    fn is_declined(&self, step: &Step, alert: &Alert) -> bool {
+    fn is_declined(&self, step: &IncidentDelivery, alert: &Alert) -> bool {
         let version = self.keys.hash_one(alert.resource_version());
         self.declined.get(&self.key(step)).is_some_and(|declined| declined.version == version)
     }
@@ -273,7 +277,7 @@ impl Teller {
     }
 
     /// Remembers what became of a step.
-    fn tried(&mut self, step: Step, alert: &Alert, choice: Choice) {
+    fn tried(&mut self, step: IncidentDelivery, alert: &Alert, choice: Choice) {
         let now = Instant::now();
         match choice {
             Choice::Sent | Choice::Unknown => {
@@ -287,7 +291,7 @@ impl Teller {
     }
 
     /// The step of an Alert for the Provider that it names.
-    fn step(&self, incident: &Incident, alert: &Alert, saying: Saying) -> Step {
+    fn step(&self, incident: &Incident, alert: &Alert, saying: Saying) -> IncidentDelivery {
         let status = incident.status.clone().unwrap_or_default();
         let namespace = alert.namespace().unwrap_or_default();
         let name = alert.name_any();
@@ -296,7 +300,7 @@ impl Teller {
         let sent =
             entry(&status, &namespace, &name, &provider).filter(|_| saying != Saying::Opened);
         let thread = sent.and_then(|sent| sent.thread.clone());
-        Step {
+        IncidentDelivery {
             namespace,
             alert: name,
             provider,
@@ -363,7 +367,7 @@ impl Teller {
     }
 
     /// A step in a few bytes: those that are declined are as many as Alerts and incidents together make.
-    fn key(&self, step: &Step) -> u64 {
+    fn key(&self, step: &IncidentDelivery) -> u64 {
         self.keys.hash_one(step)
     }
 
@@ -400,12 +404,17 @@ impl Teller {
     }
 
     /// The steps whose end was not sent yet, since their Incident was opened again before they were sent.
-    pub(super) fn take_late(&mut self) -> Vec<Step> {
+    pub(super) fn take_late(&mut self) -> Vec<IncidentDelivery> {
         std::mem::take(&mut self.late)
     }
 
     /// Has sent the end of an earlier opening of an incident.
-    pub(super) async fn ended_early(&self, incident: &Incident, about: About<'_>, step: Step) {
+    pub(super) async fn ended_early(
+        &self,
+        incident: &Incident,
+        about: About<'_>,
+        step: IncidentDelivery,
+    ) {
         let alert = self.delivery.as_told(&step.namespace, &step.alert, &step.provider);
         let mut incident = incident.clone();
         let status = incident.status.get_or_insert_default();
@@ -457,7 +466,7 @@ mod tests {
         .unwrap()
     }
 
-    fn outcome(saying: Saying, is_delivered: bool) -> Outcome {
+    fn outcome(saying: Saying, is_delivered: bool) -> IncidentDeliveryOutcome {
         let opened = at("2026-11-24T12:00:00Z").as_second();
         let mark = Mark {
             namespace: "apps".to_owned(),
@@ -469,8 +478,8 @@ mod tests {
             thread: None,
         };
         let [namespace, alert, provider] = ["apps", "alert", "chat"].map(str::to_owned);
-        let step = Step { namespace, alert, provider, mark };
-        Outcome { step, is_delivered, message: Some("17.25".to_owned()) }
+        let step = IncidentDelivery { namespace, alert, provider, mark };
+        IncidentDeliveryOutcome { step, is_delivered, message: Some("17.25".to_owned()) }
     }
 
     #[test]
@@ -532,12 +541,12 @@ mod tests {
             alert: format!("a{at}"),
             ..IncidentNotification::default()
         };
-        status.notifications = (0..MOST).map(entry).collect();
+        status.notifications = (0..MAX_ALERTS_PER_INCIDENT).map(entry).collect();
         assert_eq!(recorded(&status, &outcome(Saying::Opened, true), now), None);
         status.notifications[7].alert = "alert".to_owned();
         status.notifications[7].provider = "chat".to_owned();
         let all = recorded(&status, &outcome(Saying::Opened, true), now).unwrap();
-        assert_eq!(all.len(), MOST);
+        assert_eq!(all.len(), MAX_ALERTS_PER_INCIDENT);
     }
 
     #[test]

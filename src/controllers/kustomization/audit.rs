@@ -8,22 +8,22 @@
 //!
 //! Elsewhere: writing audits (`controllers::audit`), what runs change (`world`).
 
-use apply::changes::Change;
-use crds::Reconciled as _;
+use apply::changes::ObjectChange;
+use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, AuditSubject,
     ReleaseAuditSpec,
 };
 use kube::core::{Resource as _, ResourceExt as _};
-use lifecycle::Answer;
+use lifecycle::EventAnswer;
 use objects::Masking;
-use reconcile::{Condition, READY, Rest, Status, Time};
+use reconcile::{Condition, ConditionStatus, READY, Rest, Time};
 
-use super::retry::Judged;
-use super::{Ended, Session, resolve};
+use super::retry::BuildIdentity;
+use super::{KustomizationRunReport, Session, resolve};
 use crate::controllers::audit::{self, listed, manager_of_spec, text, took, when};
-use crate::controllers::kind::{Controlled as _, REQUESTED_AT};
+use crate::controllers::kind::{ControllerKind as _, REQUESTED_AT};
 use crate::controllers::marks;
 use crate::controllers::record::conditions_of;
 
@@ -37,17 +37,17 @@ pub(super) struct Attempts {
 
 /// An attempt that has not ended.
 struct Attempt {
-    of: Option<Judged>,
+    of: Option<BuildIdentity>,
     /// What names its audit.
     key: String,
     causes: Vec<AuditCause>,
     from: Option<AuditState>,
     began: Time,
-    changes: Vec<Change>,
+    changes: Vec<ObjectChange>,
     /// What its build had from Secrets.
     secrets: Masking,
     /// What lifecycles answered.
-    answers: Vec<Answer>,
+    answers: Vec<EventAnswer>,
     /// Whether another process may have begun it.
     may_be_taken_over: bool,
     /// Whether the status says so.
@@ -66,21 +66,21 @@ impl Attempt {
 
 /// What an audit says of an attempt besides what it changed.
 pub(super) struct About<'a> {
-    pub(super) judged: &'a Judged,
+    pub(super) judged: &'a BuildIdentity,
     pub(super) is_correction: bool,
     pub(super) secrets: &'a Masking,
     /// What lifecycles answered.
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<EventAnswer>,
 }
 
 /// What names an attempt: it stays the same until the status reports its end, also in another process.
-fn key(object: &Kustomization, judged: Option<&Judged>) -> String {
+fn key(object: &Kustomization, judged: Option<&BuildIdentity>) -> String {
     let status = object.status.as_ref();
     let last = status.and_then(|it| it.history.first());
     let last = last
         .map(|it| format!("{} {} {}", it.digest, it.last_reconciled.0, it.total_reconciliations));
     let of = match judged {
-        Some(Judged { generation, digest, revision }) => {
+        Some(BuildIdentity { generation, digest, revision }) => {
             format!("apply {generation} {revision} {digest}")
         }
         None => "delete".to_owned(),
@@ -92,7 +92,7 @@ fn key(object: &Kustomization, judged: Option<&Judged>) -> String {
 fn is_under_way(object: &Kustomization, revision: &str) -> bool {
     let conditions = conditions_of(object.conditions());
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
-    attempted == Some(revision) && Condition::is(&conditions, READY, Status::Unknown)
+    attempted == Some(revision) && Condition::is(&conditions, READY, ConditionStatus::Unknown)
 }
 
 fn causes(object: &Kustomization, revision: &str) -> Vec<AuditCause> {
@@ -167,7 +167,7 @@ impl Attempts {
     }
 
     /// Ends the attempt at a revision that is open, unless it goes on; nothing if there is nothing to tell of it.
-    fn stop(&mut self, goes_on: impl Fn(&Judged) -> bool) -> Option<Attempt> {
+    fn stop(&mut self, goes_on: impl Fn(&BuildIdentity) -> bool) -> Option<Attempt> {
         let over = self.open.take_if(|open| open.of.as_ref().is_some_and(|of| !goes_on(of)))?;
         (!over.changes.is_empty() || over.is_taken_over).then_some(over)
     }
@@ -177,9 +177,9 @@ impl Attempts {
     fn take(
         &mut self,
         object: &Kustomization,
-        judged: Option<&Judged>,
-        (changes, rest, began): (Vec<Change>, &Rest, Time),
-        (secrets, answers): (&Masking, Vec<Answer>),
+        judged: Option<&BuildIdentity>,
+        (changes, rest, began): (Vec<ObjectChange>, &Rest, Time),
+        (secrets, answers): (&Masking, Vec<EventAnswer>),
     ) -> Option<Attempt> {
         let same = self.open.take().filter(|open| open.of.as_ref() == judged);
         let revision = judged.map_or("", |it| it.revision.as_str());
@@ -224,14 +224,14 @@ impl Session {
     pub(super) async fn audit(
         &self,
         object: &Kustomization,
-        ended: &Ended,
-        changes: Vec<Change>,
+        ended: &KustomizationRunReport,
+        changes: Vec<ObjectChange>,
         about: &About<'_>,
     ) {
         if !self.context.settings.release_audits {
             return;
         }
-        let Judged { generation, revision, .. } = about.judged;
+        let BuildIdentity { generation, revision, .. } = about.judged;
         let why = successor(*generation, revision);
         self.audit_stopped(object, |of| of == about.judged, &why).await;
         if about.is_correction {
@@ -251,7 +251,7 @@ impl Session {
         object: &Kustomization,
         (generation, revision): (i64, &str),
     ) {
-        let goes_on = |of: &Judged| of.generation == generation && of.revision == revision;
+        let goes_on = |of: &BuildIdentity| of.generation == generation && of.revision == revision;
         self.audit_stopped(object, goes_on, &successor(generation, revision)).await;
     }
 
@@ -259,7 +259,7 @@ impl Session {
     pub(super) async fn audit_stopped(
         &self,
         object: &Kustomization,
-        goes_on: impl Fn(&Judged) -> bool + Send,
+        goes_on: impl Fn(&BuildIdentity) -> bool + Send,
         why: &str,
     ) {
         let over = self.memory().attempts.stop(goes_on);
@@ -273,9 +273,9 @@ impl Session {
     pub(super) async fn audit_removal(
         &self,
         object: &Kustomization,
-        ended: &Ended,
-        changes: Vec<Change>,
-        answers: Vec<Answer>,
+        ended: &KustomizationRunReport,
+        changes: Vec<ObjectChange>,
+        answers: Vec<EventAnswer>,
     ) {
         if !self.context.settings.release_audits {
             return;
@@ -292,9 +292,9 @@ impl Session {
     pub(super) async fn audit_refused(
         &self,
         object: &Kustomization,
-        judged: &Judged,
+        judged: &BuildIdentity,
         rest: &Rest,
-        answers: Vec<Answer>,
+        answers: Vec<EventAnswer>,
     ) {
         let asked: Vec<&str> = answers.iter().map(|it| it.event.as_str()).collect();
         let attempt = Attempt {
@@ -327,7 +327,7 @@ impl Session {
         let partial = is_taken_over || outcome != AuditOutcome::Succeeded;
         let mut subject = subject(object);
         let (operation, to) = match of {
-            Some(Judged { generation, digest, revision }) => {
+            Some(BuildIdentity { generation, digest, revision }) => {
                 // The spec may be another by now.
                 subject.generation = generation;
                 let revision = text(revision);
@@ -360,8 +360,8 @@ impl Session {
     async fn audit_correction(
         &self,
         object: &Kustomization,
-        ended: &Ended,
-        changes: Vec<Change>,
+        ended: &KustomizationRunReport,
+        changes: Vec<ObjectChange>,
         about: &About<'_>,
     ) {
         let now = jiff::Timestamp::now();
@@ -429,13 +429,17 @@ mod tests {
         .unwrap()
     }
 
-    fn judged(revision: &str) -> Judged {
-        Judged { generation: 2, digest: "sha256:0".to_owned(), revision: revision.to_owned() }
+    fn judged(revision: &str) -> BuildIdentity {
+        BuildIdentity {
+            generation: 2,
+            digest: "sha256:0".to_owned(),
+            revision: revision.to_owned(),
+        }
     }
 
-    fn change(name: &str) -> Change {
+    fn change(name: &str) -> ObjectChange {
         let id = ObjectId::new("shop", name, "", "ConfigMap");
-        Change { id, what: What::Added, fields: Vec::new() }
+        ObjectChange { id, what: What::Added, fields: Vec::new() }
     }
 
     fn waits() -> Rest {
@@ -451,7 +455,7 @@ mod tests {
         let object = object("True", "main@sha1:1");
         let to = judged("main@sha1:2");
         let mut attempts = Attempts::default();
-        let mut run = |changes: Vec<Change>, rest: Rest| {
+        let mut run = |changes: Vec<ObjectChange>, rest: Rest| {
             let came = (changes, &rest, Time::UNIX_EPOCH);
             let ended = attempts.take(&object, Some(&to), came, (&Masking::default(), Vec::new()));
             ended.map(|it| (it.changes.len(), it.is_taken_over, it.key))
@@ -470,7 +474,7 @@ mod tests {
         let first = judged("main@sha1:2");
         let second = judged("main@sha1:3");
         let mut attempts = Attempts::default();
-        let waiting = |attempts: &mut Attempts, of: &Judged, changes: Vec<Change>| {
+        let waiting = |attempts: &mut Attempts, of: &BuildIdentity, changes: Vec<ObjectChange>| {
             let came = (changes, &waits(), Time::UNIX_EPOCH);
             assert!(
                 attempts.take(&object, Some(of), came, (&Masking::default(), Vec::new())).is_none()
@@ -511,7 +515,7 @@ mod tests {
     #[test]
     fn an_attempt_that_another_process_began_has_an_audit() {
         let to = judged("main@sha1:2");
-        let run = |attempts: &mut Attempts, object: &Kustomization, changes: Vec<Change>| {
+        let run = |attempts: &mut Attempts, object: &Kustomization, changes: Vec<ObjectChange>| {
             let came = (changes, &settled(), Time::UNIX_EPOCH);
             let ended = attempts.take(object, Some(&to), came, (&Masking::default(), Vec::new()));
             ended.map(|it| it.is_taken_over)

@@ -5,15 +5,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kustomize::{Error, Files, Inflation, Place, Repository};
-use sources::bases::{Limits, Remotes};
+use kustomize::{BuildFiles, Error, Inflation, RepositoryAddress, ResolvedPath};
+use sources::bases::{RemoteBaseLimits, Remotes};
 use sources::git;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::context::Context;
 use crate::controllers::permit::{Permit, Permits};
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 use crate::time_limit::TimeLimit;
 
 /// Why there are none for everybody.
@@ -24,13 +24,13 @@ pub(crate) enum Bases {
     /// Not at all, for this reason.
     Refused(&'static str),
     /// From the servers themselves.
-    Fetched(Box<Fetched>),
+    Fetched(Box<BaseFetchContext>),
 }
 
 /// What fetching takes.
-pub(crate) struct Fetched {
+pub(crate) struct BaseFetchContext {
     pub(super) git: git::Context,
-    pub(super) limits: Limits,
+    pub(super) limits: RemoteBaseLimits,
     pub(super) permits: SharedPermits,
 }
 
@@ -117,7 +117,7 @@ impl Bases {
     /// Differs(flux): it asks every server for everybody, and waits without end.
     pub(super) fn of(
         context: &Context,
-        target: &Target,
+        target: &ClusterTarget,
         timeout: Duration,
         permits: &SharedPermits,
         (is_verified_only, cancel): (bool, &CancellationToken),
@@ -139,9 +139,9 @@ impl Bases {
             scratch: context.artifacts.scratch(),
             known: known.clone(),
         };
-        let limits = Limits::default();
-        let limits = Limits { time: limits.time.min(timeout), ..limits };
-        Self::Fetched(Box::new(Fetched { git, limits, permits: permits.clone() }))
+        let limits = RemoteBaseLimits::default();
+        let limits = RemoteBaseLimits { time: limits.time.min(timeout), ..limits };
+        Self::Fetched(Box::new(BaseFetchContext { git, limits, permits: permits.clone() }))
     }
 
     /// Builds from files with their bases on other servers; and says whether any was asked for, so that the files do
@@ -149,14 +149,14 @@ impl Bases {
     /// within a future.
     pub(super) fn beside<T>(
         self,
-        files: impl Files,
+        files: impl BuildFiles,
         limit: &TimeLimit,
-        build: impl FnOnce(&dyn Files) -> T,
+        build: impl FnOnce(&dyn BuildFiles) -> T,
     ) -> (T, bool) {
         match self {
             Self::Refused(why) => (build(&Refusing(files, why)), false),
             Self::Fetched(it) => {
-                let Fetched { git, limits, permits } = *it;
+                let BaseFetchContext { git, limits, permits } = *it;
                 let remotes = Remotes::new(files, git, limits);
                 let files = Asking { remotes, permits, limit };
                 let built = build(&files);
@@ -175,8 +175,8 @@ impl<F> Refusing<F> {
     }
 }
 
-impl<F: Files> Files for Refusing<F> {
-    fn resolve(&self, path: &str) -> Result<Place, Error> {
+impl<F: BuildFiles> BuildFiles for Refusing<F> {
+    fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         self.0.resolve(path)
     }
 
@@ -188,7 +188,7 @@ impl<F: Files> Files for Refusing<F> {
         Err(self.refused(url))
     }
 
-    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+    fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
         Err(self.refused(&repository.url()))
     }
 }
@@ -206,8 +206,8 @@ impl<F> Asking<'_, F> {
     }
 }
 
-impl<F: Files> Files for Asking<'_, F> {
-    fn resolve(&self, path: &str) -> Result<Place, Error> {
+impl<F: BuildFiles> BuildFiles for Asking<'_, F> {
+    fn resolve(&self, path: &str) -> Result<ResolvedPath, Error> {
         self.remotes.resolve(path)
     }
 
@@ -219,7 +219,7 @@ impl<F: Files> Files for Asking<'_, F> {
         self.ask(|| self.remotes.fetch(url))
     }
 
-    fn checkout(&self, repository: &Repository) -> Result<String, Error> {
+    fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
         self.ask(|| self.remotes.checkout(repository))
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crds::kustomize::Kustomization;
-use crds::{Artifact, Reconciled as _};
+use crds::{Artifact, ReconciledObject as _};
 use kube::core::Resource as _;
 use reconcile::{Rest, Wake, reason};
 use tokio_util::sync::CancellationToken;
@@ -16,31 +16,32 @@ use super::inputs::Inputs;
 use super::key_services::KeyServices;
 use super::wish::{self, Servers, Timeouts, Wish};
 use super::world::Verify;
-use super::{Ended, Session, early, resolve};
+use super::{KustomizationRunReport, Session, early, resolve};
 use crate::controllers::artifact;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// What a build came to.
-pub(super) enum Built {
+pub(super) enum BuildOutcome {
     Wish(Arc<Wish>),
     /// There is nothing to build, because nothing changed.
-    Unchanged(Box<Ended>),
+    Unchanged(Box<KustomizationRunReport>),
 }
 
 /// What a build would be made from.
-pub(super) struct Seen<'a> {
-    pub(super) files: &'a tree::Memory,
+pub(super) struct BuildSources<'a> {
+    pub(super) files: &'a tree::MemoryTree,
     /// Digest of everything that is in no file.
     pub(super) inputs: &'a str,
 }
 
 /// Kustomizations within each other cost stack, more than threads of the runtime have.
-const STACK: usize = 64 << 20;
+const BUILD_STACK_BYTES: usize = 64 << 20;
 
 /// Runs on a thread with a stack for deep kustomizations; nothing if it panicked.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread =
+            std::thread::Builder::new().stack_size(BUILD_STACK_BYTES).spawn_scoped(scope, work);
         thread.ok()?.join().ok()
     })
 }
@@ -51,15 +52,15 @@ impl Session {
         object: &Arc<Kustomization>,
         timeouts: Timeouts,
         artifact: &Artifact,
-        target: &Target,
+        target: &ClusterTarget,
         beside: Inputs,
-    ) -> Result<Built, Rest> {
+    ) -> Result<BuildOutcome, Rest> {
         let is_verified_only = self.is_verified_only();
         // A build made under another policy is discarded.
         let policy = if is_verified_only { " verified" } else { "" };
         let inputs = format!("{}{policy}", beside.digest());
         if let Some(wish) = self.waited_for(object, artifact, &inputs) {
-            return Ok(Built::Wish(wish));
+            return Ok(BuildOutcome::Wish(wish));
         }
         // Another shard's artifact comes over the network, and a permit is for work.
         let source = &object.spec.source_ref;
@@ -75,9 +76,9 @@ impl Session {
             None => fetch().await?,
         };
         let revision = artifact.revision.clone();
-        let seen = Seen { files: &files, inputs: &inputs };
+        let seen = BuildSources { files: &files, inputs: &inputs };
         if let Some(ended) = self.unchanged(object, &seen, &revision, target, timeouts) {
-            return Ok(Built::Unchanged(Box::new(ended)));
+            return Ok(BuildOutcome::Unchanged(Box::new(ended)));
         }
         self.context.metrics.built(&self.node);
         let cancel = CancellationToken::new();
@@ -104,7 +105,7 @@ impl Session {
         };
         match self.telling(object, "Building manifests", &artifact.revision, timeouts, built).await
         {
-            Ok(Some(wish)) => wish.map(|wish| Built::Wish(Arc::new(wish))),
+            Ok(Some(wish)) => wish.map(|wish| BuildOutcome::Wish(Arc::new(wish))),
             Ok(None) | Err(_) => {
                 let text =
                     "the build panicked; this is a bug in windlass, please report it".to_owned();
@@ -136,7 +137,7 @@ impl Session {
         &self,
         object: &Kustomization,
         artifact: &Artifact,
-    ) -> Result<Arc<tree::Memory>, Rest> {
+    ) -> Result<Arc<tree::MemoryTree>, Rest> {
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
         let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
@@ -151,11 +152,11 @@ impl Session {
     pub(super) fn unchanged(
         &self,
         object: &Arc<Kustomization>,
-        seen: &Seen<'_>,
+        seen: &BuildSources<'_>,
         revision: &str,
-        target: &Target,
+        target: &ClusterTarget,
         timeouts: Timeouts,
-    ) -> Option<Ended> {
+    ) -> Option<KustomizationRunReport> {
         let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
         let verify = self.verify(object);
         let as_applied = match verify {

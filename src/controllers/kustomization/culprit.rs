@@ -7,7 +7,7 @@
 
 use apply::FailedWait;
 use objects::{Gvk, Masking, Object};
-use reconcile::{Node, Rest, reason};
+use reconcile::{ObjectKey, Rest, reason};
 
 use crate::cluster::Cluster;
 use crate::cluster::discovery::Resource;
@@ -51,7 +51,7 @@ pub(super) async fn complete(
 }
 
 /// The kind of an object that may have Pods.
-fn workload(node: &Node) -> Option<Resource> {
+fn workload(node: &ObjectKey) -> Option<Resource> {
     let all = WORKLOADS.iter().map(|(version, kind, plural)| resource(version, kind, plural));
     let mut all = all.filter(|it| it.gvk.group == node.group);
     all.find(|it| it.gvk.kind == node.kind)
@@ -64,7 +64,7 @@ fn resource(version: &str, kind: &str, plural: &str) -> Resource {
 }
 
 /// What the first Pod of an object says that is in trouble; none where the cluster does not tell.
-async fn trouble(cluster: &Cluster, node: &Node, kind: &Resource) -> Option<String> {
+async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option<String> {
     let object = cluster.get(kind, &node.namespace, &node.name).await.ok()??;
     let found: Vec<Object> = match kind.gvk.kind.as_str() {
         "Pod" => vec![object],
@@ -118,8 +118,8 @@ mod tests {
             |(request, _): (String, Value)| (200, Body::from(answer(&request).to_string()));
         let cluster = answering(answers).await;
         let on = Wake::on([
-            Node::new("", "Service", "shop", "web"),
-            Node::new("apps", "Deployment", "shop", "web"),
+            ObjectKey::new("", "Service", "shop", "web"),
+            ObjectKey::new("apps", "Deployment", "shop", "web"),
         ]);
         let mut rest = Rest::Failed(reason::HEALTH_CHECK_FAILED, TEXT.to_owned(), on);
         let secrets = Masking::default();

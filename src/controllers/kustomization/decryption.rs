@@ -12,10 +12,10 @@ use objects::Object;
 use reconcile::{Rest, Wake, reason};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-use sops::{Change, Decrypted, Decryptor, Format, Keys, MacPolicy, Services};
-use tree::{Files, Look, RelPath, Trace};
+use sops::{DecryptedFiles, DecryptionOutcome, Decryptor, Keys, MacPolicy, Services, SopsFormat};
+use tree::{FileTree, Look, RelPath, Trace};
 
-use super::key_services::{Asked, KeyServices};
+use super::key_services::{KeyServiceSession, KeyServices};
 use crate::controllers::reference::References;
 use crate::settings::Settings;
 use crate::time_limit::TimeLimit;
@@ -116,7 +116,7 @@ impl Decryption {
         &'b self,
         keys: &'b KeyServices,
         time: &'b TimeLimit,
-    ) -> Asked<'b> {
+    ) -> KeyServiceSession<'b> {
         keys.asked(self.keys.credentials(), time)
     }
 
@@ -146,9 +146,9 @@ impl<'k> Decrypting<'k> {
     /// The files of a folder's kustomization that are encrypted, as they are without, and what they hid.
     pub(super) fn files(
         self,
-        files: &dyn Files,
+        files: &dyn FileTree,
         folder: &RelPath,
-    ) -> Result<(Decrypted, Vec<Vec<u8>>), String> {
+    ) -> Result<(DecryptedFiles, Vec<Vec<u8>>), String> {
         let decrypted = self
             .decryptor
             .decrypt_sources(files, folder)
@@ -157,7 +157,7 @@ impl<'k> Decrypting<'k> {
             .iter()
             .flat_map(|(path, plain)| {
                 let encrypted = files.read(path).unwrap_or_default();
-                revealed_in_file(Format::of_name(path.as_str()), &encrypted, plain)
+                revealed_in_file(SopsFormat::of_name(path.as_str()), &encrypted, plain)
             })
             .collect();
         Ok((decrypted, hidden))
@@ -167,7 +167,11 @@ impl<'k> Decrypting<'k> {
     ///
     /// # Errors
     /// The MAC of one of these files has to be right, and is not.
-    pub(super) fn objects(self, files: &dyn Files, trace: &Trace) -> Result<Objects<'k>, String> {
+    pub(super) fn objects(
+        self,
+        files: &dyn FileTree,
+        trace: &Trace,
+    ) -> Result<Objects<'k>, String> {
         let decryptor = self.decryptor;
         if self.mac == MacPolicy::Ignore {
             return Ok(Objects { decryptor, checked: None });
@@ -219,8 +223,8 @@ impl Objects<'_> {
             self.decryptor.decrypt_resource(&mut fields).map_err(|error| failed(&error))?;
         let after = Value::Object(fields);
         let hidden = match change {
-            Change::LeftAlone => Vec::new(),
-            Change::Decrypted => revealed(&before, &after),
+            DecryptionOutcome::LeftAlone => Vec::new(),
+            DecryptionOutcome::Decrypted => revealed(&before, &after),
         };
         Ok((Object::new(after).map_err(|error| failed(&error))?, hidden))
     }
@@ -275,11 +279,11 @@ pub(super) fn is_still_encrypted(object: &Object) -> bool {
 
 /// What was hidden in a file: its encrypted values; all of it where it is no map.
 pub(in crate::controllers) fn revealed_in_file(
-    format: Format,
+    format: SopsFormat,
     encrypted: &[u8],
     plain: &[u8],
 ) -> Vec<Vec<u8>> {
-    let is_map = matches!(format, Format::Yaml | Format::Json);
+    let is_map = matches!(format, SopsFormat::Yaml | SopsFormat::Json);
     // Of several documents only the first would be read.
     let is_single = memchr::memmem::find(plain, b"\n---").is_none();
     if is_map

@@ -4,21 +4,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crds::kustomize::Kustomization;
-use lifecycle::Answer;
+use lifecycle::EventAnswer;
 use objects::Masking;
 use reconcile::{RemovalCause, Rest, reason};
 
-use super::held::{Held, Stopped};
+use super::held::{HeldAttempt, LifecycleHold};
 use super::wish::{self, Timeouts};
 use super::world::{Verify, Wishes};
-use super::{Ended, Session, report};
+use super::{KustomizationRunReport, Session, report};
 use crate::cluster::ClusterError;
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
-use crate::controllers::kind::Controlled as _;
+use crate::controllers::kind::ControllerKind as _;
 
 /// How many removals that have come to their end are remembered.
-const FINISHED: usize = 1000;
+const MAX_REMEMBERED_FINALIZATIONS: usize = 1000;
 
 impl Session {
     /// The object goes: so does what it applied, by policy.
@@ -26,7 +26,7 @@ impl Session {
         &self,
         object: &Arc<Kustomization>,
     ) -> Result<Leaving<Kustomization>, ClusterError> {
-        let finished = self.context.shared::<Finished>();
+        let finished = self.context.shared::<FinishedRemovals>();
         // A run may begin before the watch tells that the finalizer is gone; nothing is asked then.
         if finished.has(object) {
             return Ok(Leaving::Done(object.clone()));
@@ -43,12 +43,12 @@ impl Session {
         // Parity(flux): a suspended Kustomization leaves its objects behind. One that has none needs no cluster to
         // delete them from, so it goes even when that cannot be reached.
         let stays = !prune || hold::is_suspended(&**object, self.began);
-        let held = Held::removal(self, object);
+        let held = LifecycleHold::removal(self, object);
         self.dismiss_events(object, Some(&held)).await;
         if stays || has_nothing {
             if !stays && inventory.is_some() {
                 let gone = Rest::Settled(reason::SUCCEEDED, String::new());
-                let mut ended = Ended::early(object, gone);
+                let mut ended = KustomizationRunReport::early(object, gone);
                 let answers = self.removed(object, &held, &mut ended).await;
                 self.audit_removal(object, &ended, Vec::new(), answers).await;
                 if !ended.rest.is_settled() {
@@ -61,8 +61,8 @@ impl Session {
         }
         let passed = match self.pass_before(object, &held).await {
             Ok(passed) => passed,
-            Err(Stopped { rest, .. }) => {
-                let ended = Ended::early(object, rest);
+            Err(HeldAttempt { rest, .. }) => {
+                let ended = KustomizationRunReport::early(object, rest);
                 return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
             }
         };
@@ -85,7 +85,7 @@ impl Session {
             Ok(Some(target)) => target,
             Ok(None) => return Ok(Leaving::Done(object.clone())),
             Err(rest) => {
-                let ended = Ended::early(object, unreachable(rest));
+                let ended = KustomizationRunReport::early(object, unreachable(rest));
                 return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
             }
         };
@@ -110,9 +110,9 @@ impl Session {
 
 /// Kustomizations whose removal has come to its end, by uid: the newest of them.
 #[derive(Default)]
-struct Finished(Mutex<VecDeque<String>>);
+struct FinishedRemovals(Mutex<VecDeque<String>>);
 
-impl Finished {
+impl FinishedRemovals {
     fn all(&self) -> MutexGuard<'_, VecDeque<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,7 +124,7 @@ impl Finished {
     fn put(&self, object: &Kustomization) {
         let mut all = self.all();
         all.extend(object.metadata.uid.clone());
-        if all.len() > FINISHED {
+        if all.len() > MAX_REMEMBERED_FINALIZATIONS {
             all.pop_front();
         }
     }
@@ -132,7 +132,12 @@ impl Finished {
 
 impl Session {
     /// Everything is gone that was applied: what lifecycles answer to that, which the removal waits for.
-    async fn removed(&self, object: &Kustomization, held: &Held, ended: &mut Ended) -> Vec<Answer> {
+    async fn removed(
+        &self,
+        object: &Kustomization,
+        held: &LifecycleHold,
+        ended: &mut KustomizationRunReport,
+    ) -> Vec<EventAnswer> {
         let before = self.answered_before(object, held);
         // What was never applied is not removed.
         let status = object.status.as_ref();
@@ -141,7 +146,7 @@ impl Session {
         }
         match self.pass_after(object, held, before).await {
             Ok(answers) => answers,
-            Err(Stopped { rest, answers }) => {
+            Err(HeldAttempt { rest, answers }) => {
                 ended.rest = rest;
                 answers
             }

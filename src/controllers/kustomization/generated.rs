@@ -1,7 +1,7 @@
 //! The kustomization file that a build starts from: the one of the folder, or one that lists its manifests, with what
 //! the spec adds.
 //!
-//! Source: `kustomize_generator.go` of fluxcd/pkg/kustomize 1.44. Pure: files come through `tree::Files`.
+//! Source: `kustomize_generator.go` of fluxcd/pkg/kustomize 1.44. Pure: files come through `tree::FileTree`.
 //! Elsewhere: what a kustomization means (`kustomize`).
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crds::kustomize::KustomizationSpec;
 use crds::{Image, Patch, Selector};
 use kustomize::FILE_NAMES;
 use serde_json::{Map, Value, json};
-use tree::{Files, Kind, PathError, RelPath, TreeError};
+use tree::{FileKind, FileTree, PathError, RelPath, TreeError};
 
 /// What kustomize 5.8 knows in such a file.
 ///
@@ -80,7 +80,7 @@ pub(super) enum Error {
 
 /// A file that stands for the one at its path.
 #[derive(Debug)]
-pub(super) struct Generated {
+pub(super) struct GeneratedFile {
     /// The folder to build.
     pub(super) folder: RelPath,
     /// Where the file is, or would be.
@@ -90,12 +90,15 @@ pub(super) struct Generated {
 }
 
 /// The file for a folder and a spec.
-pub(super) fn generate(files: &dyn Files, spec: &KustomizationSpec) -> Result<Generated, Error> {
+pub(super) fn generate(
+    files: &dyn FileTree,
+    spec: &KustomizationSpec,
+) -> Result<GeneratedFile, Error> {
     let path = spec.path.as_deref().unwrap_or_default();
     let folder = RelPath::parse(path.trim_start_matches('/')).map_err(Error::Path)?;
     match files.entry(&folder) {
         None => return Err(Error::NoSuchFolder(folder.to_string())),
-        Some(entry) if entry.kind() != Kind::Dir => {
+        Some(entry) if entry.kind() != FileKind::Dir => {
             return Err(Error::NotAFolder(folder.to_string()));
         }
         Some(_) => {}
@@ -112,17 +115,17 @@ pub(super) fn generate(files: &dyn Files, spec: &KustomizationSpec) -> Result<Ge
     };
     let content = goyaml::emit(&Value::Object(fields))
         .map_err(|error| Error::File { file: path.to_string(), problem: error.to_string() })?;
-    Ok(Generated { folder, path, content: content.into_bytes().into() })
+    Ok(GeneratedFile { folder, path, content: content.into_bytes().into() })
 }
 
 /// The kustomization file of a folder: the first of its names.
-fn file_of(files: &dyn Files, folder: &RelPath) -> Option<RelPath> {
+fn file_of(files: &dyn FileTree, folder: &RelPath) -> Option<RelPath> {
     let paths = FILE_NAMES.iter().filter_map(|name| folder.join(name).ok());
-    let is_file = |path: &RelPath| files.entry(path).is_some_and(|e| e.kind() == Kind::File);
+    let is_file = |path: &RelPath| files.entry(path).is_some_and(|e| e.kind() == FileKind::File);
     paths.into_iter().find(is_file)
 }
 
-fn read(files: &dyn Files, file: &RelPath) -> Result<Map<String, Value>, Error> {
+fn read(files: &dyn FileTree, file: &RelPath) -> Result<Map<String, Value>, Error> {
     let wrong = |problem: String| Error::File { file: file.to_string(), problem };
     let text = files.read(file)?;
     let value = goyaml::to_json(&text).map_err(|error| {
@@ -150,23 +153,24 @@ fn read(files: &dyn Files, file: &RelPath) -> Result<Map<String, Value>, Error> 
 
 /// A kustomization of all manifests below a folder; folders that are kustomizations themselves are listed and not
 /// looked into.
-fn listed(files: &dyn Files, folder: &RelPath) -> Result<Map<String, Value>, Error> {
+fn listed(files: &dyn FileTree, folder: &RelPath) -> Result<Map<String, Value>, Error> {
     let mut resources = Vec::new();
     // The last is taken first, so what a folder holds is pushed in reverse.
-    let mut work = vec![(folder.clone(), Kind::Dir)];
+    let mut work = vec![(folder.clone(), FileKind::Dir)];
     let mut visited = 0;
     while let Some((path, kind)) = work.pop() {
         visited += 1;
         if visited > MAX_ENTRIES {
             return Err(Error::TooMany(folder.to_string()));
         }
-        let is_manifest = kind == Kind::File && matches!(path.extension(), Some("yaml" | "yml"));
+        let is_manifest =
+            kind == FileKind::File && matches!(path.extension(), Some("yaml" | "yml"));
         let is_kustomization =
-            kind == Kind::Dir && path != *folder && file_of(files, &path).is_some();
+            kind == FileKind::Dir && path != *folder && file_of(files, &path).is_some();
         if is_manifest || is_kustomization {
             let below = path.strip_prefix(folder).unwrap_or_else(|| path.clone());
             resources.push(Value::from(format!("./{below}")));
-        } else if kind == Kind::Dir {
+        } else if kind == FileKind::Dir {
             let mut within = files.list(&path)?;
             within.reverse();
             for (name, kind) in within {
@@ -189,7 +193,7 @@ fn listed(files: &dyn Files, folder: &RelPath) -> Result<Map<String, Value>, Err
 
 /// Adds what the spec says.
 fn add(
-    files: &dyn Files,
+    files: &dyn FileTree,
     folder: &RelPath,
     spec: &KustomizationSpec,
     fields: &mut Map<String, Value>,
@@ -312,7 +316,7 @@ mod tests {
     }
 
     fn generated(files: &[(&str, &str)], more: Value) -> Result<(String, Value), String> {
-        let files = tree::Memory::from_files(files.iter().copied()).unwrap();
+        let files = tree::MemoryTree::from_files(files.iter().copied()).unwrap();
         let done = generate(&files, &spec(more)).map_err(|error| error.to_string())?;
         Ok((done.path.to_string(), goyaml::to_json(&done.content).unwrap()))
     }

@@ -6,21 +6,21 @@
 
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use kube::core::{Resource as _, ResourceExt as _};
-use lifecycle::{Answer, Phase, Revision};
+use lifecycle::{EventAnswer, Phase, Revision};
 use reconcile::{Rest, Wake};
 use release::hold::{LIFECYCLES_UNKNOWN, Lifecycles};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
 use super::Session;
-use super::retry::Judged;
+use super::retry::BuildIdentity;
 use crate::cluster::ClusterError;
 use crate::controllers::lifecycle::attempt::{Attempt, Passage, answered, pass};
 use crate::controllers::lifecycle::{self as gates, Asking};
 use crate::controllers::marks;
 
 /// What holds an attempt, and what it is called.
-pub(super) struct Held {
+pub(super) struct LifecycleHold {
     lifecycles: Lifecycles,
     attempt: Attempt,
     is_first: bool,
@@ -47,10 +47,10 @@ fn revision(of: &str) -> Revision {
     Revision { revision: of.to_owned(), ..Revision::default() }
 }
 
-impl Held {
+impl LifecycleHold {
     /// What holds an attempt to apply a build.
-    pub(super) fn build(session: &Session, object: &Kustomization, judged: &Judged) -> Self {
-        let Judged { digest, revision: to, .. } = judged;
+    pub(super) fn build(session: &Session, object: &Kustomization, judged: &BuildIdentity) -> Self {
+        let BuildIdentity { digest, revision: to, .. } = judged;
         let applied =
             object.status.as_ref().and_then(|status| status.last_applied_revision.as_deref());
         Self {
@@ -97,32 +97,36 @@ impl Held {
 }
 
 /// Where an attempt rests that a lifecycle holds or makes fail, and what was answered so far.
-pub(super) struct Stopped {
+pub(super) struct HeldAttempt {
     pub(super) rest: Rest,
-    pub(super) answers: Vec<Answer>,
+    pub(super) answers: Vec<EventAnswer>,
 }
 
 /// Lifecycles let an attempt begin. What writes or deletes anything takes one.
 #[derive(Debug, Clone)]
-pub(super) struct Passed {
-    answers: Vec<Answer>,
+pub(super) struct LifecycleClearance {
+    answers: Vec<EventAnswer>,
 }
 
-impl Passed {
+impl LifecycleClearance {
     /// A correction of drift, which lifecycles do not hold.
     pub(super) fn of_correction() -> Self {
         Self { answers: Vec::new() }
     }
 
     /// What was answered.
-    pub(super) fn into_answers(self) -> Vec<Answer> {
+    pub(super) fn into_answers(self) -> Vec<EventAnswer> {
         self.answers
     }
 }
 
 impl Session {
     /// Deletes events that belong to no present attempt; without one that is all of them.
-    pub(super) async fn dismiss_events(&self, object: &Kustomization, held: Option<&Held>) {
+    pub(super) async fn dismiss_events(
+        &self,
+        object: &Kustomization,
+        held: Option<&LifecycleHold>,
+    ) {
         let namespace = &self.node.namespace;
         let uid = object.uid().unwrap_or_default();
         let events = gates::events_of(&self.context, namespace, &uid, None);
@@ -140,14 +144,14 @@ impl Session {
     pub(super) async fn pass_before(
         &self,
         object: &Kustomization,
-        held: &Held,
-    ) -> Result<Passed, Stopped> {
+        held: &LifecycleHold,
+    ) -> Result<LifecycleClearance, HeldAttempt> {
         if let Some(why) = held.lifecycles.unknown.clone() {
             let rest = Rest::Blocked(LIFECYCLES_UNKNOWN, why, Wake::default());
-            return Err(Stopped { rest, answers: Vec::new() });
+            return Err(HeldAttempt { rest, answers: Vec::new() });
         }
         let answers = self.pass(object, held, held.before()).await?;
-        Ok(Passed { answers })
+        Ok(LifecycleClearance { answers })
     }
 
     /// Passes the phases after an attempt has done everything.
@@ -157,30 +161,34 @@ impl Session {
     pub(super) async fn pass_after(
         &self,
         object: &Kustomization,
-        held: &Held,
-        answers: Vec<Answer>,
-    ) -> Result<Vec<Answer>, Stopped> {
+        held: &LifecycleHold,
+        answers: Vec<EventAnswer>,
+    ) -> Result<Vec<EventAnswer>, HeldAttempt> {
         let all = |more| answers.iter().cloned().chain(more).collect();
         match self.pass(object, held, held.after()).await {
             Ok(more) => Ok(all(more)),
-            Err(stopped) => Err(Stopped { answers: all(stopped.answers), ..stopped }),
+            Err(stopped) => Err(HeldAttempt { answers: all(stopped.answers), ..stopped }),
         }
     }
 
     /// What was answered before an attempt, as far as its events are there still.
-    pub(super) fn answered_before(&self, object: &Kustomization, held: &Held) -> Vec<Answer> {
+    pub(super) fn answered_before(
+        &self,
+        object: &Kustomization,
+        held: &LifecycleHold,
+    ) -> Vec<EventAnswer> {
         let uid = object.uid().unwrap_or_default();
         let asking = Asking { node: &self.node, uid: &uid, release: None, owner: None };
-        let Held { lifecycles, attempt, .. } = held;
+        let LifecycleHold { lifecycles, attempt, .. } = held;
         answered(&self.context, &asking, lifecycles, attempt, held.before())
     }
 
     async fn pass(
         &self,
         object: &Kustomization,
-        held: &Held,
+        held: &LifecycleHold,
         phases: &[Phase],
-    ) -> Result<Vec<Answer>, Stopped> {
+    ) -> Result<Vec<EventAnswer>, HeldAttempt> {
         let is_held = |hold: &lifecycle::Hold| phases.iter().any(|it| hold.phases.contains(it));
         if !held.lifecycles.holds.iter().any(is_held) {
             return Ok(Vec::new());
@@ -203,12 +211,12 @@ impl Session {
         }
         match passage {
             Ok(Passage::Free(answers)) => Ok(answers),
-            Ok(Passage::Held(rest, answers)) => Err(Stopped { rest, answers }),
+            Ok(Passage::Held(rest, answers)) => Err(HeldAttempt { rest, answers }),
             Ok(Passage::Failed(text, answers)) => {
                 let rest = Rest::Failed(LIFECYCLE_FAILED, text, Wake::default());
-                Err(Stopped { rest, answers })
+                Err(HeldAttempt { rest, answers })
             }
-            Err(error) => Err(Stopped { rest: unanswered(&error), answers: Vec::new() }),
+            Err(error) => Err(HeldAttempt { rest: unanswered(&error), answers: Vec::new() }),
         }
     }
 }
@@ -225,8 +233,8 @@ mod tests {
 
     use super::*;
 
-    fn held(applied: Option<&str>, to: Option<&str>) -> Held {
-        Held {
+    fn held(applied: Option<&str>, to: Option<&str>) -> LifecycleHold {
+        LifecycleHold {
             lifecycles: Lifecycles::default(),
             attempt: Attempt {
                 operation: String::new(),

@@ -19,7 +19,7 @@ use crate::controllers::context::Context;
 use crate::time_limit::TimeLimit;
 
 /// How long all services of a build may take together, whatever `spec.timeout` is: meanwhile it keeps one of few permits.
-const LIMIT: Duration = Duration::from_secs(120);
+const KEY_SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The flag with which windlass's own identity decrypts nothing.
 const LOCKDOWN: &str = "--no-cross-namespace-refs";
@@ -29,11 +29,11 @@ pub(crate) enum KeyServices {
     /// Not at all, for this reason.
     Refused(&'static str),
     /// By asking them.
-    Reached(Box<Reached>),
+    Reached(Box<KeyServiceContext>),
 }
 
 /// What asking takes.
-pub(crate) struct Reached {
+pub(crate) struct KeyServiceContext {
     http: (Arc<Clients>, Arc<Budgets>),
     without_identity: Option<&'static str>,
     limit: Duration,
@@ -53,10 +53,10 @@ impl KeyServices {
         cancel: CancellationToken,
     ) -> Self {
         let is_locked_down = context.settings.no_cross_namespace_refs;
-        Self::Reached(Box::new(Reached {
+        Self::Reached(Box::new(KeyServiceContext {
             http: (context.remotes.http.clone(), context.remotes.budgets.clone()),
             without_identity: is_locked_down.then_some(LOCKDOWN),
-            limit: LIMIT.min(timeout),
+            limit: KEY_SERVICES_TIMEOUT.min(timeout),
             permits,
             runtime: Handle::current(),
             cancel,
@@ -68,7 +68,7 @@ impl KeyServices {
         &'b self,
         credentials: &'b Credentials,
         time: &'b TimeLimit,
-    ) -> Asked<'b> {
+    ) -> KeyServiceSession<'b> {
         let reached = match self {
             Self::Refused(why) => Err(*why),
             Self::Reached(it) => {
@@ -78,7 +78,7 @@ impl KeyServices {
                 Ok(Asking { reached: it, session, left, time })
             }
         };
-        Asked { reached, known: RefCell::default() }
+        KeyServiceSession { reached, known: RefCell::default() }
     }
 }
 
@@ -86,25 +86,25 @@ impl KeyServices {
 const MOST_KEYS: usize = 256;
 
 /// A data key, or why there is none.
-type Answer = Result<Zeroizing<Vec<u8>>, String>;
+type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 
 /// The services of one build, with their answers: many files have the same data key. They are overwritten at its end.
-pub(in crate::controllers) struct Asked<'b> {
+pub(in crate::controllers) struct KeyServiceSession<'b> {
     reached: Result<Asking<'b>, &'static str>,
-    known: RefCell<HashMap<ServiceKey, Answer>>,
+    known: RefCell<HashMap<ServiceKey, DataKeyResult>>,
 }
 
 struct Asking<'b> {
-    reached: &'b Reached,
+    reached: &'b KeyServiceContext,
     session: RefCell<Session<'b>>,
     /// What is left of the time for services.
     left: Cell<Duration>,
     time: &'b TimeLimit,
 }
 
-impl Services for Asked<'_> {
+impl Services for KeyServiceSession<'_> {
     /// Blocks; not from within a future.
-    fn decrypt(&self, key: &ServiceKey) -> Answer {
+    fn decrypt(&self, key: &ServiceKey) -> DataKeyResult {
         let asking = match &self.reached {
             Ok(asking) => asking,
             Err(why) => return Err(failed(key, why)),
@@ -127,8 +127,8 @@ fn failed(key: &ServiceKey, why: &str) -> String {
 }
 
 impl Asking<'_> {
-    fn ask(&self, key: &ServiceKey) -> Answer {
-        let Reached { limit, permits, runtime, cancel, .. } = self.reached;
+    fn ask(&self, key: &ServiceKey) -> DataKeyResult {
+        let KeyServiceContext { limit, permits, runtime, cancel, .. } = self.reached;
         self.time.pause(|| {
             permits.while_asking(|| {
                 let begun = Instant::now();

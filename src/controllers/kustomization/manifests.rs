@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crds::kustomize::KustomizationSpec;
 use golang::meter::{Meter, Stop};
-use kustomize::{Budget, InTree, Options, Restriction, Warning};
+use kustomize::{BuildBudget, InTree, Options, Restriction, Warning};
 use objects::{Masking, Object};
 use sources::bases::without_credentials;
-use tree::{Entry, Files, Kind, RelPath, TreeError};
+use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use super::bases::Bases;
 use super::decryption::Decrypting;
@@ -46,7 +46,7 @@ impl From<kustomize::Error> for Error {
 
 /// What a build gave.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedManifests {
     pub(super) objects: Vec<Object>,
     /// Whether something on another server went into it, so that the artifact's files do not tell what it is.
     pub(super) is_remote: bool,
@@ -59,7 +59,7 @@ const MAX_WARNINGS: usize = 3;
 
 /// What one build may use up: memory, and time in which it does not wait for servers.
 pub(super) struct Account {
-    pub(super) budget: Budget,
+    pub(super) budget: BuildBudget,
     pub(super) limit: TimeLimit,
     /// Set when the time is over.
     pub(super) stop: Stop,
@@ -70,20 +70,20 @@ impl Account {
     pub(super) fn new(time: Duration) -> Self {
         let stop = Stop::default();
         let limit = TimeLimit::start(time, &stop);
-        let budget = Budget::new(Meter::new(kustomize::ALLOWED, stop.clone()));
+        let budget = BuildBudget::new(Meter::new(kustomize::ALLOWED, stop.clone()));
         Self { budget, limit, stop }
     }
 }
 
 /// Builds the objects of a spec from an artifact's files. Blocks; not from within a future.
 pub(super) fn load(
-    files: &dyn Files,
+    files: &dyn FileTree,
     spec: &KustomizationSpec,
     decrypting: Option<Decrypting<'_>>,
     bases: Bases,
     account: &Account,
     secrets: &mut Masking,
-) -> Result<Loaded, Error> {
+) -> Result<LoadedManifests, Error> {
     let generated = generated::generate(files, spec)?;
     let root = format!("/{}", generated.folder);
     let mut files = Over { files, over: BTreeMap::from([(generated.path, generated.content)]) };
@@ -118,16 +118,16 @@ pub(super) fn load(
         Warning::Lost(text) => Some(text),
         Warning::Advice(_) | Warning::Log(_) => None,
     });
-    Ok(Loaded { objects, is_remote, warnings: lost.take(MAX_WARNINGS).collect() })
+    Ok(LoadedManifests { objects, is_remote, warnings: lost.take(MAX_WARNINGS).collect() })
 }
 
 /// The artifact's files with others in the places of some, or added.
 struct Over<'f> {
-    files: &'f dyn Files,
+    files: &'f dyn FileTree,
     over: BTreeMap<RelPath, Arc<[u8]>>,
 }
 
-impl Files for Over<'_> {
+impl FileTree for Over<'_> {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         match self.over.get(path) {
             Some(content) => Ok(content.clone()),
@@ -135,23 +135,23 @@ impl Files for Over<'_> {
         }
     }
 
-    fn list(&self, dir: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         let mut found = self.files.list(dir)?;
         for path in self.over.keys().filter(|path| path.parent().as_ref() == Some(dir)) {
             if let Some(name) = path.name()
                 && let Err(at) = found.binary_search_by(|(known, _)| known.as_str().cmp(name))
             {
-                found.insert(at, (name.to_owned(), Kind::File));
+                found.insert(at, (name.to_owned(), FileKind::File));
             }
         }
         Ok(found)
     }
 
-    fn entry(&self, path: &RelPath) -> Option<Entry> {
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         match self.over.get(path) {
             Some(content) => {
                 let len = u64::try_from(content.len()).unwrap_or(u64::MAX);
-                Some(Entry::File { len, executable: false })
+                Some(FileMetadata::File { len, executable: false })
             }
             None => self.files.entry(path),
         }

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`controllers::window`, `hold`).
 
-use crds::Reconciled as _;
+use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use kube::core::Resource as _;
 use objects::Object;
@@ -87,7 +87,7 @@ impl Session {
     }
 
     /// Whether the files that the last build read are the same in a tree, as far as is remembered.
-    fn reads_the_same(&self, object: &Kustomization, files: &tree::Memory) -> bool {
+    fn reads_the_same(&self, object: &Kustomization, files: &tree::MemoryTree) -> bool {
         let memory = self.memory();
         let generation = object.meta().generation.unwrap_or_default();
         let settled = memory.settled.as_ref().filter(|settled| settled.generation == generation);

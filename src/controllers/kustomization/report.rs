@@ -6,10 +6,10 @@ use std::time::Duration;
 use apply::plan::AWAITING_TERMINATION;
 use apply::{Action, Inventory};
 use crds::kustomize::{Kustomization, KustomizationStatus};
-use crds::{Reconciled as _, Status as _};
+use crds::{ObjectStatus as _, ReconciledObject as _};
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{Condition, Conditions, History, Reason, Rest, Status, Time, reason};
+use reconcile::{Condition, ConditionStatus, Conditions, History, Reason, Rest, Time, reason};
 
 use release::hold::LIFECYCLE_PENDING;
 
@@ -38,7 +38,7 @@ pub(super) enum Progress<'a> {
 }
 
 /// How a run ended and what it knew.
-pub(super) struct Run<'a> {
+pub(super) struct KustomizationRun<'a> {
     pub(super) rest: &'a Rest,
     /// The revision that the run was about; empty when it did not get that far.
     pub(super) revision: &'a str,
@@ -77,8 +77,9 @@ fn is_newest_success(status: &KustomizationStatus, digest: &str) -> bool {
 
 /// Whether an attempt has begun of which the status tells no end: one that was suspended in the middle has none.
 fn is_under_way(object: &Kustomization) -> bool {
-    let is_unknown =
-        |kind| object.condition(kind).is_some_and(|it| it.status == Status::Unknown.as_str());
+    let is_unknown = |kind| {
+        object.condition(kind).is_some_and(|it| it.status == ConditionStatus::Unknown.as_str())
+    };
     let is_suspended = object
         .condition(reconcile::READY)
         .is_some_and(|it| it.status != "True" && it.reason == reason::SUSPENDED.as_str());
@@ -116,7 +117,7 @@ pub(super) fn waiting(object: &Kustomization) -> Option<Waiting> {
     let conditions = conditions_of(object.conditions());
     let generation = object.meta().generation.unwrap_or_default();
     let healthy = Condition::find(&conditions, HEALTHY)
-        .filter(|c| c.status == Status::Unknown && c.observed_generation == generation)?;
+        .filter(|c| c.status == ConditionStatus::Unknown && c.observed_generation == generation)?;
     let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.clone());
     Some(Waiting {
         reason: healthy.reason.clone(),
@@ -163,7 +164,8 @@ pub(super) fn progress(
             (revision, conditions.keep(HEALTHY).finish_progress(reason::PROGRESSING, &text))
         }
         Progress::Awaiting(revision, text) => {
-            let conditions = conditions.begin(HEALTHY, Status::Unknown, reason::PROGRESSING, text);
+            let conditions =
+                conditions.begin(HEALTHY, ConditionStatus::Unknown, reason::PROGRESSING, text);
             (revision, conditions.finish_progress(reason::PROGRESSING, text))
         }
         Progress::Unchanged => return (before, after),
@@ -174,7 +176,7 @@ pub(super) fn progress(
 }
 
 /// Derives status and events from where a run came to rest.
-pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
+pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Report {
     let before = status_of(object);
     let had = conditions_of(&before.conditions);
     let mut after = before.clone();
@@ -193,7 +195,8 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
         after.set_observed_generation(object.meta().generation.unwrap_or_default());
     }
     let failed_anew = is_failure(run.rest) && !was_told(&had, run.rest);
-    let recovered = run.rest.is_settled() && !Condition::is(&had, reconcile::READY, Status::True);
+    let recovered =
+        run.rest.is_settled() && !Condition::is(&had, reconcile::READY, ConditionStatus::True);
     // Parity(flux): whoever shows a commit's state waits for an event about it, also where it touches nothing of ours.
     // Differs(flux): a run that finds a revision as it was applied is no event.
     let is_new =
@@ -217,7 +220,7 @@ pub(super) fn report(object: &Kustomization, run: &Run<'_>) -> Report {
 }
 
 /// Whether a revision was brought to its end for the first time.
-fn is_new_revision(before: &KustomizationStatus, run: &Run<'_>) -> bool {
+fn is_new_revision(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> bool {
     run.rest.is_settled() && before.last_applied_revision.as_deref() != Some(run.revision)
 }
 
@@ -237,22 +240,31 @@ fn was_told(had: &[Condition], rest: &Rest) -> bool {
         .is_some_and(|c| c.reason == rest.reason().as_str() && c.message == rest.text())
 }
 
-fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<Condition> {
+fn conditions(
+    object: &Kustomization,
+    had: &[Condition],
+    run: &KustomizationRun<'_>,
+) -> Vec<Condition> {
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(had, generation, run.now, &OWNED)
         .marked(&crate::controllers::marks::of(object, run.now));
-    let is_healthy = Condition::is(had, HEALTHY, Status::True);
+    let is_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
     let conditions = match run.rest {
         Rest::Settled(..) if !run.has_health => conditions,
         // A run that changed nothing says nothing new about health.
         Rest::Settled(..) if is_healthy && run.changes.is_empty() => conditions.keep(HEALTHY),
-        Rest::Settled(..) => {
-            conditions.set(HEALTHY, Status::True, reason::SUCCEEDED, &health_passed(had, run))
-        }
+        Rest::Settled(..) => conditions.set(
+            HEALTHY,
+            ConditionStatus::True,
+            reason::SUCCEEDED,
+            &health_passed(had, run),
+        ),
         Rest::Running(why, ..) if *why == LIFECYCLE_PENDING => conditions.keep(HEALTHY),
-        Rest::Running(why, text, _) => conditions.begin(HEALTHY, Status::Unknown, *why, text),
+        Rest::Running(why, text, _) => {
+            conditions.begin(HEALTHY, ConditionStatus::Unknown, *why, text)
+        }
         Rest::Failed(why, text, _) if *why == reason::HEALTH_CHECK_FAILED => {
-            conditions.set(HEALTHY, Status::False, *why, text)
+            conditions.set(HEALTHY, ConditionStatus::False, *why, text)
         }
         Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => conditions.keep(HEALTHY),
     };
@@ -260,9 +272,9 @@ fn conditions(object: &Kustomization, had: &[Condition], run: &Run<'_>) -> Vec<C
 }
 
 /// What is said once all are healthy. Parity(flux).
-fn health_passed(had: &[Condition], run: &Run<'_>) -> String {
+fn health_passed(had: &[Condition], run: &KustomizationRun<'_>) -> String {
     let since = Condition::find(had, HEALTHY)
-        .filter(|c| c.status == Status::Unknown)
+        .filter(|c| c.status == ConditionStatus::Unknown)
         .map_or(run.began, |c| c.last_transition_time);
     format!("Health check passed in {}", took(since, run.now))
 }
@@ -326,7 +338,7 @@ pub(super) fn left_behind(object: &Kustomization, subject: &str) -> Event {
 fn events(
     before: &KustomizationStatus,
     had: &[Condition],
-    run: &Run<'_>,
+    run: &KustomizationRun<'_>,
     is_new: bool,
 ) -> Vec<Event> {
     let metadata = facts(GROUP, run.revision, run.origin_revision);
@@ -338,7 +350,7 @@ fn events(
     };
     let progressing = reason::PROGRESSING.as_str();
     let applied = told(run.changes, |action| action != Action::Deleted);
-    let was_healthy = Condition::is(had, HEALTHY, Status::True);
+    let was_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
     let is_passed = run.has_health
         && run.rest.is_settled()
         && (!was_healthy || applied.is_some() && is_new_revision(before, run));
@@ -371,7 +383,7 @@ fn events(
 
 impl Report {
     /// Log lines, when something happened.
-    pub(super) fn log(&self, object: &Kustomization, run: &Run<'_>) {
+    pub(super) fn log(&self, object: &Kustomization, run: &KustomizationRun<'_>) {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
         for (id, action) in run.changes {

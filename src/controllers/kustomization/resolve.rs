@@ -3,18 +3,18 @@
 use crds::Artifact;
 use crds::kustomize::{CrossNamespaceSourceReference, Kustomization};
 use kube::core::ResourceExt as _;
-use reconcile::{DependencyState, Node, Rest, Time, Wake, reason};
+use reconcile::{DependencyState, ObjectKey, Rest, Time, Wake, reason};
 
-use crate::controllers::catalog::{Found, SOURCES};
+use crate::controllers::catalog::{SOURCES, SourceSnapshot};
 use crate::controllers::context::Context;
 
 /// The node of the source that an object of a namespace names.
 pub(in crate::controllers) fn source_node(
     own: &str,
     source: &CrossNamespaceSourceReference,
-) -> Node {
+) -> ObjectKey {
     let namespace = source.namespace.as_deref().unwrap_or(own);
-    Node::new(SOURCES, source.kind.as_str(), namespace, &source.name)
+    ObjectKey::new(SOURCES, source.kind.as_str(), namespace, &source.name)
 }
 
 /// The artifact to build from, as the watch last saw it.
@@ -41,7 +41,7 @@ pub(in crate::controllers) fn artifact(
         )));
     };
     source.admit((&context.kept, &context.artifacts), own, &node)?;
-    let Found { artifact, denied, .. } = source;
+    let SourceSnapshot { artifact, denied, .. } = source;
     let none = || format!("source '{node}' has no artifact yet");
     artifact.ok_or_else(|| blocked(denied.unwrap_or_else(none)))
 }

@@ -12,18 +12,18 @@ use reconcile::{Rest, Time, reason};
 
 use super::wish::Timeouts;
 use super::world::Verify;
-use super::{Ended, Session};
+use super::{KustomizationRunReport, Session};
 
 /// What a wish is remembered by: another spec may judge the same objects by other expressions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Judged {
+pub(super) struct BuildIdentity {
     pub(super) generation: i64,
     /// Digest of the build.
     pub(super) digest: String,
     pub(super) revision: String,
 }
 
-impl Judged {
+impl BuildIdentity {
     /// The same spec and objects, at whatever revision.
     pub(super) fn is_same_build(&self, other: &Self) -> bool {
         self.generation == other.generation && self.digest == other.digest
@@ -33,7 +33,7 @@ impl Judged {
 /// The last wish that was applied to its end, unless another was begun since.
 #[derive(Default)]
 pub(super) struct LastApplied {
-    judged: Option<Judged>,
+    judged: Option<BuildIdentity>,
     /// The status tells of another cluster or user: no attempt of this one has come to its end.
     has_moved: bool,
 }
@@ -45,7 +45,7 @@ impl LastApplied {
     }
 
     /// All of a wish is applied and well.
-    pub(super) fn end(&mut self, judged: Judged) {
+    pub(super) fn end(&mut self, judged: BuildIdentity) {
         (self.judged, self.has_moved) = (Some(judged), false);
     }
 
@@ -55,7 +55,7 @@ impl LastApplied {
     }
 
     /// Whether a wish is what is live; `is_told` is what the status says, which another process may have written.
-    pub(super) fn is(&self, judged: &Judged, is_told: impl FnOnce() -> bool) -> bool {
+    pub(super) fn is(&self, judged: &BuildIdentity, is_told: impl FnOnce() -> bool) -> bool {
         let is_known = self.judged.as_ref().is_some_and(|it| it.is_same_build(judged));
         is_known || !self.has_moved && is_told()
     }
@@ -73,7 +73,7 @@ impl Session {
     }
 
     /// The wait for this very wish that failed, until it is repeated.
-    pub(super) fn failed_wait(&self, judged: &Judged) -> Option<FailedWait> {
+    pub(super) fn failed_wait(&self, judged: &BuildIdentity) -> Option<FailedWait> {
         let memory = self.memory();
         let (of, wait) = memory.failed_wait.as_ref()?;
         (of == judged).then(|| wait.clone())
@@ -83,8 +83,8 @@ impl Session {
     pub(super) fn remember_failure(
         &self,
         object: &Kustomization,
-        judged: &Judged,
-        ended: &mut Ended,
+        judged: &BuildIdentity,
+        ended: &mut KustomizationRunReport,
         (timeouts, verify): (Timeouts, Verify),
     ) {
         let seed = reconcile::seed(&object.uid().unwrap_or_default());
@@ -102,7 +102,7 @@ impl Session {
                 if verify == Verify::Everything {
                     memory.retries.end();
                 }
-                let Judged { generation, digest, revision } = judged;
+                let BuildIdentity { generation, digest, revision } = judged;
                 let of = format!("{generation} {digest} {revision}");
                 let now = jiff::Timestamp::now();
                 let timeouts = (timeouts.retry, timeouts.interval);
@@ -122,10 +122,10 @@ pub(super) fn soon(object: &Kustomization, soon: Duration) -> Duration {
 mod tests {
     use super::*;
 
-    fn judged(digest: &str) -> Judged {
+    fn judged(digest: &str) -> BuildIdentity {
         let digest = digest.to_owned();
         let revision = "main@sha1:1".to_owned();
-        Judged { generation: 1, digest, revision }
+        BuildIdentity { generation: 1, digest, revision }
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
         assert!(applied.is(&first, || true), "another process applied it");
         applied.end(first.clone());
         assert!(applied.is(&first, || false) && !applied.is(&second, || false));
-        let elsewhere = Judged { revision: "main@sha1:2".to_owned(), ..first.clone() };
+        let elsewhere = BuildIdentity { revision: "main@sha1:2".to_owned(), ..first.clone() };
         assert!(applied.is(&elsewhere, || false), "a revision that builds the same");
         // The second is begun and does not come to its end, and the way back is no correction.
         applied.begin();

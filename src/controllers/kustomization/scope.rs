@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use apply::Stage;
-use apply::scope::{GroupKind, Scope, defined, with_namespace, without_namespace};
+use apply::scope::{GroupKind, ResourceScope, defined, with_namespace, without_namespace};
 use objects::ObjectId;
 use reconcile::{Rest, Wake, reason};
 
 use super::Session;
 use super::wish::Wish;
 use crate::cluster::{Cluster, ClusterError};
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// The same wish with cluster-scoped objects in no namespace. `None` if it has none of them in one.
 ///
@@ -48,7 +48,7 @@ async fn cluster_scoped(
     for gvk in with_namespace(stages, health) {
         let kind = GroupKind { group: gvk.group.clone(), kind: gvk.kind.clone() };
         let is_cluster_scoped = match own.get(&kind) {
-            Some(scope) => *scope == Scope::Cluster,
+            Some(scope) => *scope == ResourceScope::Cluster,
             None => match cluster.resource(&gvk).await {
                 Ok(resource) => !resource.namespaced,
                 // Nobody is there to be asked.
@@ -65,7 +65,11 @@ async fn cluster_scoped(
 
 impl Session {
     /// See [`scoped`].
-    pub(super) async fn scoped(&self, wish: Arc<Wish>, target: &Target) -> Result<Arc<Wish>, Rest> {
+    pub(super) async fn scoped(
+        &self,
+        wish: Arc<Wish>,
+        target: &ClusterTarget,
+    ) -> Result<Arc<Wish>, Rest> {
         let custom = &self.context.settings.custom_apply_stage_kinds;
         match scoped(&wish, &target.cluster, custom).await {
             Ok(scoped) => Ok(scoped.map_or(wish, Arc::new)),

@@ -4,7 +4,7 @@
 
 use crds::ConfigKind;
 use crds::kustomize::{Kustomization, PostBuild, SubstituteStrategy};
-use envsubst::{InvalidName, Limits, Unset, Variables};
+use envsubst::{InvalidName, SubstitutionLimits, SubstitutionVariables, Unset};
 use kube::core::ResourceExt as _;
 use objects::{Masking, Object};
 use reconcile::{Rest, Wake, reason};
@@ -19,7 +19,7 @@ const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";
 
 /// What is put into the objects of a build.
 pub(crate) struct Substitution {
-    variables: Variables,
+    variables: SubstitutionVariables,
     invalid: Option<InvalidName>,
     unset: Unset,
     is_always: bool,
@@ -39,7 +39,7 @@ impl Substitution {
     ) -> Result<Option<Self>, Rest> {
         let Some(spec) = &object.spec.post_build else { return Ok(None) };
         let namespace = object.namespace().unwrap_or_default();
-        let mut gathered = Gathered::default();
+        let mut gathered = SubstitutionInputs::default();
         for source in &spec.substitute_from {
             let kind = source.kind;
             let name = &source.name;
@@ -93,7 +93,12 @@ impl Substitution {
         }
         let text = goyaml::emit(&object.into_value()).map_err(|error| error.to_string())?;
         let lookup = |name: &str| self.variables.get(name);
-        let done = envsubst::substitute(text.as_bytes(), lookup, self.unset, Limits::default());
+        let done = envsubst::substitute(
+            text.as_bytes(),
+            lookup,
+            self.unset,
+            SubstitutionLimits::default(),
+        );
         let done = done.map_err(|error| format!("variable substitution failed: {error}"))?;
         let value = goyaml::to_json(&done).map_err(|error| {
             let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
@@ -109,14 +114,14 @@ impl Substitution {
 }
 
 #[derive(Default)]
-struct Gathered {
-    variables: Variables,
+struct SubstitutionInputs {
+    variables: SubstitutionVariables,
     invalid: Option<InvalidName>,
     secrets: Vec<Vec<u8>>,
     hash: Sha256,
 }
 
-impl Gathered {
+impl SubstitutionInputs {
     fn add(&mut self, name: &str, value: &[u8]) {
         for part in [name.as_bytes(), value] {
             self.hash.update(part.len().to_le_bytes());
@@ -185,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_the_spec_says_counts_most_and_secrets_count_as_later_ones() {
-        let mut gathered = Gathered::default();
+        let mut gathered = SubstitutionInputs::default();
         gathered
             .add_strings([("a".to_owned(), "map".to_owned()), ("b".to_owned(), "map".to_owned())]);
         gathered.add_secrets([("b".to_owned(), b"sec\nret".to_vec())]);
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_value_may_become_a_number_unless_it_is_quoted() {
-        let substitution = Gathered::default().finish(&spec(&[("n", "3")]), true);
+        let substitution = SubstitutionInputs::default().finish(&spec(&[("n", "3")]), true);
         let done =
             substitution.apply(config_map(&json!({"x": "${n}", "y": "n${n}"})), false).unwrap();
         assert_eq!(data_of(&done), json!({"x": 3, "y": "n3"}));
@@ -207,27 +212,31 @@ mod tests {
     #[test]
     fn a_variable_without_a_value_is_an_error_only_when_that_is_asked_for() {
         let object = || config_map(&json!({"x": "${gone}"}));
-        let strict = Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object(), false);
+        let strict =
+            SubstitutionInputs::default().finish(&spec(&[("a", "1")]), true).apply(object(), false);
         assert_eq!(
             strict.unwrap_err(),
             "post build failed for 'ConfigMap.v1.[noGrp]/settings': envsubst error: variable substitution failed: \
              variable not set (strict mode): \"gone\""
         );
-        let lenient =
-            Gathered::default().finish(&spec(&[("a", "1")]), false).apply(object(), false);
+        let lenient = SubstitutionInputs::default()
+            .finish(&spec(&[("a", "1")]), false)
+            .apply(object(), false);
         assert_eq!(data_of(&lenient.unwrap()), json!({"x": null}));
     }
 
     #[test]
     fn without_variables_nothing_is_touched_unless_always() {
         let object = || config_map(&json!({"x": "${gone:=there}"}));
-        let none = Gathered::default().finish(&spec(&[]), true).apply(object(), false).unwrap();
+        let none =
+            SubstitutionInputs::default().finish(&spec(&[]), true).apply(object(), false).unwrap();
         assert_eq!(data_of(&none), json!({"x": "${gone:=there}"}));
         let always = PostBuild {
             substitute_strategy: Some(SubstituteStrategy::Always),
             ..PostBuild::default()
         };
-        let done = Gathered::default().finish(&always, true).apply(object(), false).unwrap();
+        let done =
+            SubstitutionInputs::default().finish(&always, true).apply(object(), false).unwrap();
         assert_eq!(data_of(&done), json!({"x": "there"}));
     }
 
@@ -235,14 +244,16 @@ mod tests {
     fn an_object_that_opts_out_stays_as_it_is() {
         let mut object = config_map(&json!({"x": "${a}"}));
         object.set_annotation(SWITCH, "disabled");
-        let done =
-            Gathered::default().finish(&spec(&[("a", "1")]), true).apply(object, false).unwrap();
+        let done = SubstitutionInputs::default()
+            .finish(&spec(&[("a", "1")]), true)
+            .apply(object, false)
+            .unwrap();
         assert_eq!(data_of(&done), json!({"x": "${a}"}));
     }
 
     #[test]
     fn a_name_that_no_variable_can_have_is_told() {
-        let mut gathered = Gathered::default();
+        let mut gathered = SubstitutionInputs::default();
         gathered.add_secrets([("db.password".to_owned(), b"hunter2".to_vec())]);
         let error =
             gathered.finish(&spec(&[]), true).apply(config_map(&json!({})), false).unwrap_err();
@@ -252,7 +263,7 @@ mod tests {
 
     #[test]
     fn no_error_shows_a_value_of_a_secret() {
-        let mut gathered = Gathered::default();
+        let mut gathered = SubstitutionInputs::default();
         gathered.add_secrets([("password".to_owned(), b"*hunter2".to_vec())]);
         let object = config_map(&json!({"x": "${password}"}));
         let error = gathered.finish(&spec(&[]), true).apply(object, false).unwrap_err();
@@ -262,7 +273,9 @@ mod tests {
 
     #[test]
     fn the_digest_follows_every_value() {
-        let digest = |pairs: &[(&str, &str)]| Gathered::default().finish(&spec(pairs), true).digest;
+        let digest = |pairs: &[(&str, &str)]| {
+            SubstitutionInputs::default().finish(&spec(pairs), true).digest
+        };
         assert_eq!(digest(&[("a", "1")]), digest(&[("a", "1")]));
         assert_ne!(digest(&[("a", "1")]), digest(&[("a", "2")]));
         assert_ne!(digest(&[("a", "1")]), digest(&[("a1", "")]));

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apply::ignore::Rules;
-use apply::{Desired, HealthWish};
+use apply::{ApplyDesiredState, HealthWish};
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use kube::core::ResourceExt as _;
 use objects::{Masking, Object, ObjectId};
 use reconcile::{DurationError, Rest, SHORTEST_INTERVAL, Wake, reason};
 use sha2::{Digest as _, Sha256};
-use tree::{Files, Recorder, Trace};
+use tree::{FileTree, Recorder, Trace};
 
 use super::bases::Bases;
 use super::inputs::Inputs;
 use super::key_services::KeyServices;
-use super::manifests::{Account, Loaded};
+use super::manifests::{Account, LoadedManifests};
 use super::{ca_bundle, decryption, generated, manifests};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::unsupported::unsupported_text;
@@ -40,7 +40,7 @@ pub(crate) struct Timeouts {
 /// A built wish, and what it was built from.
 #[derive(Clone)]
 pub(crate) struct Wish {
-    pub(crate) desired: Arc<Desired>,
+    pub(crate) desired: Arc<ApplyDesiredState>,
     /// Names the content of all manifests.
     pub(super) digest: String,
     /// Which files were read.
@@ -159,8 +159,8 @@ pub(super) fn own_id(object: &Kustomization) -> ObjectId {
 }
 
 /// The wish of a Kustomization that goes: nothing of it is to remain.
-pub(super) fn finalize(object: &Kustomization, timeouts: Timeouts) -> Desired {
-    Desired {
+pub(super) fn finalize(object: &Kustomization, timeouts: Timeouts) -> ApplyDesiredState {
+    ApplyDesiredState {
         own: own_id(object),
         stages: Vec::new(),
         empty_is_intended: true,
@@ -184,7 +184,7 @@ fn may_be_empty(object: &Kustomization, settings: &Settings) -> bool {
 }
 
 /// Steps that decrypting an object or substituting in it costs, besides accounts of their own.
-const PASS: u64 = 100_000;
+const STEPS_PER_OBJECT_PASS: u64 = 100_000;
 
 /// What a build may ask of other servers.
 pub(crate) struct Servers {
@@ -196,7 +196,7 @@ pub(crate) struct Servers {
 pub(crate) fn wish(
     object: &Kustomization,
     timeouts: Timeouts,
-    files: &dyn Files,
+    files: &dyn FileTree,
     revision: &str,
     inputs: &Inputs,
     servers: Servers,
@@ -214,7 +214,7 @@ pub(crate) fn wish(
 fn built(
     object: &Kustomization,
     timeouts: Timeouts,
-    files: &dyn Files,
+    files: &dyn FileTree,
     revision: &str,
     inputs: &Inputs,
     (servers, settings): (Servers, &Settings),
@@ -227,7 +227,7 @@ fn built(
     let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account.limit));
     let decrypting = inputs.decryption.as_ref().zip(asked.as_ref());
     let decrypting = decrypting.map(|(it, services)| it.with(services, &account.stop));
-    let Loaded { objects: loaded, is_remote, warnings } =
+    let LoadedManifests { objects: loaded, is_remote, warnings } =
         manifests::load(&recorder, spec, decrypting, bases, &account, secrets)
             .map_err(|error| refused(&error))?;
     let trace = recorder.seen();
@@ -240,7 +240,7 @@ fn built(
     let digest = digest(&stages);
     let manifests = stages.iter().flat_map(|stage| &stage.objects);
     let secrets = secrets.clone().with_manifests(manifests.map(|manifest| &manifest.object));
-    let desired = Arc::new(Desired {
+    let desired = Arc::new(ApplyDesiredState {
         own: own_id(object),
         stages,
         // A folder that is missing was refused above, whatever is said here.
@@ -288,7 +288,7 @@ fn changed(
             let too_much = |exhausted| failed(format!("{what} {subject}: {exhausted}"));
             let weight: usize = manifest.fields().values().map(kustomize::weight_of_value).sum();
             let counted = account.budget.with(|meter| {
-                meter.steps(PASS)?;
+                meter.steps(STEPS_PER_OBJECT_PASS)?;
                 meter.bytes(weight as u64)
             });
             counted.map_err(too_much)

@@ -11,16 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use apply::changes::{Change, What};
+use apply::changes::{ObjectChange, What};
 use apply::plan::{AWAITING_TERMINATION, health_text, is_passed, stage_reason};
 use apply::{
-    Action, Apply, Desired, FailedWait, HealthWish, Inventory, Manifest, Observed, Report, Seen,
-    SeenState, Step,
+    Action, Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedWait, HealthWish,
+    Inventory, Manifest, ObservedObject, Report, SeenState,
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Masking, Object, ObjectId};
-use reconcile::{Node, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
 
 use super::report::Progress;
 use crate::cluster::ClusterError;
@@ -29,22 +29,22 @@ use crate::cluster::version::LATEST_VERSION;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
-use crate::controllers::object_watcher::{Awaited, Labelled};
+use crate::controllers::object_watcher::{AwaitedObject, OwnerLabel};
 use crate::controllers::permit::RunPermit;
 use crate::controllers::progress;
 use crate::controllers::record::Latest;
 use crate::controllers::rights_watch::rights;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// How many objects are applied so soon that nobody is told so.
-const SHORT: usize = 16;
+const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;
 
 /// When something is tried again that failed through no fault of the spec.
-const SOON: Duration = Duration::from_secs(10);
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// What a run has learned and done so far.
 #[derive(Default)]
-struct Known {
+struct ObservedKustomizationState {
     recorded: Inventory,
     /// Manifests observed in this run.
     seen: BTreeMap<ObjectId, SeenState>,
@@ -70,23 +70,23 @@ struct Known {
     /// What changed in objects that were configured.
     fields: BTreeMap<ObjectId, Vec<String>>,
     /// Stand for kinds that are not served yet, and for rights.
-    missing: BTreeSet<Node>,
+    missing: BTreeSet<ObjectKey>,
 }
 
 /// See the module.
-pub(super) struct World {
+pub(super) struct KustomizationExecutor {
     context: Arc<Context>,
-    target: Arc<Target>,
+    target: Arc<ClusterTarget>,
     /// Among those who apply there.
     permit: RunPermit,
-    node: Node,
+    node: ObjectKey,
     latest: Arc<Latest<Kustomization>>,
     object: Mutex<Arc<Kustomization>>,
-    desired: Arc<Desired>,
+    desired: Arc<ApplyDesiredState>,
     settings: Wishes,
     /// API versions of everything that a run may touch.
     versions: BTreeMap<ObjectId, String>,
-    known: Mutex<Known>,
+    known: Mutex<ObservedKustomizationState>,
 }
 
 /// What a run wants to know besides the plan's wish.
@@ -130,14 +130,14 @@ pub(super) enum Verify {
     Everything,
 }
 
-impl World {
+impl KustomizationExecutor {
     pub(super) fn new(
         context: Arc<Context>,
-        (target, permit): (Arc<Target>, RunPermit),
-        node: Node,
+        (target, permit): (Arc<ClusterTarget>, RunPermit),
+        node: ObjectKey,
         latest: Arc<Latest<Kustomization>>,
         object: Arc<Kustomization>,
-        desired: Arc<Desired>,
+        desired: Arc<ApplyDesiredState>,
         settings: Wishes,
     ) -> Result<Self, Rest> {
         let entries = object.status.as_ref().and_then(|s| s.inventory.as_ref());
@@ -159,7 +159,11 @@ impl World {
         versions.extend(settings.health_versions.clone());
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
         versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
-        let known = Known { recorded, healthy: settings.healthy.clone(), ..Known::default() };
+        let known = ObservedKustomizationState {
+            recorded,
+            healthy: settings.healthy.clone(),
+            ..ObservedKustomizationState::default()
+        };
         let object = Mutex::new(object);
         let known = Mutex::new(known);
         Ok(Self {
@@ -177,11 +181,11 @@ impl World {
     }
 
     /// Nodes that stand for kinds which were needed and are not served.
-    pub(super) fn missing(&self) -> BTreeSet<Node> {
+    pub(super) fn missing(&self) -> BTreeSet<ObjectKey> {
         self.known().missing.clone()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, ObservedKustomizationState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,9 +200,9 @@ impl World {
     }
 
     /// The same, as an audit lists it.
-    pub(super) fn audited(&self) -> Vec<Change> {
+    pub(super) fn audited(&self) -> Vec<ObjectChange> {
         let known = self.known();
-        let change = |(id, action): &(ObjectId, Action)| Change {
+        let change = |(id, action): &(ObjectId, Action)| ObjectChange {
             id: id.clone(),
             what: match action {
                 Action::Created => What::Added,
@@ -244,7 +248,7 @@ impl World {
     }
 
     /// What is refused for want of rights is tried again when they change.
-    fn note_forbidden(&self, known: &mut Known, error: &ClusterError) {
+    fn note_forbidden(&self, known: &mut ObservedKustomizationState, error: &ClusterError) {
         if error.code() == Some(403) {
             let place = self.target.place();
             let namespaces = self.versions.keys().map(|id| id.namespace.as_str());
@@ -254,19 +258,19 @@ impl World {
     }
 
     /// Where to watch the objects of a rest's wake, and in which version they were seen.
-    pub(super) async fn awaited(&self, wake: &Wake) -> Vec<Awaited> {
+    pub(super) async fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
         let mut awaited = Vec::new();
         for node in &wake.on {
             let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
             if let Ok(resource) = self.resource(&id).await {
                 let known = self.known();
                 let ours = known.seen.get(&id).is_some_and(|s| *s == SeenState::InSync);
-                let labelled = if ours { Labelled::Yes } else { Labelled::No };
+                let labelled = if ours { OwnerLabel::Yes } else { OwnerLabel::No };
                 // What was not examined has no version that it could be ahead of.
                 let version = known.examined.get(&id).copied().unwrap_or(LATEST_VERSION);
                 // A loss during the run has woken the node by itself.
                 let since = self.target.watcher().now();
-                awaited.push(Awaited { resource, labelled, version, since, id });
+                awaited.push(AwaitedObject { resource, labelled, version, since, id });
             }
         }
         awaited
@@ -288,7 +292,7 @@ impl World {
 
     /// When what failed is tried again: soon, if the API server or the way to it was at fault.
     fn again_at(&self, is_transient: bool) -> Time {
-        let soon = super::retry::soon(&self.object(), SOON);
+        let soon = super::retry::soon(&self.object(), TRANSIENT_RETRY_DELAY);
         let soon = jiff::Timestamp::now().saturating_add(soon).unwrap_or(Time::MAX);
         if is_transient { soon.min(self.settings.retry_at) } else { self.settings.retry_at }
     }
@@ -341,17 +345,20 @@ impl World {
     }
 
     /// What the plan sees of everything known so far.
-    fn observed(&self, now: Time, reports: &BTreeMap<ObjectId, Report>) -> Observed {
+    fn observed(&self, now: Time, reports: &BTreeMap<ObjectId, Report>) -> ApplyObservedState {
         let known = self.known();
-        let mut objects: BTreeMap<ObjectId, Seen> = known
+        let mut objects: BTreeMap<ObjectId, ObservedObject> = known
             .seen
             .iter()
             .map(|(id, state)| {
-                (id.clone(), Seen { state: state.clone(), health: reports.get(id).cloned() })
+                (
+                    id.clone(),
+                    ObservedObject { state: state.clone(), health: reports.get(id).cloned() },
+                )
             })
             .collect();
         for (id, report) in reports {
-            objects.entry(id.clone()).or_insert_with(|| Seen {
+            objects.entry(id.clone()).or_insert_with(|| ObservedObject {
                 state: SeenState::Unmanaged,
                 health: Some(report.clone()),
             });
@@ -360,7 +367,7 @@ impl World {
         let waiting = super::report::waiting(&object);
         let since = |why| waiting.as_ref().and_then(|it| it.since(why, &self.desired.revision));
         let mut stages = self.desired.stages.iter().filter(|stage| stage.kind.is_waited_for());
-        Observed {
+        ApplyObservedState {
             now,
             recorded: known.recorded.clone(),
             objects,
@@ -423,7 +430,7 @@ impl World {
     /// Says that the cluster is being compared, which takes long.
     async fn report_observing(&self) {
         let object = self.object();
-        let Desired { revision, timeout, .. } = &*self.desired;
+        let ApplyDesiredState { revision, timeout, .. } = &*self.desired;
         if super::report::is_new(&object, revision) {
             let text = super::report::phase("Detecting drift", revision, *timeout);
             progress::tell(&self.context, &self.latest, &object, &text).await;
@@ -433,7 +440,10 @@ impl World {
     }
 
     /// Observes the stages in order, as far as they are passed, and at what is waited for.
-    async fn observe_stages(&self, desired: &Desired) -> Result<Observed, Rest> {
+    async fn observe_stages(
+        &self,
+        desired: &ApplyDesiredState,
+    ) -> Result<ApplyObservedState, Rest> {
         let now = jiff::Timestamp::now();
         let mut reports = BTreeMap::new();
         for (at, stage) in desired.stages.iter().enumerate() {
@@ -478,25 +488,26 @@ impl World {
     }
 }
 
-impl reconcile::World<Apply> for World {
-    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+impl reconcile::Executor<Apply> for KustomizationExecutor {
+    async fn observe(&self, desired: &ApplyDesiredState) -> Result<ApplyObservedState, Rest> {
         progress::telling(self.observe_stages(desired), self.report_observing()).await
     }
 
-    async fn perform(&self, step: &Step) -> Result<(), Rest> {
+    async fn perform(&self, step: &ApplyStep) -> Result<(), Rest> {
         if let Some(rest) = self.stopped() {
             return Err(rest);
         }
         match step {
-            Step::Record { add } => {
+            ApplyStep::Record { add } => {
                 let mut inventory = self.known().recorded.clone();
                 for (id, version) in add {
                     inventory.add(id.clone(), version);
                 }
-                let Desired { revision, timeout, .. } = &*self.desired;
+                let ApplyDesiredState { revision, timeout, .. } = &*self.desired;
                 let text = health_text(revision, *timeout);
                 // A long apply says that it applies, and its wait begins when it is done.
-                let is_short = self.desired.stages.len() == 1 && add.len() <= SHORT;
+                let is_short =
+                    self.desired.stages.len() == 1 && add.len() <= MAX_UNREPORTED_APPLY_OBJECTS;
                 let progress = match self.desired.health {
                     HealthWish::All | HealthWish::These(_) if is_short => {
                         Progress::Awaiting(revision, &text)
@@ -507,11 +518,11 @@ impl reconcile::World<Apply> for World {
                 };
                 self.record(&inventory, progress).await
             }
-            Step::Apply { stage, ids, recreate, digest: _ } => {
+            ApplyStep::Apply { stage, ids, recreate, digest: _ } => {
                 self.write_stage(*stage, ids, recreate).await
             }
-            Step::Prune { ids } => self.prune(ids).await,
-            Step::Shrink { to } => self.record(to, Progress::Unchanged).await,
+            ApplyStep::Prune { ids } => self.prune(ids).await,
+            ApplyStep::Shrink { to } => self.record(to, Progress::Unchanged).await,
         }
     }
 }

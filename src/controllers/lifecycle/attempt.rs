@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: releases, whose journal has the answers (engine `release`).
 
-use lifecycle::{Answer, Phase, Question, Revision, Stand};
+use lifecycle::{EventAnswer, Phase, Question, Revision, Stand};
 use reconcile::{Rest, Wake};
 use release::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, Lifecycles};
 
@@ -37,11 +37,11 @@ pub(crate) fn is_beside_release(operation: &str) -> bool {
 /// Where an attempt stands at some phases, with what was answered so far.
 pub(crate) enum Passage {
     /// It goes on.
-    Free(Vec<Answer>),
+    Free(Vec<EventAnswer>),
     /// It waits.
-    Held(Rest, Vec<Answer>),
+    Held(Rest, Vec<EventAnswer>),
     /// It fails.
-    Failed(String, Vec<Answer>),
+    Failed(String, Vec<EventAnswer>),
 }
 
 /// Passes phases of an attempt, one lifecycle after the other; what was not asked yet is asked.
@@ -121,7 +121,7 @@ pub(crate) fn answered(
     lifecycles: &Lifecycles,
     attempt: &Attempt,
     phases: &[Phase],
-) -> Vec<Answer> {
+) -> Vec<EventAnswer> {
     let events = events_of(context, &asking.node.namespace, asking.uid, asking.release);
     let stand = |(phase, hold)| question(asking, lifecycles, attempt, phase).stand(hold, &events);
     let stands = holds_at(lifecycles, phases).map(stand);

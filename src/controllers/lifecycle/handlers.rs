@@ -24,14 +24,14 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 
-use self::check::Subject;
+use self::check::CheckSubject;
 use super::MANAGER;
 use super::table::{Table, resource};
 use crate::controllers::context::Context;
 use crate::controllers::permit::Permits;
 
 /// How often something is checked, where a Lifecycle does not say.
-const INTERVAL: Duration = Duration::from_secs(10);
+const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often a query is made, where a Lifecycle does not say.
 const QUERY_INTERVAL: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ const QUERY_DURATION: Duration = Duration::from_secs(300);
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many checks there may be at once, and how many of a namespace.
-const CHECKS: (usize, usize) = (32, 8);
+const MAX_CONCURRENT_CHECKS: (usize, usize) = (32, 8);
 
 /// A handler as it is used.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,11 +80,11 @@ impl Handler {
             return read("pause.duration", &pause.duration).map(Self::Pause);
         }
         if let Some(wait) = wait_for {
-            let interval = interval("waitFor.interval", &wait.interval, INTERVAL)?;
+            let interval = interval("waitFor.interval", &wait.interval, DEFAULT_CHECK_INTERVAL)?;
             return Ok(Self::WaitFor(Box::new(wait.clone()), interval));
         }
         if let Some(check) = http_check {
-            let interval = interval("httpCheck.interval", &check.interval, INTERVAL)?;
+            let interval = interval("httpCheck.interval", &check.interval, DEFAULT_CHECK_INTERVAL)?;
             return Ok(Self::Http(Box::new(check.clone()), interval));
         }
         if let Some(metrics) = metrics {
@@ -129,7 +129,7 @@ struct State {
 
 impl Default for Handlers {
     fn default() -> Self {
-        let (all, each) = CHECKS;
+        let (all, each) = MAX_CONCURRENT_CHECKS;
         Self { state: Mutex::default(), more: Notify::new(), checks: Permits::shared(all, each) }
     }
 }
@@ -201,7 +201,7 @@ pub(super) async fn run(context: Arc<Context>) {
             () = handlers.more.notified() => {}
             Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
                 if ended.is_err_and(|error| error.is_panic()) {
-                    tokio::time::sleep(INTERVAL).await;
+                    tokio::time::sleep(DEFAULT_CHECK_INTERVAL).await;
                 }
             }
         }
@@ -239,8 +239,8 @@ async fn handle(
     let mut told = (status.phase.unwrap_or_default(), status.message.unwrap_or_default());
     loop {
         // The objects of other shards are theirs, and so are their events.
-        let Some(subject) = Subject::of(&context, &event) else {
-            tokio::time::sleep(INTERVAL).await;
+        let Some(subject) = CheckSubject::of(&context, &event) else {
+            tokio::time::sleep(DEFAULT_CHECK_INTERVAL).await;
             continue;
         };
         let permit = handlers.checks.acquire(&namespace).await;
@@ -306,7 +306,7 @@ mod tests {
         let Ok(Handler::Metrics { duration, interval, .. }) = handler(metrics) else { panic!() };
         assert_eq!((duration, interval), (QUERY_DURATION, LEAST_INTERVAL));
         let http = handler(json!({"httpCheck": {"url": "http://a"}}));
-        assert!(matches!(http, Ok(Handler::Http(_, INTERVAL))), "{http:?}");
+        assert!(matches!(http, Ok(Handler::Http(_, DEFAULT_CHECK_INTERVAL))), "{http:?}");
         assert!(handler(json!({"future": {}})).unwrap_err().contains("no handler"));
     }
 

@@ -15,32 +15,32 @@ use tokio::sync::watch;
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::{Whole, Wire as _};
-use crate::cluster::watch::Seen;
+use crate::cluster::watch::WatcherEvent;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
 
 /// A kind of which a table is kept.
-pub(crate) trait Tabled:
+pub(crate) trait TableKind:
     kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
 {
     /// Whether its objects live in namespaces.
     const NAMESPACED: bool;
 }
 
-impl Tabled for Lifecycle {
+impl TableKind for Lifecycle {
     const NAMESPACED: bool = false;
 }
 
-impl Tabled for LifecycleBinding {
+impl TableKind for LifecycleBinding {
     const NAMESPACED: bool = true;
 }
 
-impl Tabled for LifecycleEvent {
+impl TableKind for LifecycleEvent {
     const NAMESPACED: bool = true;
 }
 
 /// Where objects of a kind are served. They are asked for without discovery, whose answer may be older than their CRD.
-pub(crate) fn resource<K: Tabled>() -> Resource {
+pub(crate) fn resource<K: TableKind>() -> Resource {
     Resource {
         gvk: Gvk::new(&K::api_version(&()), &K::kind(&())),
         plural: K::plural(&()).into_owned(),
@@ -55,7 +55,7 @@ type Key = (String, String);
 /// An object that cannot be read is there without its contents.
 type Objects<K> = BTreeMap<Key, Option<Arc<K>>>;
 
-enum Known<K> {
+enum TableState<K> {
     /// Nothing yet.
     Nothing,
     /// They could not be listed, for this reason.
@@ -65,17 +65,17 @@ enum Known<K> {
 }
 
 /// An object that came, changed or went.
-pub(crate) struct Changed<K> {
+pub(crate) struct TableChange<K> {
     pub(crate) before: Option<Arc<K>>,
     pub(crate) after: Option<Arc<K>>,
 }
 
 /// See the module.
-pub(crate) struct Table<K>(watch::Sender<Known<K>>);
+pub(crate) struct Table<K>(watch::Sender<TableState<K>>);
 
 impl<K> Default for Table<K> {
     fn default() -> Self {
-        Self(watch::Sender::new(Known::Nothing))
+        Self(watch::Sender::new(TableState::Nothing))
     }
 }
 
@@ -104,12 +104,12 @@ fn key(metadata: &Value) -> Key {
     (text("namespace"), text("name"))
 }
 
-impl<K: Tabled> Table<K> {
+impl<K: TableKind> Table<K> {
     /// Returns once something is known.
     pub(crate) async fn known(&self) {
         let mut known = self.0.subscribe();
         // The sender is part of the value that is borrowed here, so it cannot be gone.
-        drop(known.wait_for(|known| !matches!(known, Known::Nothing)).await);
+        drop(known.wait_for(|known| !matches!(known, TableState::Nothing)).await);
     }
 
     /// All objects of a namespace; of a kind without namespaces, all objects.
@@ -119,7 +119,7 @@ impl<K: Tabled> Table<K> {
     pub(crate) fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
         self.ready()?;
         let known = self.0.borrow();
-        let Known::Listed(all) = &*known else { return Ok(Vec::new()) };
+        let TableState::Listed(all) = &*known else { return Ok(Vec::new()) };
         let read = within(all, namespace).map(|((_, name), object)| {
             object.clone().ok_or_else(|| format!("{} {name} cannot be read", K::kind(&())))
         });
@@ -133,35 +133,35 @@ impl<K: Tabled> Table<K> {
     pub(crate) fn ready(&self) -> Result<(), String> {
         let plural = K::plural(&());
         match &*self.0.borrow() {
-            Known::Nothing => Err(format!("{plural} have not been listed yet")),
-            Known::Failed(why) => Err(format!("{plural} cannot be listed: {why}")),
-            Known::Listed(_) => Ok(()),
+            TableState::Nothing => Err(format!("{plural} have not been listed yet")),
+            TableState::Failed(why) => Err(format!("{plural} cannot be listed: {why}")),
+            TableState::Listed(_) => Ok(()),
         }
     }
 
     /// The objects of a namespace that are known and can be read.
     pub(crate) fn of(&self, namespace: &str) -> Vec<Arc<K>> {
         match &*self.0.borrow() {
-            Known::Listed(all) => {
+            TableState::Listed(all) => {
                 within(all, namespace).filter_map(|(_, object)| object.clone()).collect()
             }
-            Known::Nothing | Known::Failed(_) => Vec::new(),
+            TableState::Nothing | TableState::Failed(_) => Vec::new(),
         }
     }
 
     /// An object, if it is known and can be read.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         match &*self.0.borrow() {
-            Known::Listed(all) => all.get(&(namespace.to_owned(), name.to_owned()))?.clone(),
-            Known::Nothing | Known::Failed(_) => None,
+            TableState::Listed(all) => all.get(&(namespace.to_owned(), name.to_owned()))?.clone(),
+            TableState::Nothing | TableState::Failed(_) => None,
         }
     }
 
     /// All objects that are known and can be read.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         match &*self.0.borrow() {
-            Known::Listed(all) => all.values().flatten().cloned().collect(),
-            Known::Nothing | Known::Failed(_) => Vec::new(),
+            TableState::Listed(all) => all.values().flatten().cloned().collect(),
+            TableState::Nothing | TableState::Failed(_) => Vec::new(),
         }
     }
 
@@ -200,7 +200,7 @@ impl<K: Tabled> Table<K> {
     /// Changes what is known; before anything was listed there is nothing to change, and the list will have it.
     fn change(&self, change: impl FnOnce(&mut Objects<K>)) {
         self.0.send_if_modified(|known| {
-            if let Known::Listed(all) = known {
+            if let TableState::Listed(all) = known {
                 change(all);
             }
             false
@@ -208,7 +208,7 @@ impl<K: Tabled> Table<K> {
     }
 
     /// Takes in what a watch says; gives what came, changed or went.
-    fn take(&self, event: Seen<Whole>, listing: &mut Objects<K>) -> Vec<Changed<K>> {
+    fn take(&self, event: WatcherEvent<Whole>, listing: &mut Objects<K>) -> Vec<TableChange<K>> {
         let read = |whole: Whole| {
             let version = whole.version().parse::<u64>().unwrap_or(u64::MAX);
             let value = whole.value.unwrap_or_default();
@@ -216,25 +216,25 @@ impl<K: Tabled> Table<K> {
             (key, version, serde_json::from_value::<K>(value).ok().map(Arc::new))
         };
         let (key, version, after) = match event {
-            Seen::Listing => {
+            WatcherEvent::Listing => {
                 listing.clear();
                 return Vec::new();
             }
-            Seen::Listed(whole) => {
+            WatcherEvent::Listed(whole) => {
                 let (key, _, object) = read(whole);
                 listing.insert(key, object);
                 return Vec::new();
             }
-            Seen::ListEnded => return self.replace(std::mem::take(listing)),
-            Seen::Applied(whole) => {
+            WatcherEvent::ListEnded => return self.replace(std::mem::take(listing)),
+            WatcherEvent::Applied(whole) => {
                 let (key, version, object) = read(whole);
                 (key, version, Some(object))
             }
-            Seen::Deleted(whole) => {
+            WatcherEvent::Deleted(whole) => {
                 let (key, version, _) = read(whole);
                 (key, version, None)
             }
-            Seen::Live | Seen::Interrupted => return Vec::new(),
+            WatcherEvent::Live | WatcherEvent::Interrupted => return Vec::new(),
         };
         let mut changed = Vec::new();
         self.change(|all| {
@@ -246,31 +246,32 @@ impl<K: Tabled> Table<K> {
                 Some(after) => (all.insert(key, after.clone()), after),
                 None => (all.remove(&key), None),
             };
-            changed.push(Changed { before: before.flatten(), after });
+            changed.push(TableChange { before: before.flatten(), after });
         });
         changed.retain(|it| it.before != it.after);
         changed
     }
 
     /// Everything was listed.
-    fn replace(&self, now: Objects<K>) -> Vec<Changed<K>> {
-        let before = match self.0.send_replace(Known::Listed(now.clone())) {
-            Known::Listed(before) => before,
-            Known::Nothing | Known::Failed(_) => Objects::new(),
+    fn replace(&self, now: Objects<K>) -> Vec<TableChange<K>> {
+        let before = match self.0.send_replace(TableState::Listed(now.clone())) {
+            TableState::Listed(before) => before,
+            TableState::Nothing | TableState::Failed(_) => Objects::new(),
         };
         let keys: BTreeSet<&Key> = before.keys().chain(now.keys()).collect();
         let of = |all: &Objects<K>, key: &Key| all.get(key).cloned().flatten();
-        let changed =
-            keys.into_iter().map(|key| Changed { before: of(&before, key), after: of(&now, key) });
+        let changed = keys
+            .into_iter()
+            .map(|key| TableChange { before: of(&before, key), after: of(&now, key) });
         changed.filter(|it| it.before != it.after).collect()
     }
 
     /// What was known goes on to hold; where nothing is known, it is said why.
     fn failed(&self, why: &str) {
         self.0.send_if_modified(|known| {
-            let is_unknown = !matches!(known, Known::Listed(_));
+            let is_unknown = !matches!(known, TableState::Listed(_));
             if is_unknown {
-                *known = Known::Failed(why.to_owned());
+                *known = TableState::Failed(why.to_owned());
             }
             is_unknown
         });
@@ -278,9 +279,9 @@ impl<K: Tabled> Table<K> {
 }
 
 /// Follows the objects of a kind, for ever.
-pub(crate) async fn follow<K: Tabled>(
+pub(crate) async fn follow<K: TableKind>(
     context: Arc<Context>,
-    changed: impl Fn(&Context, Changed<K>),
+    changed: impl Fn(&Context, TableChange<K>),
 ) {
     let table = context.shared::<Table<K>>();
     let settings = &context.settings;
@@ -308,7 +309,7 @@ pub(crate) async fn follow<K: Tabled>(
 }
 
 /// Whether there are no objects of a kind since it is not defined, as the API server says of its CRD.
-async fn is_absent<K: Tabled>(cluster: &Cluster, error: &ClusterError) -> bool {
+async fn is_absent<K: TableKind>(cluster: &Cluster, error: &ClusterError) -> bool {
     if !error.is_unserved() {
         return false;
     }
@@ -346,10 +347,10 @@ mod tests {
         table.failed("forbidden");
         assert!(table.listed("apps").unwrap_err().contains("forbidden"));
         let mut listing = Objects::new();
-        table.take(Seen::Listing, &mut listing);
-        table.take(Seen::Listed(object("a", "1")), &mut listing);
+        table.take(WatcherEvent::Listing, &mut listing);
+        table.take(WatcherEvent::Listed(object("a", "1")), &mut listing);
         assert!(table.listed("apps").is_err(), "the list has not ended");
-        assert_eq!(table.take(Seen::ListEnded, &mut listing).len(), 1);
+        assert_eq!(table.take(WatcherEvent::ListEnded, &mut listing).len(), 1);
         assert_eq!(names(&table.listed("apps").unwrap()), ["1"]);
         assert!(table.listed("other").unwrap().is_empty());
         table.failed("interrupted");
@@ -360,37 +361,37 @@ mod tests {
     fn changes_are_told_once_and_own_writes_are_known_at_once() {
         let table = Table::<LifecycleEvent>::default();
         let mut listing = Objects::new();
-        table.take(Seen::ListEnded, &mut listing);
+        table.take(WatcherEvent::ListEnded, &mut listing);
         let created = serde_json::from_value(object("a", "1").value.unwrap()).unwrap();
         assert!(table.insert(created).is_some());
         assert_eq!(names(&table.of("apps")), ["1"]);
         let mut changes = |event| table.take(event, &mut listing).len();
-        assert_eq!(changes(Seen::Applied(object("a", "1"))), 0, "it is what was written");
-        assert_eq!(changes(Seen::Applied(object("a", "2"))), 1);
+        assert_eq!(changes(WatcherEvent::Applied(object("a", "1"))), 0, "it is what was written");
+        assert_eq!(changes(WatcherEvent::Applied(object("a", "2"))), 1);
         assert!(table.remove("apps", "a", "another").is_none());
         assert_eq!(names(&table.of("apps")), ["2"]);
         assert!(table.remove("apps", "a", "uid-a").is_some());
         assert!(table.of("apps").is_empty());
-        assert_eq!(changes(Seen::Deleted(object("a", "2"))), 0);
-        assert_eq!(changes(Seen::Applied(object("b", "3"))), 1);
-        assert_eq!(changes(Seen::Deleted(object("b", "3"))), 1);
+        assert_eq!(changes(WatcherEvent::Deleted(object("a", "2"))), 0);
+        assert_eq!(changes(WatcherEvent::Applied(object("b", "3"))), 1);
+        assert_eq!(changes(WatcherEvent::Deleted(object("b", "3"))), 1);
     }
 
     #[test]
     fn what_the_watch_tells_late_does_not_replace_what_was_written_since() {
         let table = Table::<LifecycleEvent>::default();
         let mut listing = Objects::new();
-        table.take(Seen::ListEnded, &mut listing);
+        table.take(WatcherEvent::ListEnded, &mut listing);
         let at = |version: &str, key: &str| {
             let mut value = object("a", key).value.unwrap();
             value["metadata"]["resourceVersion"] = json!(version);
             Whole::read(value.to_string().as_bytes()).unwrap()
         };
         table.insert(serde_json::from_value(at("7", "new").value.unwrap()).unwrap());
-        assert!(table.take(Seen::Applied(at("5", "old")), &mut listing).is_empty());
-        assert!(table.take(Seen::Deleted(at("6", "old")), &mut listing).is_empty());
+        assert!(table.take(WatcherEvent::Applied(at("5", "old")), &mut listing).is_empty());
+        assert!(table.take(WatcherEvent::Deleted(at("6", "old")), &mut listing).is_empty());
         assert_eq!(names(&table.of("apps")), ["new"]);
-        assert_eq!(table.take(Seen::Applied(at("8", "newer")), &mut listing).len(), 1);
+        assert_eq!(table.take(WatcherEvent::Applied(at("8", "newer")), &mut listing).len(), 1);
         let late = serde_json::from_value(at("7", "late").value.unwrap()).unwrap();
         assert!(table.insert(late).is_none());
         assert_eq!(
@@ -398,7 +399,7 @@ mod tests {
             ["newer"],
             "an answer to a write may come after the watch"
         );
-        assert_eq!(table.take(Seen::Deleted(at("9", "newer")), &mut listing).len(), 1);
+        assert_eq!(table.take(WatcherEvent::Deleted(at("9", "newer")), &mut listing).len(), 1);
     }
 
     #[test]
@@ -407,8 +408,8 @@ mod tests {
         let mut listing = Objects::new();
         let mut strange = object("a", "1").value.unwrap();
         strange["spec"]["phase"] = json!("Future");
-        table.take(Seen::Listed(Whole::of(strange)), &mut listing);
-        table.take(Seen::ListEnded, &mut listing);
+        table.take(WatcherEvent::Listed(Whole::of(strange)), &mut listing);
+        table.take(WatcherEvent::ListEnded, &mut listing);
         assert_eq!(table.listed("apps").unwrap_err(), "LifecycleEvent a cannot be read");
         assert!(table.of("apps").is_empty());
     }

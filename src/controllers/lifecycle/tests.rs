@@ -14,7 +14,10 @@ fn a_lifecycle_has_defaults_and_is_not_weakened_by_what_cannot_be_read() {
         definition(&read(json!({"metadata": {"name": "a"}, "spec": spec})))
     };
     let plain = of(json!({"key": "k", "phases": ["PreUpgrade"]}));
-    assert_eq!((plain.timeout, plain.on_timeout, plain.approvals), (TIMEOUT, OnTimeout::Fail, 0));
+    assert_eq!(
+        (plain.timeout, plain.on_timeout, plain.approvals),
+        (DEFAULT_EVENT_TIMEOUT, OnTimeout::Fail, 0)
+    );
     assert_eq!((plain.phases, plain.required), (vec![Phase::PreUpgrade], None));
     let approval = of(json!({"handler": {"approval": {}}, "timeout": "5m", "onTimeout": "Hold"}));
     assert_eq!((approval.timeout.as_secs(), approval.on_timeout), (300, OnTimeout::Hold));
@@ -40,7 +43,7 @@ fn every_phase_is_written_and_read_as_itself() {
 
 #[test]
 fn an_event_says_what_is_asked_and_is_read_back() {
-    let node = Node::new("helm.toolkit.fluxcd.io", "HelmRelease", "apps", "web");
+    let node = ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "apps", "web");
     let asking =
         Asking { node: &node, uid: "uid", release: Some(("shop", "elsewhere", "")), owner: None };
     let hold = lifecycle::Hold {

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use reconcile::Node;
+use reconcile::ObjectKey;
 
 /// How long after a wake the next one comes at the earliest.
-pub(super) const PAUSE: Duration = Duration::from_millis(400);
+pub(super) const MIN_WAKE_INTERVAL: Duration = Duration::from_millis(400);
 
 /// From how many nodes on those are forgotten that were woken long ago.
-const MANY: usize = 1000;
+const MAX_UNPRUNED_OBJECTS: usize = 1000;
 
 /// When nodes were woken last.
 #[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<BTreeMap<Node, Last>>);
+pub(super) struct Pace(Mutex<BTreeMap<ObjectKey, Last>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Last {
@@ -37,16 +37,16 @@ pub(super) enum Call {
 
 impl Pace {
     /// A node is to be woken.
-    pub(super) fn call(&self, node: &Node, now: Instant) -> Call {
+    pub(super) fn call(&self, node: &ObjectKey, now: Instant) -> Call {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MANY {
-            all.retain(|_, last| last.is_due || now < last.at + PAUSE);
+        if all.len() >= MAX_UNPRUNED_OBJECTS {
+            all.retain(|_, last| last.is_due || now < last.at + MIN_WAKE_INTERVAL);
         }
         let Some(last) = all.get_mut(node) else {
             all.insert(node.clone(), Last { at: now, is_due: false });
             return Call::Now;
         };
-        let earliest = last.at + PAUSE;
+        let earliest = last.at + MIN_WAKE_INTERVAL;
         if last.is_due {
             Call::Joined
         } else if now < earliest {
@@ -59,7 +59,7 @@ impl Pace {
     }
 
     /// A node is woken that was to be woken later.
-    pub(super) fn called(&self, node: &Node, now: Instant) {
+    pub(super) fn called(&self, node: &ObjectKey, now: Instant) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(node.clone(), Last { at: now, is_due: false });
     }
@@ -73,15 +73,21 @@ mod tests {
     fn the_first_of_many_wakes_comes_at_once_and_the_others_together() {
         let pace = Pace::default();
         let begin = Instant::now();
-        let node = Node::new("apps", "Kustomization", "shop", "web");
-        let other = Node::new("apps", "Kustomization", "shop", "other");
+        let node = ObjectKey::new("apps", "Kustomization", "shop", "web");
+        let other = ObjectKey::new("apps", "Kustomization", "shop", "other");
         let at = |millis| begin + Duration::from_millis(millis);
         assert_eq!(pace.call(&node, at(0)), Call::Now);
         assert_eq!(pace.call(&other, at(10)), Call::Now);
-        assert_eq!(pace.call(&node, at(100)), Call::After(PAUSE - Duration::from_millis(100)));
+        assert_eq!(
+            pace.call(&node, at(100)),
+            Call::After(MIN_WAKE_INTERVAL - Duration::from_millis(100))
+        );
         assert_eq!(pace.call(&node, at(200)), Call::Joined);
         pace.called(&node, at(400));
-        assert_eq!(pace.call(&node, at(500)), Call::After(PAUSE - Duration::from_millis(100)));
+        assert_eq!(
+            pace.call(&node, at(500)),
+            Call::After(MIN_WAKE_INTERVAL - Duration::from_millis(100))
+        );
         pace.called(&node, at(800));
         assert_eq!(pace.call(&node, at(5000)), Call::Now);
     }
@@ -90,12 +96,13 @@ mod tests {
     fn nodes_that_were_woken_long_ago_are_forgotten() {
         let pace = Pace::default();
         let begin = Instant::now();
-        let node = |number: usize| Node::new("apps", "Kustomization", "shop", &number.to_string());
-        for number in 0..MANY {
+        let node =
+            |number: usize| ObjectKey::new("apps", "Kustomization", "shop", &number.to_string());
+        for number in 0..MAX_UNPRUNED_OBJECTS {
             pace.call(&node(number), begin);
         }
         pace.call(&node(0), begin);
-        pace.call(&node(MANY), begin + PAUSE);
+        pace.call(&node(MAX_UNPRUNED_OBJECTS), begin + MIN_WAKE_INTERVAL);
         assert_eq!(pace.0.lock().unwrap().len(), 2, "one of them is still to be woken");
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use objects::ObjectId;
-use reconcile::Node;
+use reconcile::ObjectKey;
 
 use super::state::{Moment, Recent, WatchKey, is_newer};
 use crate::cluster::discovery::Resource;
@@ -15,13 +15,13 @@ use crate::cluster::version::is_later;
 use crate::cluster::watch::Selection;
 
 /// In how many namespaces a kind is watched by itself.
-const NAMESPACES: usize = 32;
+const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
 
 /// For how long a watch that was refused is not tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
 
 /// What a run read.
-pub(crate) struct Referred {
+pub(crate) struct ReferenceRead {
     /// Its kind.
     pub(crate) resource: Resource,
     /// Its id.
@@ -35,31 +35,31 @@ pub(crate) struct Referred {
 struct Reference {
     resource: Resource,
     /// Who named it, and the version that was read.
-    users: BTreeMap<Node, Option<u64>>,
+    users: BTreeMap<ObjectKey, Option<u64>>,
     /// As last seen: its version, or that it is not there. `None` before it was seen.
     seen: Option<Option<u64>>,
 }
 
 /// Group and kind.
-type Kind = (String, String);
+type GroupKindKey = (String, String);
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct References {
     named: BTreeMap<ObjectId, Reference>,
     /// What a node named.
-    by_user: BTreeMap<Node, BTreeSet<ObjectId>>,
+    by_user: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
     /// How many objects of a kind are named in a namespace.
-    places: BTreeMap<Kind, BTreeMap<String, usize>>,
+    places: BTreeMap<GroupKindKey, BTreeMap<String, usize>>,
     /// Kinds that are watched in all namespaces at once.
-    wide: BTreeSet<Kind>,
+    wide: BTreeSet<GroupKindKey>,
     /// Watches that the API server refused, and when.
     refused: BTreeMap<WatchKey, Instant>,
     /// What watches for references saw last.
     recent: Recent,
 }
 
-fn kind_of(id: &ObjectId) -> Kind {
+fn kind_of(id: &ObjectId) -> GroupKindKey {
     (id.group.clone(), id.kind.clone())
 }
 
@@ -70,8 +70,8 @@ impl References {
     }
 
     /// A node names an object. Returns whether it is known to have changed since it was read.
-    pub(super) fn add(&mut self, user: &Node, referred: &Referred) -> bool {
-        let Referred { resource, id, version, since } = referred;
+    pub(super) fn add(&mut self, user: &ObjectKey, referred: &ReferenceRead) -> bool {
+        let ReferenceRead { resource, id, version, since } = referred;
         self.by_user.entry(user.clone()).or_default().insert(id.clone());
         let places = &mut self.places;
         let reference = self.named.entry(id.clone()).or_insert_with(|| {
@@ -88,7 +88,7 @@ impl References {
     }
 
     /// A node names nothing any more.
-    pub(super) fn forget(&mut self, user: &Node) {
+    pub(super) fn forget(&mut self, user: &ObjectKey) {
         for id in self.by_user.remove(user).unwrap_or_default() {
             let Some(reference) = self.named.get_mut(&id) else { continue };
             reference.users.remove(user);
@@ -133,20 +133,22 @@ impl References {
     }
 
     /// The watches that see what a node named.
-    pub(super) fn needed_by(&self, user: &Node) -> BTreeSet<WatchKey> {
+    pub(super) fn needed_by(&self, user: &ObjectKey) -> BTreeSet<WatchKey> {
         self.by_user.get(user).into_iter().flatten().filter_map(|id| self.key_of(id)).collect()
     }
 
     /// What a node named, with its kind.
-    pub(super) fn of(&self, user: &Node) -> Vec<(Resource, ObjectId)> {
+    pub(super) fn of(&self, user: &ObjectKey) -> Vec<(Resource, ObjectId)> {
         let own = self.by_user.get(user).into_iter().flatten();
         own.filter_map(|id| Some((self.named.get(id)?.resource.clone(), id.clone()))).collect()
     }
 
     /// Chooses one watch of all namespaces for kinds that are named in many. Returns whose watches change.
-    pub(super) fn widen(&mut self) -> BTreeSet<Node> {
-        let many: Vec<Kind> = (self.places.iter())
-            .filter(|(kind, places)| places.len() > NAMESPACES && !self.wide.contains(*kind))
+    pub(super) fn widen(&mut self) -> BTreeSet<ObjectKey> {
+        let many: Vec<GroupKindKey> = (self.places.iter())
+            .filter(|(kind, places)| {
+                places.len() > MAX_WATCHED_NAMESPACES_PER_KIND && !self.wide.contains(*kind)
+            })
             .map(|(kind, _)| kind.clone())
             .collect();
         if many.is_empty() {
@@ -164,7 +166,7 @@ impl References {
     }
 
     /// Rights may have been granted: watches that were refused long ago are tried again. Returns whose watches change.
-    pub(super) fn permit_again(&mut self, now: Instant) -> BTreeSet<Node> {
+    pub(super) fn permit_again(&mut self, now: Instant) -> BTreeSet<ObjectKey> {
         let is_over =
             |_: &WatchKey, at: &mut Instant| now.saturating_duration_since(*at) >= REFUSED_FOR;
         let over: Vec<WatchKey> =
@@ -175,7 +177,7 @@ impl References {
     }
 
     /// A watch saw how an object is now; none: it is gone. Returns whom that wakes.
-    pub(super) fn note(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<Node> {
+    pub(super) fn note(&mut self, id: &ObjectId, now: Option<u64>) -> BTreeSet<ObjectKey> {
         self.recent.add(id, now);
         let Some(reference) = self.named.get_mut(id) else { return BTreeSet::new() };
         reference.seen = Some(now);
@@ -201,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    fn referred(references: &References, namespace: &str, version: Option<u64>) -> Referred {
+    fn referred(references: &References, namespace: &str, version: Option<u64>) -> ReferenceRead {
         let resource = Resource {
             gvk: Gvk::new("v1", "Secret"),
             plural: "secrets".to_owned(),
@@ -209,11 +211,11 @@ mod tests {
             watchable: true,
         };
         let id = ObjectId::new(namespace, "password", "", "Secret");
-        Referred { resource, id, version, since: references.now() }
+        ReferenceRead { resource, id, version, since: references.now() }
     }
 
-    fn node(name: &str) -> Node {
-        Node::new("source.toolkit.fluxcd.io", "GitRepository", "shop", name)
+    fn node(name: &str) -> ObjectKey {
+        ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "shop", name)
     }
 
     #[test]
@@ -256,23 +258,23 @@ mod tests {
     #[test]
     fn many_namespaces_are_seen_by_one_watch_unless_that_is_refused() {
         let mut references = References::default();
-        let named: Vec<(Node, Referred)> = (0..=NAMESPACES)
+        let named: Vec<(ObjectKey, ReferenceRead)> = (0..=MAX_WATCHED_NAMESPACES_PER_KIND)
             .map(|at| {
                 let read = referred(&references, &format!("ns-{at}"), Some(1));
                 (node(&at.to_string()), read)
             })
             .collect();
-        for (user, read) in &named[..NAMESPACES] {
+        for (user, read) in &named[..MAX_WATCHED_NAMESPACES_PER_KIND] {
             references.add(user, read);
         }
         assert_eq!(references.widen(), BTreeSet::new());
-        let (last, read) = &named[NAMESPACES];
+        let (last, read) = &named[MAX_WATCHED_NAMESPACES_PER_KIND];
         references.add(last, read);
-        assert_eq!(references.widen().len(), NAMESPACES + 1);
+        assert_eq!(references.widen().len(), MAX_WATCHED_NAMESPACES_PER_KIND + 1);
         let all = references.key_of(&read.id).unwrap();
         assert_eq!(all.selection, Selection::All);
         assert_eq!(references.needed_by(last), BTreeSet::from([all.clone()]));
-        assert_eq!(references.expected(&all).len(), NAMESPACES + 1);
+        assert_eq!(references.expected(&all).len(), MAX_WATCHED_NAMESPACES_PER_KIND + 1);
         let now = Instant::now();
         references.refuse(&all, now);
         let own = references.key_of(&read.id).unwrap();
@@ -282,7 +284,10 @@ mod tests {
         assert!(matches!(one.selection, Selection::Named(..)));
         // What is refused is tried again later, by all whom it is about.
         assert_eq!(references.permit_again(now + REFUSED_FOR / 2), BTreeSet::new());
-        assert_eq!(references.permit_again(now + REFUSED_FOR).len(), NAMESPACES + 1);
+        assert_eq!(
+            references.permit_again(now + REFUSED_FOR).len(),
+            MAX_WATCHED_NAMESPACES_PER_KIND + 1
+        );
         assert_eq!(references.key_of(&read.id), Some(all.clone()));
         references.refuse(&all, now);
         references.refuse(&own, now);

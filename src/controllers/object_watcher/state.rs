@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use objects::ObjectId;
-use reconcile::Node;
+use reconcile::ObjectKey;
 use tokio::task::AbortHandle;
 
 use super::Fingerprint;
@@ -18,8 +18,8 @@ use crate::cluster::version::is_later;
 use crate::cluster::watch::Selection;
 
 /// An object that a node applied.
-pub(super) struct Tracked {
-    pub(super) owner: Node,
+pub(super) struct TrackedObject {
+    pub(super) owner: ObjectKey,
     /// The watch that sees it; none before it was applied, and for kinds that cannot be watched.
     pub(super) watch: Option<WatchKey>,
     /// Digest of the manifest that was applied.
@@ -37,7 +37,7 @@ pub(super) struct Running {
     pub(super) stop: AbortHandle,
     /// It has listed everything once and has not failed since.
     pub(super) live: bool,
-    pub(super) users: BTreeSet<Node>,
+    pub(super) users: BTreeSet<ObjectKey>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +62,7 @@ pub(super) struct Recent {
 }
 
 /// How much is remembered.
-const RECENT: usize = 4096;
+const MAX_REMEMBERED_CHANGES: usize = 4096;
 
 impl Recent {
     pub(super) fn now(&self) -> Moment {
@@ -73,11 +73,11 @@ impl Recent {
         self.count += 1;
         self.order.push_back(id.clone());
         self.last.insert(id.clone(), (self.count, version));
-        if self.order.len() <= RECENT {
+        if self.order.len() <= MAX_REMEMBERED_CHANGES {
             return;
         }
         // It may have happened again since.
-        let forgotten = self.count - RECENT as u64;
+        let forgotten = self.count - MAX_REMEMBERED_CHANGES as u64;
         if let Some(oldest) = self.order.pop_front()
             && self.last.get(&oldest).is_some_and(|(at, _)| *at <= forgotten)
         {
@@ -97,7 +97,7 @@ impl Recent {
     }
 
     fn is_forgotten(&self, moment: Moment) -> bool {
-        self.count.saturating_sub(moment.0) > RECENT as u64
+        self.count.saturating_sub(moment.0) > MAX_REMEMBERED_CHANGES as u64
     }
 }
 
@@ -116,21 +116,21 @@ type Sort = (String, String, &'static str);
 #[derive(Default)]
 pub(super) struct State {
     pub(super) losses: Recent,
-    pub(super) tracked: BTreeMap<ObjectId, Tracked>,
+    pub(super) tracked: BTreeMap<ObjectId, TrackedObject>,
     /// The newest that watches by a label saw of every object, tracked or not: a run may be overtaken by what it
     /// observes.
     sightings: BTreeMap<Sort, BTreeMap<ObjectId, (u64, Fingerprint)>>,
     /// Objects whose drift wakes nobody, because their owner comes back by itself.
     pub(super) hushed: BTreeSet<ObjectId>,
     /// Which objects a node applied.
-    pub(super) owned: BTreeMap<Node, BTreeSet<ObjectId>>,
+    pub(super) owned: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
     pub(super) watches: BTreeMap<WatchKey, Running>,
     /// Which watches a node needs.
-    uses: BTreeMap<Node, BTreeSet<WatchKey>>,
+    uses: BTreeMap<ObjectKey, BTreeSet<WatchKey>>,
     /// Who waits for an object to move.
-    waiting: BTreeMap<ObjectId, BTreeSet<Node>>,
+    waiting: BTreeMap<ObjectId, BTreeSet<ObjectKey>>,
     /// What a node waits for.
-    waits: BTreeMap<Node, BTreeSet<ObjectId>>,
+    waits: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
     /// What specs refer to.
     pub(super) references: References,
     marks: Arc<Marks>,
@@ -142,7 +142,7 @@ impl State {
         Self { marks, ..Self::default() }
     }
 
-    pub(super) fn track(&mut self, id: ObjectId, tracked: Tracked) {
+    pub(super) fn track(&mut self, id: ObjectId, tracked: TrackedObject) {
         let owner = tracked.owner.clone();
         self.hushed.remove(&id);
         if let Some(before) = self.tracked.insert(id.clone(), tracked) {
@@ -151,7 +151,7 @@ impl State {
         self.owned.entry(owner).or_default().insert(id);
     }
 
-    pub(super) fn disown(&mut self, owner: &Node, id: &ObjectId) {
+    pub(super) fn disown(&mut self, owner: &ObjectKey, id: &ObjectId) {
         if let Some(owned) = self.owned.get_mut(owner) {
             owned.remove(id);
             if owned.is_empty() {
@@ -161,7 +161,7 @@ impl State {
     }
 
     /// Stops remembering everything that a node applied.
-    pub(super) fn untrack_all(&mut self, owner: &Node) {
+    pub(super) fn untrack_all(&mut self, owner: &ObjectKey) {
         for id in self.owned.remove(owner).unwrap_or_default() {
             self.tracked.remove(&id);
             self.hushed.remove(&id);
@@ -169,13 +169,16 @@ impl State {
     }
 
     /// What a node applied.
-    pub(super) fn tracked_of(&self, owner: &Node) -> impl Iterator<Item = (&ObjectId, &Tracked)> {
+    pub(super) fn tracked_of(
+        &self,
+        owner: &ObjectKey,
+    ) -> impl Iterator<Item = (&ObjectId, &TrackedObject)> {
         let ids = self.owned.get(owner).into_iter().flatten();
         ids.filter_map(|id| self.tracked.get_key_value(id))
     }
 
     /// Whether no watch saw a later version of an object than the one that was compared.
-    pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &Tracked) -> bool {
+    pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &TrackedObject) -> bool {
         let compared = tracked.applied.0;
         let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
         seen.is_some_and(|(version, _)| !is_later(version, compared)) && self.is_watched(tracked)
@@ -210,18 +213,18 @@ impl State {
     }
 
     /// Who waits for an object.
-    pub(super) fn waiting_for(&self, id: &ObjectId) -> BTreeSet<Node> {
+    pub(super) fn waiting_for(&self, id: &ObjectId) -> BTreeSet<ObjectKey> {
         self.waiting.get(id).cloned().unwrap_or_default()
     }
 
     /// A node waits for an object.
-    pub(super) fn wait(&mut self, node: &Node, id: &ObjectId) {
+    pub(super) fn wait(&mut self, node: &ObjectKey, id: &ObjectId) {
         self.waiting.entry(id.clone()).or_default().insert(node.clone());
         self.waits.entry(node.clone()).or_default().insert(id.clone());
     }
 
     /// A node waits no longer for those of its objects that `which` chooses.
-    pub(super) fn stop_waiting(&mut self, node: &Node, which: impl Fn(&ObjectId) -> bool) {
+    pub(super) fn stop_waiting(&mut self, node: &ObjectKey, which: impl Fn(&ObjectId) -> bool) {
         let Some(own) = self.waits.get_mut(node) else { return };
         let ended: Vec<ObjectId> = own.extract_if(.., |id| which(id)).collect();
         if own.is_empty() {
@@ -238,20 +241,25 @@ impl State {
     }
 
     /// Objects that a node watches by name.
-    pub(super) fn named_by(&self, node: &Node) -> BTreeSet<ObjectId> {
+    pub(super) fn named_by(&self, node: &ObjectKey) -> BTreeSet<ObjectId> {
         let keys = self.uses.get(node).into_iter().flatten();
         keys.filter_map(WatchKey::named_object).collect()
     }
 
     /// A node needs a watch, which is begun by `begin` unless it runs.
-    pub(super) fn need(&mut self, node: &Node, key: WatchKey, begin: impl FnOnce() -> AbortHandle) {
+    pub(super) fn need(
+        &mut self,
+        node: &ObjectKey,
+        key: WatchKey,
+        begin: impl FnOnce() -> AbortHandle,
+    ) {
         self.uses.entry(node.clone()).or_default().insert(key.clone());
         let begin = || Running { stop: begin(), live: false, users: BTreeSet::new() };
         self.watches.entry(key).or_insert_with(begin).users.insert(node.clone());
     }
 
     /// Whether a watch has seen every change of an object up to now.
-    pub(super) fn is_watched(&self, tracked: &Tracked) -> bool {
+    pub(super) fn is_watched(&self, tracked: &TrackedObject) -> bool {
         let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(key));
         watch.is_some_and(|watch| watch.live)
     }
@@ -260,7 +268,7 @@ impl State {
     /// uses any more.
     ///
     /// Watches by label stay as long as their user does, because they also tell of drift.
-    pub(super) fn release_unused(&mut self, user: &Node) {
+    pub(super) fn release_unused(&mut self, user: &ObjectKey) {
         let referring = self.references.needed_by(user);
         let waits = self.waits.get(user);
         let needed = |key: &WatchKey| {
@@ -274,13 +282,13 @@ impl State {
     }
 
     /// Takes a user from every watch that `which` chooses, and stops those that nobody uses any more.
-    pub(super) fn release(&mut self, user: &Node, which: impl Fn(&WatchKey) -> bool) {
+    pub(super) fn release(&mut self, user: &ObjectKey, which: impl Fn(&WatchKey) -> bool) {
         let own = self.uses.get(user).into_iter().flatten();
         let left: Vec<WatchKey> = own.filter(|key| which(key)).cloned().collect();
         self.leave(user, left);
     }
 
-    fn leave(&mut self, user: &Node, left: Vec<WatchKey>) {
+    fn leave(&mut self, user: &ObjectKey, left: Vec<WatchKey>) {
         for key in left {
             if let Some(own) = self.uses.get_mut(user) {
                 own.remove(&key);
@@ -297,7 +305,7 @@ impl State {
     }
 
     /// Stops a watch; returns who used it.
-    pub(super) fn stop(&mut self, key: &WatchKey) -> BTreeSet<Node> {
+    pub(super) fn stop(&mut self, key: &WatchKey) -> BTreeSet<ObjectKey> {
         let Some(watch) = self.watches.remove(key) else { return BTreeSet::new() };
         watch.stop.abort();
         for user in &watch.users {

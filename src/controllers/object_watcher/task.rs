@@ -10,22 +10,22 @@ use objects::ObjectId;
 use super::{ObjectWatcher, WatchKey};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
-use crate::cluster::item::Sighted;
+use crate::cluster::item::MetadataOnly;
 use crate::cluster::version::of_metadata;
-use crate::cluster::watch::Seen;
+use crate::cluster::watch::WatcherEvent;
 
 /// Runs until it is aborted or the watcher is gone.
 pub(super) async fn follow(
     watcher: Weak<ObjectWatcher>,
     key: WatchKey,
     resource: Resource,
-    stream: impl Stream<Item = Result<Seen<Sighted>, ClusterError>>,
+    stream: impl Stream<Item = Result<WatcherEvent<MetadataOnly>, ClusterError>>,
 ) {
     let mut stream = pin!(stream);
     let mut listing = BTreeSet::new();
     while let Some(seen) = stream.next().await {
         let Some(watcher) = watcher.upgrade() else { return };
-        let saw = |object: &Sighted| {
+        let saw = |object: &MetadataOnly| {
             let id = identify(&resource, object);
             if key.is_for_references() {
                 watcher.saw_reference(&key, &id, Some(of_metadata(&object.metadata)));
@@ -35,13 +35,13 @@ pub(super) async fn follow(
             id
         };
         match seen {
-            Ok(Seen::Listing) => listing.clear(),
-            Ok(Seen::Listed(object)) => {
+            Ok(WatcherEvent::Listing) => listing.clear(),
+            Ok(WatcherEvent::Listed(object)) => {
                 listing.insert(saw(&object));
             }
-            Ok(Seen::ListEnded) => watcher.listed(&key, &std::mem::take(&mut listing)),
-            Ok(Seen::Applied(object)) => drop(saw(&object)),
-            Ok(Seen::Deleted(object)) => {
+            Ok(WatcherEvent::ListEnded) => watcher.listed(&key, &std::mem::take(&mut listing)),
+            Ok(WatcherEvent::Applied(object)) => drop(saw(&object)),
+            Ok(WatcherEvent::Deleted(object)) => {
                 let id = identify(&resource, &object);
                 if key.is_for_references() {
                     watcher.saw_reference(&key, &id, None);
@@ -49,8 +49,8 @@ pub(super) async fn follow(
                     watcher.lost(&key, &id);
                 }
             }
-            Ok(Seen::Live) => watcher.set_live(&key, true),
-            Ok(Seen::Interrupted) => watcher.set_live(&key, false),
+            Ok(WatcherEvent::Live) => watcher.set_live(&key, true),
+            Ok(WatcherEvent::Interrupted) => watcher.set_live(&key, false),
             Err(error) => {
                 // Without a watch its objects are verified at the interval, so nothing is lost but time.
                 tracing::debug!(kind = resource.gvk.kind, error = %error, "watch failed, retrying");
@@ -64,7 +64,7 @@ pub(super) async fn follow(
     }
 }
 
-fn identify(resource: &Resource, object: &Sighted) -> ObjectId {
+fn identify(resource: &Resource, object: &MetadataOnly) -> ObjectId {
     let group = &resource.gvk.group;
     ObjectId::new(&object.namespace, &object.name, group, &resource.gvk.kind)
 }

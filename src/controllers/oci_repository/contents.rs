@@ -8,7 +8,7 @@ use reconcile::{Rest, Wake};
 use sources::archive::{self, Contents};
 use sources::ignore::{IGNORE_FILE, Matcher};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
-use tree::{Entry, Files as _, Memory, RelPath};
+use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use crate::cluster::error::chain;
 
@@ -19,16 +19,18 @@ fn failed(text: String) -> Rest {
 /// The files of a layer that are archived.
 ///
 /// Parity(flux): `.sourceignore` files of the layer hold, and `spec.ignore` after them.
-pub(super) fn contents(tree: &Memory, ignore: Option<&str>) -> Result<Contents<RelPath>, Rest> {
+pub(super) fn contents(tree: &MemoryTree, ignore: Option<&str>) -> Result<Contents<RelPath>, Rest> {
     let mut contents = Contents::new();
     let mut ignore_files = Vec::new();
     for (path, entry) in tree.walk() {
         let added = match entry {
-            Entry::Dir => contents.dir(path.clone()),
-            Entry::File { executable, .. } => contents.file(path.clone(), executable, path.clone()),
+            FileMetadata::Dir => contents.dir(path.clone()),
+            FileMetadata::File { executable, .. } => {
+                contents.file(path.clone(), executable, path.clone())
+            }
         };
         added.map_err(|error| failed(chain(&error)))?;
-        if entry != Entry::Dir && path.name() == Some(IGNORE_FILE) {
+        if entry != FileMetadata::Dir && path.name() == Some(IGNORE_FILE) {
             let text = tree.read(path).map_err(|error| failed(error.to_string()))?;
             let folder = path.parent().unwrap_or_else(RelPath::root);
             ignore_files.push((folder, String::from_utf8_lossy(&text).into_owned()));
@@ -42,7 +44,7 @@ pub(super) fn contents(tree: &Memory, ignore: Option<&str>) -> Result<Contents<R
 /// Writes the archive.
 pub(super) fn write(
     out: &mut dyn Write,
-    tree: &Memory,
+    tree: &MemoryTree,
     contents: &Contents<RelPath>,
 ) -> Result<(), archive::Error> {
     archive::write(out, contents, |_, path| tree.read(path)).map(drop)
@@ -53,12 +55,12 @@ mod tests {
     use super::*;
 
     fn kept(files: &[(&str, &str)], ignore: Option<&str>) -> Vec<String> {
-        let tree = Memory::from_files(files.iter().copied()).unwrap();
+        let tree = MemoryTree::from_files(files.iter().copied()).unwrap();
         let contents = contents(&tree, ignore).unwrap();
         let mut archive = Vec::new();
         write(&mut archive, &tree, &contents).unwrap();
         let tree = archive::extract(&*archive, &archive::ExtractOptions::default()).unwrap();
-        let files = tree.walk().filter(|(_, entry)| *entry != Entry::Dir);
+        let files = tree.walk().filter(|(_, entry)| *entry != FileMetadata::Dir);
         files.map(|(path, _)| path.to_string()).collect()
     }
 

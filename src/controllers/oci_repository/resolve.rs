@@ -6,27 +6,27 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::OCIRepository;
 use kube::core::ResourceExt as _;
-use reconcile::{Node, Rest, Wake};
+use reconcile::{ObjectKey, Rest, Wake};
 use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::controllers::context::Context;
-use crate::controllers::image_trust::{Verification, Wanted};
+use crate::controllers::image_trust::{SignaturePolicy, Verification};
 use crate::controllers::reference::References;
 
 /// The data of a Secret.
-pub(super) type Data = BTreeMap<String, Vec<u8>>;
+pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;
 
 /// What was read for a run.
 #[derive(Default)]
-pub(super) struct Resolved {
+pub(super) struct OciRepositoryInputs {
     /// Data of the Secret with credentials.
-    pub(super) secret: Option<Data>,
+    pub(super) secret: Option<OciSecretData>,
     /// Data of the image pull secrets of the ServiceAccount, in its order.
-    pub(super) pull_secrets: Vec<Data>,
+    pub(super) pull_secrets: Vec<OciSecretData>,
     /// Data of the Secret with certificates.
-    pub(super) certificates: Option<Data>,
+    pub(super) certificates: Option<OciSecretData>,
     /// Data of the Secret that describes a proxy.
-    pub(super) proxy: Option<Data>,
+    pub(super) proxy: Option<OciSecretData>,
     /// Who has to have signed, if anybody has to.
     pub(super) signed: Option<Verification>,
 }
@@ -49,14 +49,14 @@ pub(super) fn transport(url: &str) -> String {
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(
     context: &Context,
-    node: &Node,
+    node: &ObjectKey,
     object: &OCIRepository,
-) -> Result<Resolved, Rest> {
+) -> Result<OciRepositoryInputs, Rest> {
     let spec = &object.spec;
     let namespace = object.namespace().unwrap_or_default();
     // All are watched before one is missed.
     let mut references = References::new(&context.watcher);
-    let mut reader = Reader { namespace: &namespace, references: &mut references };
+    let mut reader = SpecReader { namespace: &namespace, references: &mut references };
     let secret = reader.named("spec.secretRef", CREDENTIALS, spec.secret_ref.as_ref()).await;
     let pull_secrets = match &spec.service_account_name {
         Some(name) => reader.pull_secrets(name).await,
@@ -68,7 +68,7 @@ pub(super) async fn resolve(
     let proxy = reader.named("spec.proxySecretRef", PROXY, spec.proxy_secret_ref.as_ref()).await;
     let signed = match &spec.verify {
         Some(verify) => {
-            let wanted = Wanted::of_repository(verify);
+            let wanted = SignaturePolicy::of_repository(verify);
             let read = wanted.read(&spec.url, &namespace, &mut references).await;
             let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
             read.map(Some).map_err(unread)
@@ -76,7 +76,7 @@ pub(super) async fn resolve(
         None => Ok(None),
     };
     references.watch(node);
-    Ok(Resolved {
+    Ok(OciRepositoryInputs {
         secret: secret?,
         pull_secrets: pull_secrets?,
         proxy: proxy?,
@@ -85,25 +85,25 @@ pub(super) async fn resolve(
     })
 }
 
-struct Reader<'a> {
+struct SpecReader<'a> {
     namespace: &'a str,
     references: &'a mut References,
 }
 
-impl Reader<'_> {
+impl SpecReader<'_> {
     /// The data of a Secret that a field names; `None` if it names none.
     async fn named(
         &mut self,
         field: &str,
         what: &str,
         reference: Option<&LocalObjectReference>,
-    ) -> Result<Option<Data>, Rest> {
+    ) -> Result<Option<OciSecretData>, Rest> {
         let Some(reference) = reference else { return Ok(None) };
         let advice = format!("create it or correct {field}");
         self.secret(&reference.name, &advice).await.map(Some).map_err(|why| unusable(what, &why))
     }
 
-    async fn secret(&mut self, name: &str, advice: &str) -> Result<Data, String> {
+    async fn secret(&mut self, name: &str, advice: &str) -> Result<OciSecretData, String> {
         let place = format!("{}/{name}", self.namespace);
         let secret = self.references.secret(self.namespace, name).await;
         let secret = secret.map_err(|error| format!("failed to get secret '{place}': {error}"))?;
@@ -111,7 +111,7 @@ impl Reader<'_> {
     }
 
     /// Parity(flux): each image pull secret has to exist.
-    async fn pull_secrets(&mut self, account: &str) -> Result<Vec<Data>, Rest> {
+    async fn pull_secrets(&mut self, account: &str) -> Result<Vec<OciSecretData>, Rest> {
         let place = format!("{}/{account}", self.namespace);
         let failed = |why: String| unusable(CREDENTIALS, &why);
         let names = self.references.pull_secrets(self.namespace, account).await;

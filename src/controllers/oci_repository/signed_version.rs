@@ -5,19 +5,19 @@
 use std::io::{Read as _, Seek as _};
 
 use reconcile::{Rest, Wake};
-use sources::charts::{Files, MAX_CHART};
+use sources::charts::{LoadedChartFiles, MAX_CHART};
 use sources::oci::Layer;
 use sources::oci::chart::{is_same_version, stated_version};
 use sources::reason::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
 
-use super::world::Pulled;
+use super::world::PulledArtifact;
 use crate::cluster::error::chain;
 
 /// Checks that a signed chart has the version that its tag says. A layer that is no chart says of no version that it is
 /// its own, and neither does a tag such as `latest`. Blocks.
 ///
 /// Differs(flux): who may push to a registry can put the tag of a new version on the signed manifest of an old one.
-pub(super) fn check(pulled: &mut Pulled, tag: &str) -> Result<(), Rest> {
+pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), Rest> {
     let Some(version) = stated_version(tag).filter(|_| pulled.is_chart) else { return Ok(()) };
     let own = version_of(&mut pulled.layer)?;
     if is_same_version(&own, &version) {
@@ -41,6 +41,6 @@ fn version_of(layer: &mut Layer) -> Result<String, Rest> {
     let mut bytes = Vec::new();
     let read = layer.file.read_to_end(&mut bytes).and_then(|_| layer.file.rewind());
     read.map_err(|error| failed(error.to_string()))?;
-    let files = Files::in_archive(&bytes).map_err(|error| failed(chain(&error)))?;
+    let files = LoadedChartFiles::in_archive(&bytes).map_err(|error| failed(chain(&error)))?;
     Ok(files.chart().metadata.version.clone())
 }

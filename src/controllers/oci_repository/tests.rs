@@ -24,14 +24,14 @@ fn repository(status: impl serde::Serialize) -> OCIRepository {
     .unwrap()
 }
 
-fn stored() -> Stored<OCIRepositoryStatus> {
+fn stored() -> StoredArtifact<OCIRepositoryStatus> {
     let mut artifact: Artifact = serde_json::from_value(json!({
         "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "ocirepository/shop/app/sha256:1.tar.gz",
         "revision": "v1@sha256:1", "url": "http://a/ocirepository/shop/app/sha256:1.tar.gz",
     }))
     .unwrap();
     artifact.metadata = BTreeMap::from([("created".to_owned(), "today".to_owned())]);
-    Stored::new(artifact, "stored artifact with revision".to_owned(), |_| {})
+    StoredArtifact::new(artifact, "stored artifact with revision".to_owned(), |_| {})
 }
 
 fn time() -> Time {
@@ -96,7 +96,7 @@ fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
 fn an_artifact_was_made_with_what_its_status_says() {
     let object = repository(first().after);
     let made = object.shape().unwrap();
-    let resolved = || super::resolve::Resolved::default();
+    let resolved = || super::resolve::OciRepositoryInputs::default();
     let wished = |object: &OCIRepository| wish::wish(object, resolved()).ok().unwrap().shape;
     assert_eq!(made, wished(&object));
     let mut other = object.clone();

@@ -8,15 +8,16 @@ use crds::source::{
 use reconcile::{Rest, reason};
 use sources::http::Proxy;
 use sources::oci::{
-    self, Auth, Digest, Keyring, Limits, Reference, Remote, Repository, Selection, chart,
+    self, Auth, Digest, Keyring, OciRepositoryName, Reference, RegistryLimits, Remote, Selection,
+    chart,
 };
-use sources::plan::Shape;
+use sources::plan::ArtifactInputs;
 use sources::reason::{INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, URL_INVALID};
 
-use super::resolve::{CREDENTIALS, PROXY, Resolved, transport, unusable};
-use super::world::{Wanted, Work};
+use super::resolve::{CREDENTIALS, OciRepositoryInputs, PROXY, transport, unusable};
+use super::world::{ArtifactSelector, OciFetchSpec};
 use crate::controllers::source::verified::VERIFY;
-use crate::controllers::source::{LONGEST_TIMEOUT, Wished};
+use crate::controllers::source::{LONGEST_TIMEOUT, SourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parity(flux): what is fetched where nothing says what.
@@ -64,10 +65,13 @@ pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), Rest> {
 }
 
 /// Checks a spec.
-pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<Work>, Rest> {
+pub(super) fn wish(
+    object: &OCIRepository,
+    resolved: OciRepositoryInputs,
+) -> Result<SourceSpec<OciFetchSpec>, Rest> {
     let spec = &object.spec;
     check(spec)?;
-    let repository = Repository::parse(&spec.url).map_err(|error| {
+    let repository = OciRepositoryName::parse(&spec.url).map_err(|error| {
         let url = sources::bases::without_credentials(&spec.url);
         Rest::Stalled(URL_INVALID, format!("URL validation failed for '{url}': {error}"))
     })?;
@@ -87,12 +91,13 @@ pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<
     let tls = tls.map_err(|error| unusable(&transport(&spec.url), &error.to_string()))?;
     let auth = auth(&repository, &resolved)?;
     let layer = serde_json::json!(spec.layer_selector);
-    let shape = Shape::default().with("ignore", spec.ignore.clone()).with("layerSelector", layer);
+    let shape =
+        ArtifactInputs::default().with("ignore", spec.ignore.clone()).with("layerSelector", layer);
     let shape = match &resolved.signed {
         Some(signed) => shape.with(VERIFY, signed.how()),
         None => shape,
     };
-    let work = Work {
+    let work = OciFetchSpec {
         remote: Remote {
             repository,
             auth,
@@ -100,21 +105,21 @@ pub(super) fn wish(object: &OCIRepository, resolved: Resolved) -> Result<Wished<
             proxy,
             insecure: spec.insecure,
             timeout,
-            limits: Limits::default(),
+            limits: RegistryLimits::default(),
         },
         wanted,
         media_type: selector.media_type,
         is_copied: selector.operation.unwrap_or_default() == LayerOperation::Copy,
         signed: resolved.signed,
     };
-    Ok(Wished { work, shape })
+    Ok(SourceSpec { work, shape })
 }
 
 /// The credentials for the registry, of all Secrets together.
 ///
 /// Parity(flux): image pull secrets of other types are passed over.
 /// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux accesses the registry anonymously.
-fn auth(repository: &Repository, resolved: &Resolved) -> Result<Auth, Rest> {
+fn auth(repository: &OciRepositoryName, resolved: &OciRepositoryInputs) -> Result<Auth, Rest> {
     let unusable = |error: oci::Error| unusable(CREDENTIALS, &error.to_string());
     let mut keyring = Keyring::default();
     if let Some(secret) = &resolved.secret
@@ -132,7 +137,7 @@ fn auth(repository: &Repository, resolved: &Resolved) -> Result<Auth, Rest> {
 /// Parity(flux): a digest wins over a range of versions, that over a tag.
 ///
 /// Differs(flux): what is malformed is not tried again, since only a change of the spec helps.
-fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<Wanted, Rest> {
+fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, Rest> {
     let stalled =
         |why, what: &str, error: oci::Error| Rest::Stalled(why, format!("{what}: {error}"));
     let no_digest = |error| stalled(OCI_PULL_FAILED, "failed to determine artifact digest", error);
@@ -145,14 +150,14 @@ fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<Wanted, Rest> {
     let OCIRepositoryRef { digest, semver, semver_filter, tag } = given;
     if let Some(digest) = some(digest) {
         let digest = Digest::parse(&digest).map_err(no_digest)?;
-        return Ok(Wanted::One(Reference::Digest(digest)));
+        return Ok(ArtifactSelector::One(Reference::Digest(digest)));
     }
     if let Some(range) = some(semver) {
         let selection = Selection::parse(&range, semver_filter.as_deref(), is_chart);
-        return selection.map(Wanted::Highest).map_err(no_tag);
+        return selection.map(ArtifactSelector::Highest).map_err(no_tag);
     }
     let tag = some(tag).unwrap_or_else(|| DEFAULT_TAG.to_owned());
-    Reference::tag(&tag).map(Wanted::One).map_err(no_digest)
+    Reference::tag(&tag).map(ArtifactSelector::One).map_err(no_digest)
 }
 
 #[cfg(test)]

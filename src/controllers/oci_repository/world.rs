@@ -10,7 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use reconcile::{Reason, Rest, Wake};
 use signatures::image::{self, acceptance};
 use sources::archive::{self, ExtractOptions};
-use sources::oci::{Digest, Error, Known, Layer, Reference, Remote, Selection, Session, chart};
+use sources::oci::{
+    Digest, Error, Layer, Reference, RegistryCache, Remote, Selection, Session, chart,
+};
 use sources::reason::{
     OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
 };
@@ -20,18 +22,20 @@ use super::contents::{contents, write};
 use super::signed_version;
 use crate::cluster::error::chain;
 use crate::controllers::artifact::ORIGIN_REVISION;
-use crate::controllers::image_trust::{Failure, Verification, signer};
-use crate::controllers::source::verified::Verified;
-use crate::controllers::source::world::{Asked, Run, Stored, blocking, keep};
+use crate::controllers::image_trust::{ImageTrustError, Verification, signer};
+use crate::controllers::source::verified::VerificationRecord;
+use crate::controllers::source::world::{
+    RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
+};
 use crate::controllers::source::{LATEST_ARCHIVE, linked};
 
 /// Parity(flux): the annotation that events tell of beside the revision.
 const SOURCE: &str = "org.opencontainers.image.source";
 
 /// What is fetched, and what is made of it.
-pub(crate) struct Work {
+pub(crate) struct OciFetchSpec {
     pub(super) remote: Remote,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: ArtifactSelector,
     pub(super) media_type: Option<String>,
     /// Whether the layer is kept as it is.
     pub(super) is_copied: bool,
@@ -41,13 +45,13 @@ pub(crate) struct Work {
 
 /// Which artifact.
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(super) enum ArtifactSelector {
     One(Reference),
     Highest(Selection),
 }
 
 /// What the registry has now.
-pub(crate) struct Found {
+pub(crate) struct OciLookupResult {
     digest: Digest,
     revision: String,
     /// The tag that it has there, unless a digest was asked for.
@@ -68,23 +72,33 @@ fn failed(why: Reason, what: &str, error: &Error) -> Rest {
     Rest::Failed(why, text, wake)
 }
 
-fn client<'w>(work: &'w Work, known: &'w Known, url: &str) -> Result<Session<'w>, Rest> {
+fn client<'w>(
+    work: &'w OciFetchSpec,
+    known: &'w RegistryCache,
+    url: &str,
+) -> Result<Session<'w>, Rest> {
     let what = super::resolve::transport(url);
     Session::new(&work.remote, known)
         .map_err(|error| super::resolve::unusable(&what, &error.to_string()))
 }
 
 /// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
-pub(super) async fn ask(run: &Run<OCIRepository>) -> Result<Asked<Found>, Rest> {
+pub(super) async fn ask(
+    run: &SourceRun<OCIRepository>,
+) -> Result<RemoteRevision<OciLookupResult>, Rest> {
     let found = resolve_tag(&run.work, &run.context.remotes.oci, &run.object.spec.url).await?;
-    Ok(Asked { revision: found.revision.clone(), found })
+    Ok(RemoteRevision { revision: found.revision.clone(), found })
 }
 
-async fn resolve_tag(work: &Work, known: &Known, url: &str) -> Result<Found, Rest> {
+async fn resolve_tag(
+    work: &OciFetchSpec,
+    known: &RegistryCache,
+    url: &str,
+) -> Result<OciLookupResult, Rest> {
     let client = client(work, known, url)?;
     let reference = match &work.wanted {
-        Wanted::One(reference) => reference.clone(),
-        Wanted::Highest(selection) => {
+        ArtifactSelector::One(reference) => reference.clone(),
+        ArtifactSelector::Highest(selection) => {
             let what = format!("failed to determine the artifact tag for '{url}'");
             let tags = client.tags().await;
             tags.and_then(|tags| selection.choose(&tags))
@@ -99,14 +113,14 @@ async fn resolve_tag(work: &Work, known: &Known, url: &str) -> Result<Found, Res
         Reference::Tag(tag) => Some(tag),
         Reference::Digest(_) => None,
     };
-    Ok(Found { digest, revision, tag })
+    Ok(OciLookupResult { digest, revision, tag })
 }
 
 /// Pulls what the registry was found to have, once it is verified by its digest, and keeps it.
 pub(super) async fn fetch(
-    run: &Arc<Run<OCIRepository>>,
-    found: Found,
-) -> Result<Stored<OCIRepositoryStatus>, Rest> {
+    run: &Arc<SourceRun<OCIRepository>>,
+    found: OciLookupResult,
+) -> Result<StoredArtifact<OCIRepositoryStatus>, Rest> {
     let run = run.clone();
     let known = &run.context.remotes.oci;
     let url = &run.object.spec.url;
@@ -121,35 +135,37 @@ pub(super) async fn fetch(
         store(&run.work, &run.context.artifacts, &run.object, pulled, &found)
     };
     let stored = blocking(OCI_PULL_FAILED, "fetching", work).await?;
-    Ok(Stored { verified, ..stored })
+    Ok(StoredArtifact { verified, ..stored })
 }
 
 /// Verifies what the registry was found to have, if it has to be signed.
 async fn verify(
-    work: &Work,
-    known: &Known,
+    work: &OciFetchSpec,
+    known: &RegistryCache,
     url: &str,
-    found: &Found,
-) -> Result<Option<Verified>, Rest> {
+    found: &OciLookupResult,
+) -> Result<Option<VerificationRecord>, Rest> {
     let Some(signed) = &work.signed else { return Ok(None) };
     let client = client(work, known, url)?;
     let verified =
         signed.verify(&client, &found.digest).await.map_err(|failure| match failure {
-            Failure::Registry(error) => {
+            ImageTrustError::Registry(error) => {
                 let what = format!("failed to fetch the signatures of '{url}'");
                 failed(OCI_PULL_FAILED, &what, &error)
             }
-            Failure::Refused(text) => Rest::Failed(VERIFICATION_ERROR, text, Wake::default()),
+            ImageTrustError::Refused(text) => {
+                Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
+            }
         })?;
     let text = match verified {
-        image::Verified::By(name) => acceptance(&found.revision) + &signer(&name),
-        image::Verified::Ignored => String::new(),
+        image::ImageVerification::By(name) => acceptance(&found.revision) + &signer(&name),
+        image::ImageVerification::Ignored => String::new(),
     };
-    Ok(Some(Verified { how: signed.how(), text }))
+    Ok(Some(VerificationRecord { how: signed.how(), text }))
 }
 
 /// What was pulled.
-pub(super) struct Pulled {
+pub(super) struct PulledArtifact {
     pub(super) layer: Layer,
     /// Whether the manifest calls the layer a chart.
     pub(super) is_chart: bool,
@@ -157,7 +173,12 @@ pub(super) struct Pulled {
     annotations: BTreeMap<String, String>,
 }
 
-async fn pull(work: &Work, known: &Known, url: &str, found: &Found) -> Result<Pulled, Rest> {
+async fn pull(
+    work: &OciFetchSpec,
+    known: &RegistryCache,
+    url: &str,
+    found: &OciLookupResult,
+) -> Result<PulledArtifact, Rest> {
     let what = format!("failed to pull artifact from '{url}'");
     let client = client(work, known, url)?;
     let manifest = client.manifest(&found.digest).await;
@@ -169,20 +190,20 @@ async fn pull(work: &Work, known: &Known, url: &str, found: &Found) -> Result<Pu
     let what = "failed to extract the first layer from artifact";
     let layer = client.layer(layer).await;
     let layer = layer.map_err(|error| failed(OCI_LAYER_OPERATION_FAILED, what, &error))?;
-    Ok(Pulled { layer, is_chart, annotations: manifest.annotations })
+    Ok(PulledArtifact { layer, is_chart, annotations: manifest.annotations })
 }
 
 /// Makes the artifact of a layer and keeps it. Blocks.
 fn store(
-    work: &Work,
+    work: &OciFetchSpec,
     store: &Store,
     object: &OCIRepository,
-    pulled: Pulled,
-    found: &Found,
-) -> Result<Stored<OCIRepositoryStatus>, Rest> {
+    pulled: PulledArtifact,
+    found: &OciLookupResult,
+) -> Result<StoredArtifact<OCIRepositoryStatus>, Rest> {
     // Parity(flux): the name is the same whatever becomes of the layer.
     let file = format!("{}.tar.gz", found.digest);
-    let Pulled { layer, annotations, .. } = pulled;
+    let PulledArtifact { layer, annotations, .. } = pulled;
     let mut body = layer.file;
     let mut artifact = if work.is_copied {
         let copy = |out: &mut dyn io::Write| io::copy(&mut body, out).map(drop);
@@ -195,13 +216,13 @@ fn store(
     let message = message(&object.spec.url, &found.revision, &annotations);
     artifact.metadata = annotations;
     let url = linked(store, &artifact, LATEST_ARCHIVE);
-    Ok(Stored::new(artifact, message, move |status: &mut OCIRepositoryStatus| {
+    Ok(StoredArtifact::new(artifact, message, move |status: &mut OCIRepositoryStatus| {
         status.url.clone_from(&url);
     }))
 }
 
 /// Parity(flux): symbolic links are passed over.
-fn extract(body: File) -> Result<tree::Memory, Rest> {
+fn extract(body: File) -> Result<tree::MemoryTree, Rest> {
     archive::extract(BufReader::new(body), &ExtractOptions::default()).map_err(|error| {
         let text = format!("failed to extract layer contents from artifact: {}", chain(&error));
         Rest::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())

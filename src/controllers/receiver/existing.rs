@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use notify::receivers::{Target, Targets};
+use notify::receivers::{AnnotationTarget, Targets};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
 use crate::cluster::discovery::Resource;
 use crate::cluster::item::Shallow;
-use crate::cluster::pages::Part;
+use crate::cluster::pages::ObjectProjection;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::permit::{Permit, Permits};
 
@@ -20,14 +20,14 @@ static LIST_PERMITS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(4, 1))
 const LARGEST_METADATA: usize = 8 << 20;
 
 /// API version, kind and namespace.
-type Place = (String, String, String);
+type ReceiverResourceKey = (String, String, String);
 
 #[derive(Default)]
 struct State {
-    objects: BTreeMap<Target, Option<Value>>,
-    lists: BTreeMap<Place, Arc<Vec<Value>>>,
-    missing_objects: BTreeSet<Target>,
-    missing_lists: BTreeSet<Place>,
+    objects: BTreeMap<AnnotationTarget, Option<Value>>,
+    lists: BTreeMap<ReceiverResourceKey, Arc<Vec<Value>>>,
+    missing_objects: BTreeSet<AnnotationTarget>,
+    missing_lists: BTreeSet<ReceiverResourceKey>,
     /// How much metadata is in the lists.
     bytes: usize,
     /// For the lists that are in memory.
@@ -77,7 +77,7 @@ impl Existing {
 }
 
 impl Targets for Existing {
-    fn object(&self, target: &Target) -> Option<Value> {
+    fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         let mut state = self.state();
         if let Some(known) = state.objects.get(target) {
             return known.clone();
@@ -109,7 +109,7 @@ async fn namespaced(
     }
 }
 
-async fn one(cluster: &Cluster, target: &Target) -> Result<Option<Value>, ClusterError> {
+async fn one(cluster: &Cluster, target: &AnnotationTarget) -> Result<Option<Value>, ClusterError> {
     let Some(resource) = namespaced(cluster, &target.api_version, &target.kind).await? else {
         return Ok(None);
     };
@@ -120,7 +120,7 @@ async fn one(cluster: &Cluster, target: &Target) -> Result<Option<Value>, Cluste
 /// The metadata of all objects of a place, and how many bytes that is: at most so many.
 async fn all(
     cluster: &Cluster,
-    (api_version, kind, namespace): &Place,
+    (api_version, kind, namespace): &ReceiverResourceKey,
     most: usize,
 ) -> Result<(Vec<Value>, usize), ClusterError> {
     let mut found = Vec::new();
@@ -128,7 +128,7 @@ async fn all(
     let Some(resource) = namespaced(cluster, api_version, kind).await? else {
         return Ok((found, bytes));
     };
-    let mut pages = cluster.pages(&resource, namespace, Part::Metadata)?;
+    let mut pages = cluster.pages(&resource, namespace, ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
         for Shallow(mut object) in page {
             let mut metadata = object["metadata"].take();
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_noted_until_it_is_read() {
         let existing = Existing::default();
-        let target = Target {
+        let target = AnnotationTarget {
             api_version: "v1".to_owned(),
             kind: "A".to_owned(),
             namespace: "n".to_owned(),
@@ -184,7 +184,7 @@ mod tests {
         assert!(existing.object(&target).is_some());
     }
 
-    fn place() -> Place {
+    fn place() -> ReceiverResourceKey {
         ("kustomize.toolkit.fluxcd.io/v1".to_owned(), "Kustomization".to_owned(), "n".to_owned())
     }
 

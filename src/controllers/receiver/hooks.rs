@@ -13,7 +13,9 @@ use axum::http::header::CONTENT_LENGTH;
 use crds::notification::Receiver;
 use kube::core::ResourceExt as _;
 use notify::Response;
-use notify::receivers::{self, Accepted, Gate, Hook, MAX_BODY, Reception, Selection, Settings};
+use notify::receivers::{
+    self, AcceptedHookRequest, Gate, Hook, MAX_BODY, Reception, Selection, Settings,
+};
 use sha2::{Digest as _, Sha256};
 
 use super::existing::Existing;
@@ -23,7 +25,7 @@ use crate::cluster::Cluster;
 use crate::controllers::context::Context;
 use crate::controllers::delivery::logged;
 use crate::controllers::exchange::exchange;
-use crate::controllers::expressions::{Broken, on_thread};
+use crate::controllers::expressions::{EvaluationError, on_thread};
 use crate::controllers::permit::Permit;
 
 /// Longest time for judging a request and for what it asks for.
@@ -38,7 +40,7 @@ const AT_ONCE: usize = 128;
 
 /// Longest time for a request to an issuer of tokens, and how many one request of a webhook may cause.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
-const FETCHES: usize = 8;
+const MAX_FETCHES_PER_REQUEST: usize = 8;
 
 /// How long an issuer's answer counts, and how many are kept: whoever sends tokens must not make others work.
 const KEPT_FOR: Duration = Duration::from_secs(300);
@@ -272,15 +274,15 @@ impl Hooks {
         receiver: &Arc<receivers::Receiver>,
         secret: Option<notify::Secret>,
         hook: Hook,
-    ) -> Result<Accepted, (u16, String)> {
-        let broken = |error: Broken| (500, error.to_string());
+    ) -> Result<AcceptedHookRequest, (u16, String)> {
+        let broken = |error: EvaluationError| (500, error.to_string());
         let settings = self.settings();
         let begin = {
             let receiver = receiver.clone();
             move || Reception::start(hook, &receiver, secret.as_ref(), settings)
         };
         let (mut reception, mut gate) = on_thread(namespace, begin).await.map_err(broken)?;
-        for _ in 0..FETCHES {
+        for _ in 0..MAX_FETCHES_PER_REQUEST {
             match gate {
                 Gate::Accepted(accepted) => return Ok(accepted),
                 Gate::Refused(status, why) => return Err((status, why)),
@@ -298,7 +300,7 @@ impl Hooks {
     }
 
     /// Asks an issuer, or remembers what it answered a moment ago.
-    async fn fetch(&self, request: &notify::Request) -> notify::Outcome {
+    async fn fetch(&self, request: &notify::ProviderRequest) -> notify::DeliveryResult {
         {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
@@ -328,7 +330,7 @@ impl Hooks {
         &self,
         namespace: &str,
         receiver: &Arc<receivers::Receiver>,
-        accepted: Accepted,
+        accepted: AcceptedHookRequest,
     ) -> Result<Selection, (u16, String)> {
         let named = Arc::new(Existing::default());
         let accepted = Arc::new(accepted);

@@ -10,18 +10,18 @@ use axum::http::StatusCode;
 use notify::receivers::MAX_BODY;
 
 use crate::controllers::permit::{Permit, Permits};
-use crate::serve::bodies::{BodyReader, SHORT};
+use crate::serve::bodies::{BodyReader, SHORT_BODY_BYTES};
 
 /// Longest time that sending a part of a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
 /// How many long bodies are in memory at once, and how many of them for one namespace.
-const LONG: usize = 32;
+const MAX_CONCURRENT_LONG_BODIES: usize = 32;
 const LONG_EACH: usize = 16;
 
 /// How long a body keeps its permit while others wait for one, and how often that is checked.
-const KEEPS: Duration = Duration::from_secs(5);
-const CHECKED: Duration = Duration::from_millis(250);
+const PERMIT_HOLD_PERIOD: Duration = Duration::from_secs(5);
+const PERMIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// See the module.
 pub(super) struct Intake {
@@ -37,7 +37,10 @@ pub(super) struct RequestBody {
 
 impl Default for Intake {
     fn default() -> Self {
-        Self { permits: Permits::shared(LONG, LONG_EACH), keeps: KEEPS }
+        Self {
+            permits: Permits::shared(MAX_CONCURRENT_LONG_BODIES, LONG_EACH),
+            keeps: PERMIT_HOLD_PERIOD,
+        }
     }
 }
 
@@ -53,7 +56,8 @@ impl Intake {
     ) -> Result<RequestBody, StatusCode> {
         let mut reader = BodyReader::new(body, MAX_BODY);
         let slow = |_| StatusCode::REQUEST_TIMEOUT;
-        let is_short = tokio::time::timeout(READ_LIMIT, reader.up_to(SHORT)).await.map_err(slow)?;
+        let is_short =
+            tokio::time::timeout(READ_LIMIT, reader.up_to(SHORT_BODY_BYTES)).await.map_err(slow)?;
         if is_short? {
             return Ok(RequestBody { body: reader.into_bytes(), permit: None });
         }
@@ -68,7 +72,7 @@ impl Intake {
         let given_up = async {
             tokio::time::sleep(self.keeps).await;
             while !self.permits.is_awaited() {
-                tokio::time::sleep(CHECKED).await;
+                tokio::time::sleep(PERMIT_CHECK_INTERVAL).await;
             }
         };
         tokio::select! {
@@ -94,7 +98,7 @@ mod tests {
     }
 
     fn long() -> Body {
-        Body::from(vec![b' '; SHORT + 1])
+        Body::from(vec![b' '; SHORT_BODY_BYTES + 1])
     }
 
     fn intake(keeps: Duration) -> Arc<Intake> {
@@ -105,10 +109,10 @@ mod tests {
     async fn slow_bodies_of_a_tenant_hold_up_no_others() {
         let intake = intake(Duration::ZERO);
         let mut slow_ones = tokio::task::JoinSet::new();
-        for at in 0..4 * LONG {
+        for at in 0..4 * MAX_CONCURRENT_LONG_BODIES {
             let intake = intake.clone();
             let namespace = format!("tenant-{}", at % 4);
-            let body = slow(if at % 2 == 0 { SHORT + 1 } else { 1 });
+            let body = slow(if at % 2 == 0 { SHORT_BODY_BYTES + 1 } else { 1 });
             slow_ones.spawn(async move { intake.read(&namespace, body).await.err() });
         }
         while intake.permits.free() > 0 {
@@ -117,7 +121,7 @@ mod tests {
         let short = intake.read("apps", Body::from("{}")).await.ok();
         assert!(short.is_some_and(|it| it.body == b"{}" && it.permit.is_none()));
         let received = intake.read("apps", long()).await.ok();
-        assert!(received.is_some_and(|it| it.body.len() > SHORT && it.permit.is_some()));
+        assert!(received.is_some_and(|it| it.body.len() > SHORT_BODY_BYTES && it.permit.is_some()));
         // Those that kept their permits while others waited were given up.
         let given_up = slow_ones.join_next().await.unwrap().unwrap();
         assert_eq!(given_up, Some(StatusCode::REQUEST_TIMEOUT));
@@ -126,14 +130,16 @@ mod tests {
     #[tokio::test]
     async fn a_slow_body_has_its_time_while_nobody_else_waits() {
         let intake = intake(Duration::ZERO);
-        let parts = (0..3).map(|_| Ok::<_, std::io::Error>(vec![b' '; SHORT]));
+        let parts = (0..3).map(|_| Ok::<_, std::io::Error>(vec![b' '; SHORT_BODY_BYTES]));
         let parts = futures::stream::iter(parts).then(async |part| {
-            tokio::time::sleep(2 * CHECKED).await;
+            tokio::time::sleep(2 * PERMIT_CHECK_INTERVAL).await;
             part
         });
         let received = intake.read("apps", Body::from_stream(Box::pin(parts))).await.ok();
-        assert!(received.is_some_and(|it| it.body.len() == 3 * SHORT && it.permit.is_some()));
-        assert!(intake.while_granted(tokio::time::sleep(CHECKED)).await.is_some());
+        assert!(
+            received.is_some_and(|it| it.body.len() == 3 * SHORT_BODY_BYTES && it.permit.is_some())
+        );
+        assert!(intake.while_granted(tokio::time::sleep(PERMIT_CHECK_INTERVAL)).await.is_some());
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use notify::receivers::Target;
+use notify::receivers::AnnotationTarget;
 use objects::Gvk;
 use serde_json::json;
 use tokio::time::Instant;
@@ -15,12 +15,12 @@ use crate::controllers::delivery::CONTROLLER;
 use crate::controllers::kind::REQUESTED_AT;
 
 /// Least time between two annotations of an object: short enough for whoever waits for a push.
-const GAP: Duration = Duration::from_millis(500);
+const MIN_ANNOTATION_INTERVAL: Duration = Duration::from_millis(500);
 
 /// When objects were annotated last. Whoever comes while another annotates waits for its turn, and finds it done if another
 /// began after it came.
 pub(super) struct Wakes {
-    turns: Mutex<BTreeMap<Target, Arc<Turn>>>,
+    turns: Mutex<BTreeMap<AnnotationTarget, Arc<Turn>>>,
     gap: Duration,
 }
 
@@ -28,12 +28,12 @@ type Turn = tokio::sync::Mutex<Option<Instant>>;
 
 impl Default for Wakes {
     fn default() -> Self {
-        Self { turns: Mutex::default(), gap: GAP }
+        Self { turns: Mutex::default(), gap: MIN_ANNOTATION_INTERVAL }
     }
 }
 
 impl Wakes {
-    fn turn(&self, target: &Target) -> Arc<Turn> {
+    fn turn(&self, target: &AnnotationTarget) -> Arc<Turn> {
         let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever waits for a turn holds it.
         all.retain(|known, turn| {
@@ -50,7 +50,7 @@ impl Wakes {
     /// What `annotate` says; the next one who waits tries again.
     async fn wake<F>(
         &self,
-        target: &Target,
+        target: &AnnotationTarget,
         came: Instant,
         annotate: impl FnOnce() -> F,
     ) -> Result<(), ClusterError>
@@ -78,7 +78,7 @@ impl Wakes {
     pub(super) async fn request(
         &self,
         cluster: &Cluster,
-        target: &Target,
+        target: &AnnotationTarget,
         came: Instant,
     ) -> Result<(), ClusterError> {
         let annotate = || async {
@@ -102,8 +102,8 @@ mod tests {
         Wakes { gap, ..Wakes::default() }
     }
 
-    fn target(name: &str) -> Target {
-        Target {
+    fn target(name: &str) -> AnnotationTarget {
+        AnnotationTarget {
             api_version: "source.toolkit.fluxcd.io/v1".to_owned(),
             kind: "GitRepository".to_owned(),
             namespace: "apps".to_owned(),

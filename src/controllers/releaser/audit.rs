@@ -4,21 +4,21 @@
 
 use std::collections::BTreeSet;
 
-use apply::changes::{Change, What, between};
+use apply::changes::{ObjectChange, What, between};
 use crds::release::{
     AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
     AuditSubject, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
-use reconcile::{Node, ROLLBACK};
-use release::audit::{self as told, Cause, Made, Outcome, Span};
-use release::status::Refused;
-use release::{Action, Desired, Origin, Record};
+use reconcile::{ObjectKey, ROLLBACK};
+use release::audit::{self as told, AuditedRevision, Cause, OperationOutcome, Span};
+use release::status::RefusedOperation;
+use release::{Action, Origin, Record, ReleaseDesiredState};
 
 use super::Owner;
 use super::members::{self, POLICY};
-use super::world::World;
+use super::world::ReleaseExecutor;
 use crate::controllers::audit::{self, answer, count, cut, manager_of_spec, text, took, when};
 use crate::controllers::kind::REQUESTED_AT;
 
@@ -56,7 +56,7 @@ fn cause(of: Cause) -> AuditCause {
     }
 }
 
-fn state(of: Made) -> AuditState {
+fn state(of: AuditedRevision) -> AuditState {
     AuditState {
         revision: Some(of.revision.to_string()),
         chart: text(of.chart_name),
@@ -67,7 +67,7 @@ fn state(of: Made) -> AuditState {
     }
 }
 
-fn step(of: told::Step) -> AuditStep {
+fn step(of: told::AuditedStep) -> AuditStep {
     AuditStep {
         name: of.name.to_owned(),
         hook: of.hook,
@@ -101,8 +101,8 @@ pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
 
 /// What an audit is about: an owner, and its release by name and namespace.
 pub(crate) fn subject(
-    owner: &Node,
-    desired: &Desired,
+    owner: &ObjectKey,
+    desired: &ReleaseDesiredState,
     (name, namespace): (&str, &str),
 ) -> AuditSubject {
     AuditSubject {
@@ -119,7 +119,7 @@ pub(crate) fn subject(
     }
 }
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     /// Writes the audit of the operation that ended, before the status reports its end.
     pub(super) async fn audit(&self) {
         if !self.context.settings.release_audits {
@@ -145,9 +145,9 @@ impl<O: Owner> World<O> {
             omitted_steps: count(audit.omitted_steps),
             lifecycles: audit.answers.into_iter().map(answer).collect(),
             outcome: match audit.outcome {
-                Outcome::Succeeded => AuditOutcome::Succeeded,
-                Outcome::Failed => AuditOutcome::Failed,
-                Outcome::Stopped => AuditOutcome::Stopped,
+                OperationOutcome::Succeeded => AuditOutcome::Succeeded,
+                OperationOutcome::Failed => AuditOutcome::Failed,
+                OperationOutcome::Stopped => AuditOutcome::Stopped,
             },
             message: audit.error.map(|error| self.wish.masked(&error)),
             started: when(audit.started),
@@ -158,9 +158,9 @@ impl<O: Owner> World<O> {
     }
 
     /// Writes the audit of an operation that a lifecycle did not let begin.
-    pub(super) async fn audit_refused(&self, refused: &Refused) {
+    pub(super) async fn audit_refused(&self, refused: &RefusedOperation) {
         let now = jiff::Timestamp::now();
-        let Desired { owner: _, target, .. } = self.desired();
+        let ReleaseDesiredState { owner: _, target, .. } = self.desired();
         let began = refused.answers.iter().map(|it| it.asked).min().unwrap_or(now);
         let asked: Vec<&str> = refused.answers.iter().map(|it| it.event.as_str()).collect();
         let release = (target.name.as_str(), target.namespace.as_str());
@@ -187,7 +187,7 @@ impl<O: Owner> World<O> {
     pub(super) async fn audit_correction(
         &self,
         record: &Record,
-        changes: Vec<Change>,
+        changes: Vec<ObjectChange>,
         faults: &[String],
     ) {
         let now = jiff::Timestamp::now();
@@ -231,7 +231,7 @@ impl<O: Owner> World<O> {
     }
 
     /// What an operation changed, by what its revisions say.
-    async fn changes(&self, span: &Span) -> Vec<Change> {
+    async fn changes(&self, span: &Span) -> Vec<ObjectChange> {
         let before = self.objects_of(span.before.as_deref()).await;
         let after = self.objects_of(span.after.as_deref()).await;
         let kept = before.iter().filter(|it| it.annotation(POLICY).is_some());

@@ -9,20 +9,20 @@ use crds::Artifact;
 use golang::semver::Version;
 use helm::chart::{Chart, load};
 use helm::render::Templates;
-use reconcile::{Node, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 
 use crate::controllers::artifact;
 use crate::controllers::context::Context;
 
 /// Longest archive of a chart.
-const BYTES: u64 = 64 << 20;
+const MAX_CHART_ARCHIVE_BYTES: u64 = 64 << 20;
 
 /// How many charts are kept, and how many bytes they take together.
-const KEPT: usize = 16;
+const MAX_CACHED_CHARTS: usize = 16;
 const KEPT_BYTES: usize = 128 << 20;
 
 /// A chart that was read.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedChart {
     /// With the version under which it is released.
     pub(crate) chart: Chart,
     /// The digest of the registry's artifact, where the version contains it.
@@ -31,7 +31,7 @@ pub(crate) struct Loaded {
     pub(super) templates: Mutex<Option<Templates>>,
 }
 
-impl Loaded {
+impl LoadedChart {
     /// A chart that comes from no artifact of its own.
     pub(crate) fn of(chart: Chart) -> Self {
         Self { chart, oci_digest: String::new(), templates: Mutex::default() }
@@ -40,16 +40,16 @@ impl Loaded {
 
 /// Charts that were read, those that were used last.
 #[derive(Default)]
-pub(crate) struct Charts(Mutex<VecDeque<Kept>>);
+pub(crate) struct Charts(Mutex<VecDeque<CachedChart>>);
 
-struct Kept {
+struct CachedChart {
     key: String,
-    chart: Arc<Loaded>,
+    chart: Arc<LoadedChart>,
     bytes: usize,
 }
 
 impl Charts {
-    fn find(&self, key: &str) -> Option<Arc<Loaded>> {
+    fn find(&self, key: &str) -> Option<Arc<LoadedChart>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|kept| kept.key == key)?;
         let found = kept.remove(at)?;
@@ -60,34 +60,34 @@ impl Charts {
 
     /// Keeps a chart that takes so many bytes, and no more others than there is room for. One that takes all of it by
     /// itself is not kept.
-    fn keep(&self, key: String, chart: &Arc<Loaded>, bytes: usize) {
+    fn keep(&self, key: String, chart: &Arc<LoadedChart>, bytes: usize) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|kept| kept.key != key);
         if bytes > KEPT_BYTES {
             return;
         }
-        kept.push_front(Kept { key, chart: chart.clone(), bytes });
+        kept.push_front(CachedChart { key, chart: chart.clone(), bytes });
         let mut room = KEPT_BYTES;
-        let fits = |kept: &&Kept| match room.checked_sub(kept.bytes) {
+        let fits = |kept: &&CachedChart| match room.checked_sub(kept.bytes) {
             Some(left) => {
                 room = left;
                 true
             }
             None => false,
         };
-        let fitting = kept.iter().take(KEPT).take_while(fits).count();
+        let fitting = kept.iter().take(MAX_CACHED_CHARTS).take_while(fits).count();
         kept.truncate(fitting);
     }
 }
 
 /// Where a chart comes from.
-pub(crate) struct Source {
-    pub(crate) node: Node,
+pub(crate) struct ChartSource {
+    pub(crate) node: ObjectKey,
     pub(crate) artifact: Artifact,
     pub(crate) is_elsewhere: bool,
 }
 
-impl Source {
+impl ChartSource {
     /// What names the chart as it is: its artifact, and the revision that its version may tell of.
     pub(crate) fn key(&self) -> String {
         format!("{} {} {}", self.artifact.digest, self.node.kind, self.artifact.revision)
@@ -98,7 +98,10 @@ impl Source {
 const CHART_MUTATE_ERROR: reconcile::Reason = reconcile::Reason::new("ChartMutateError");
 
 /// Reads the chart of an artifact.
-pub(crate) async fn load(context: &Context, source: &Source) -> Result<Arc<Loaded>, Rest> {
+pub(crate) async fn load(
+    context: &Context,
+    source: &ChartSource,
+) -> Result<Arc<LoadedChart>, Rest> {
     let key = source.key();
     if let Some(known) = context.shared::<Charts>().find(&key) {
         return Ok(known);
@@ -107,7 +110,9 @@ pub(crate) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
     let failed = |text: String| {
         Rest::Failed(reason::ARTIFACT_FAILED, format!("{what}: {text}"), Wake::default())
     };
-    let bytes = artifact::bytes(context, &source.artifact, source.is_elsewhere, BYTES).await;
+    let bytes =
+        artifact::bytes(context, &source.artifact, source.is_elsewhere, MAX_CHART_ARCHIVE_BYTES)
+            .await;
     let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
     let again = again.unwrap_or(Time::MAX);
     let bytes = bytes.map_err(|error| error.ends(&source.node, &what, again))?;
@@ -121,7 +126,7 @@ pub(crate) async fn load(context: &Context, source: &Source) -> Result<Arc<Loade
         Unusable::Version(text) => Rest::Failed(CHART_MUTATE_ERROR, text, Wake::default()),
     })?;
     let bytes = chart.size();
-    let loaded = Arc::new(Loaded { chart, oci_digest, templates: Mutex::default() });
+    let loaded = Arc::new(LoadedChart { chart, oci_digest, templates: Mutex::default() });
     context.shared::<Charts>().keep(key, &loaded, bytes);
     Ok(loaded)
 }
@@ -221,7 +226,8 @@ mod tests {
         let charts = Charts::default();
         let keep = |key: &str, bytes| {
             let chart = Chart::default();
-            let loaded = Loaded { chart, oci_digest: String::new(), templates: Mutex::default() };
+            let loaded =
+                LoadedChart { chart, oci_digest: String::new(), templates: Mutex::default() };
             charts.keep(key.to_owned(), &Arc::new(loaded), bytes);
         };
         keep("a", KEPT_BYTES / 2);

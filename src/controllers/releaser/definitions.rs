@@ -12,15 +12,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::members::{self, Member};
-use super::world::World;
+use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner};
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::claims::Mark;
-use crate::controllers::crd_guard::{self, Change, Guard, Removal};
+use crate::controllers::crd_guard::{self, Guard, ManifestPermission, Removal};
 use crate::events::{Event, Severity};
 
 /// How often it is observed whether a kind is served.
-const POLL: Duration = Duration::from_millis(200);
+const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Waits until the kind of a definition is served; the inner error is that it is not by then.
 ///
@@ -51,11 +51,11 @@ pub(crate) async fn established(
                 began.elapsed().as_secs()
             )));
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(DISCOVERY_POLL_INTERVAL).await;
     }
 }
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     pub(super) fn guard(&self) -> Guard<'_> {
         Guard::new(&self.context, &self.target, &self.node.namespace)
     }
@@ -67,7 +67,7 @@ impl<O: Owner> World<O> {
     pub(super) async fn guarded<'m>(
         &self,
         objects: impl Iterator<Item = &'m Object>,
-    ) -> Result<Vec<(ObjectId, Change)>, Rest> {
+    ) -> Result<Vec<(ObjectId, ManifestPermission)>, Rest> {
         let mut all = Vec::new();
         for object in objects.filter(|it| crd_guard::is_definition(it)) {
             let guard = self.guard();
@@ -84,14 +84,14 @@ impl<O: Owner> World<O> {
     pub(super) async fn refused_hook(&self, hook: &Object) -> Result<Option<String>, Rest> {
         let change = self.guarded([hook].into_iter()).await?.pop();
         Ok(change.and_then(|(id, change)| match change {
-            Change::Allowed | Change::Migrates => None,
-            Change::Skipped => {
+            ManifestPermission::Allowed | ManifestPermission::Migrates => None,
+            ManifestPermission::Skipped => {
                 let subject = id.subject();
                 Some(format!(
                     "{subject} is a hook, which `windlass.dev/crd-policy: Skip` does not exclude"
                 ))
             }
-            Change::Refused(text) => Some(text),
+            ManifestPermission::Refused(text) => Some(text),
         }))
     }
 
@@ -107,11 +107,11 @@ impl<O: Owner> World<O> {
         let mut refused = Vec::new();
         for (id, change) in self.guarded(objects).await? {
             match change {
-                Change::Allowed | Change::Migrates => {}
-                Change::Skipped => {
+                ManifestPermission::Allowed | ManifestPermission::Migrates => {}
+                ManifestPermission::Skipped => {
                     skipped.insert(id);
                 }
-                Change::Refused(text) => refused.push(self.wish.masked(&text)),
+                ManifestPermission::Refused(text) => refused.push(self.wish.masked(&text)),
             }
         }
         if refused.is_empty() {
@@ -137,12 +137,14 @@ impl<O: Owner> World<O> {
         for (id, change) in self.guarded(members.iter().map(|it| &it.object)).await? {
             let refused = match change {
                 // One that is forced may drop a version, too.
-                Change::Allowed | Change::Migrates => self.moved(members, &id).await?,
-                Change::Skipped => {
+                ManifestPermission::Allowed | ManifestPermission::Migrates => {
+                    self.moved(members, &id).await?
+                }
+                ManifestPermission::Skipped => {
                     all.insert(id);
                     continue;
                 }
-                Change::Refused(text) => Some(text),
+                ManifestPermission::Refused(text) => Some(text),
             };
             let Some(text) = refused else { continue };
             if matches!(action, Action::Install | Action::Upgrade) {
@@ -162,7 +164,7 @@ impl<O: Owner> World<O> {
     pub(super) async fn is_left_alone(&self, manifest: &Object) -> Result<bool, ClusterError> {
         let guard = self.guard();
         let change = self.permit.aside(guard.change(manifest, MANAGER)).await?;
-        Ok(matches!(change, Change::Refused(_)))
+        Ok(matches!(change, ManifestPermission::Refused(_)))
     }
 
     /// Moves the objects of a definition out of versions that go; why that cannot be done.

@@ -21,7 +21,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::members::Member;
-use super::world::{Drifted, World};
+use super::world::{DriftedObject, ReleaseExecutor};
 use super::{MANAGER, Owner};
 use crate::cluster::ClusterError;
 use crate::cluster::objects::Mode;
@@ -31,10 +31,10 @@ use crate::controllers::object_watcher::Knowledge;
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
 
 /// How many fields of an object are named.
-const NAMED: usize = 8;
+const MAX_NAMED_FIELDS: usize = 8;
 
 /// How one object compares.
-enum Found {
+enum DriftComparison {
     Same,
     Missing,
     Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
@@ -43,7 +43,7 @@ enum Found {
 /// The field that lists what others may set.
 const IGNORE: &str = "spec.driftDetection.ignore";
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
     pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
         let members = match self.members(record).await? {
@@ -55,7 +55,7 @@ impl<O: Owner> World<O> {
         let observations: Vec<_> =
             members.iter().map(|member| self.compared(member, is_rollback)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let found: Vec<Result<Found, ClusterError>> =
+        let found: Vec<Result<DriftComparison, ClusterError>> =
             stream::iter(observations).buffered(width).collect().await;
         let mut drifted = Vec::new();
         let mut text = String::new();
@@ -63,14 +63,19 @@ impl<O: Owner> World<O> {
         for (member, found) in members.iter().zip(found) {
             let subject = member.id.subject();
             match found {
-                Ok(Found::Same) => {}
-                Ok(Found::Missing | Found::Changed { .. }) if !self.is_within_measure(member) => {}
-                Ok(Found::Missing) => {
+                Ok(DriftComparison::Same) => {}
+                Ok(DriftComparison::Missing | DriftComparison::Changed { .. })
+                    if !self.is_within_measure(member) => {}
+                Ok(DriftComparison::Missing) => {
                     line(&mut text, &format!("{subject} removed"));
                     let (member, payload) = (member.clone(), member.object.clone());
-                    drifted.push(Drifted { member, payload, fields: None });
+                    drifted.push(DriftedObject { member, payload, fields: None });
                 }
-                Ok(Found::Changed { payload, paths, counts: [added, changed, removed] }) => {
+                Ok(DriftComparison::Changed {
+                    payload,
+                    paths,
+                    counts: [added, changed, removed],
+                }) => {
                     // Differs(flux): it says how many fields, but not which.
                     let named = paths.join(", ");
                     line(
@@ -80,7 +85,7 @@ impl<O: Owner> World<O> {
                         ),
                     );
                     let fields = Some(masked(&member.id, paths));
-                    drifted.push(Drifted { member: member.clone(), payload, fields });
+                    drifted.push(DriftedObject { member: member.clone(), payload, fields });
                 }
                 Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
                 Err(error) => faults.push(format!("{subject}: {error}")),
@@ -146,26 +151,30 @@ impl<O: Owner> World<O> {
         Some((self.wish.masked(&strings.join("; ")), until))
     }
 
-    async fn compared(&self, member: &Member, is_rollback: bool) -> Result<Found, ClusterError> {
+    async fn compared(
+        &self,
+        member: &Member,
+        is_rollback: bool,
+    ) -> Result<DriftComparison, ClusterError> {
         let Member { id, object, resource } = member;
         if has(object, SWITCH, "disabled") || self.guard().skips(object) {
-            return Ok(Found::Same);
+            return Ok(DriftComparison::Same);
         }
         let watcher = self.target.watcher();
         let digest = apply::compare::digest(object);
         let knowledge = watcher.knowledge(&self.node, id, &digest);
         let is_asked = self.owner.is_asked();
         if !is_asked && matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved) {
-            return Ok(Found::Same);
+            return Ok(DriftComparison::Same);
         }
         let since = watcher.now();
         let cluster = &self.target.cluster;
         let Some(live) = cluster.get(resource, &id.namespace, &id.name).await? else {
-            return Ok(Found::Missing);
+            return Ok(DriftComparison::Missing);
         };
         if has(&live, SWITCH, "disabled") {
             watcher.released(&self.node, id);
-            return Ok(Found::Same);
+            return Ok(DriftComparison::Same);
         }
         let rules = &self.wish.ignore;
         let payload = match rules.leave_alone(object) {
@@ -175,10 +184,10 @@ impl<O: Owner> World<O> {
         let dry = cluster.apply(resource, &payload, MANAGER, Mode::DryRun).await?;
         if !rules.have_drifted(&live, &dry) {
             watcher.applied(&self.node, resource, digest, &live, since);
-            return Ok(Found::Same);
+            return Ok(DriftComparison::Same);
         }
         if is_rollback && self.is_left_alone(&payload).await? {
-            return Ok(Found::Same);
+            return Ok(DriftComparison::Same);
         }
         let pause = self.contested_pause();
         let text = contested_text(id, Some((&live, &dry)), (MANAGER, IGNORE), pause);
@@ -193,8 +202,8 @@ impl<O: Owner> World<O> {
                 _ => 1,
             }] += 1;
         }
-        let paths = paths.into_iter().take(NAMED).collect();
-        Ok(Found::Changed { payload, paths, counts })
+        let paths = paths.into_iter().take(MAX_NAMED_FIELDS).collect();
+        Ok(DriftComparison::Changed { payload, paths, counts })
     }
 }
 

@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use objects::ObjectId;
-use reconcile::{Edge, Node, Rest};
+use reconcile::{Edge, ObjectKey, Rest};
 use release::Release;
 
 use super::hook_watch::HookWatch;
 use super::storage::Storage;
-use super::world::World;
+use super::world::ReleaseExecutor;
 use super::{Owner, Wish};
 use crate::controllers::applier::Observation;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::permit::Line;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 
 /// What a release remembers between runs.
 #[derive(Default)]
-pub(crate) struct Memory(Mutex<Remembered>);
+pub(crate) struct ReleaseRunnerState(Mutex<DriveState>);
 
 #[derive(Default)]
-struct Remembered {
+struct DriveState {
     /// What the last run saw of the objects that it waits for.
     wait: Option<Wait>,
     /// Follows the hook that is due.
@@ -43,8 +43,8 @@ struct Wait {
     records: Option<Arc<Storage>>,
 }
 
-impl Memory {
-    fn of(&self) -> MutexGuard<'_, Remembered> {
+impl ReleaseRunnerState {
+    fn of(&self) -> MutexGuard<'_, DriveState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +70,7 @@ impl Memory {
 }
 
 /// How a run ended.
-pub(crate) struct Driven {
+pub(crate) struct DriveReport {
     pub(crate) rest: Rest,
     /// What the operation does that is under way.
     pub(crate) running: Option<String>,
@@ -83,11 +83,11 @@ pub(crate) struct Driven {
 /// Does what the engine says until it rests; nothing where the owner changed meanwhile.
 pub(crate) async fn drive<O: Owner>(
     context: &Arc<Context>,
-    (target, node): (&Arc<Target>, &Node),
+    (target, node): (&Arc<ClusterTarget>, &ObjectKey),
     owner: &Arc<O>,
     wish: &Arc<Wish>,
-    memory: &Memory,
-) -> Option<Driven> {
+    memory: &ReleaseRunnerState,
+) -> Option<DriveReport> {
     target.watcher().begins_observing(node);
     let line = if memory.of().wait.is_some() { Line::GoOn } else { Line::Begin };
     let permit = target.applying().run_permit_in(line, &node.namespace).await;
@@ -95,7 +95,8 @@ pub(crate) async fn drive<O: Owner>(
     let contests = memory.of().contests.clone();
     let owner_of = owner.clone();
     let wished_for = wish.clone();
-    let world = World::new(context.clone(), at, node.clone(), owner_of, wished_for, contests);
+    let world =
+        ReleaseExecutor::new(context.clone(), at, node.clone(), owner_of, wished_for, contests);
     let desired = &wish.desired;
     let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
     let (wait, hook_watch) = {
@@ -139,5 +140,5 @@ pub(crate) async fn drive<O: Owner>(
         memory.of().wait = Some(Wait { wished, observation, healthy, records });
     }
     let is_unanswered = !rest.is_settled() && world.is_unanswered();
-    Some(Driven { rest, running: world.running(), is_waiting, is_unanswered })
+    Some(DriveReport { rest, running: world.running(), is_waiting, is_unanswered })
 }

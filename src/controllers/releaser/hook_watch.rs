@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use objects::Object;
-use reconcile::Node;
+use reconcile::ObjectKey;
 use release::journal::HOOK_ANNOTATION;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::members::Member;
 use crate::cluster::item::Whole;
-use crate::cluster::watch::Seen as Event;
+use crate::cluster::watch::WatcherEvent as Event;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::hub::Hub;
 use crate::metrics::WakeReason;
@@ -27,7 +27,7 @@ const LISTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What is known of the object of a hook.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seen {
+pub(super) struct HookObservation {
     /// As it was last, with its status.
     pub(super) object: Option<Object>,
     /// Whether it is gone.
@@ -40,7 +40,7 @@ pub(super) struct Seen {
     broken: bool,
 }
 
-impl Seen {
+impl HookObservation {
     fn saw(&mut self, object: Object, is_gone: bool) {
         self.object = Some(object);
         self.is_gone = is_gone;
@@ -58,9 +58,9 @@ impl Seen {
     }
 }
 
-type Shared = Arc<(Mutex<Seen>, Notify)>;
+type HookWatchState = Arc<(Mutex<HookObservation>, Notify)>;
 
-fn locked(shared: &Shared) -> MutexGuard<'_, Seen> {
+fn locked(shared: &HookWatchState) -> MutexGuard<'_, HookObservation> {
     shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Hook {
 /// See the module.
 pub(super) struct HookWatch {
     hook: Hook,
-    shared: Shared,
+    shared: HookWatchState,
     /// None for what is over once it is there, which needs no watch.
     task: Option<AbortHandle>,
 }
@@ -95,11 +95,11 @@ impl HookWatch {
     /// Remembers what is noted, and follows the object where that is worth it.
     pub(super) fn begin(
         (cluster, hub): (&Cluster, Arc<Hub>),
-        node: &Node,
+        node: &ObjectKey,
         member: &Member,
         hook: Hook,
     ) -> Self {
-        let shared = Shared::default();
+        let shared = HookWatchState::default();
         let task = (hook.follows && member.resource.watchable).then(|| {
             let namespace = &member.id.namespace;
             let name = &member.id.name;
@@ -145,7 +145,7 @@ impl HookWatch {
     }
 
     /// What is known by now.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> HookObservation {
         locked(&self.shared).clone()
     }
 
@@ -183,7 +183,7 @@ fn understood(whole: Whole, api_version: &str, kind: &str, operation: &str) -> O
 async fn follow(
     events: impl Stream<Item = Result<Event<Whole>, ClusterError>>,
     read: impl Fn(Whole) -> Option<Object>,
-    shared: Shared,
+    shared: HookWatchState,
     wake: impl Fn(),
 ) {
     let mut events = std::pin::pin!(events);
@@ -241,8 +241,8 @@ mod tests {
             {"name": "j", "annotations": {HOOK_ANNOTATION: operation}}, "status": {"is": status}}))
     }
 
-    async fn after(events: Vec<Event<Whole>>) -> Seen {
-        let shared = Shared::default();
+    async fn after(events: Vec<Event<Whole>>) -> HookObservation {
+        let shared = HookWatchState::default();
         let read = |object| understood(object, "batch/v1", "Job", "ours");
         follow(stream::iter(events.into_iter().map(Ok)), read, shared.clone(), || {}).await;
         locked(&shared).clone()

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use apply::Health as State;
 use objects::{Masking, Object};
-use reconcile::{Node, Rest};
+use reconcile::{ObjectKey, Rest};
 use release::Record;
 use release::journal::HOOK_ANNOTATION;
 use release::operation::{Health, HookObject};
@@ -15,14 +15,14 @@ use serde_json::Value;
 
 use super::hook_watch::{Hook, HookWatch};
 use super::members::{self, Member};
-use super::world::World;
+use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner, culprit};
 use crate::cluster::ClusterError;
 
 /// The kind whose objects are CRDs.
 const CRD: &str = "CustomResourceDefinition";
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     /// The object of a hook as it is applied.
     async fn hook_member(
         &self,
@@ -53,7 +53,7 @@ impl<O: Owner> World<O> {
         record: &Record,
         place: usize,
         operation: &str,
-        on: &mut BTreeSet<Node>,
+        on: &mut BTreeSet<ObjectKey>,
     ) -> Result<HookObject, Rest> {
         // What cannot be built is not there; creating it tells why.
         let Ok(member) = self.hook_member(record, place).await? else {
@@ -84,7 +84,7 @@ impl<O: Owner> World<O> {
         record: &Record,
         place: usize,
         operation: &str,
-        on: &mut BTreeSet<Node>,
+        on: &mut BTreeSet<ObjectKey>,
     ) -> Result<(HookObject, bool), Rest> {
         let Ok(member) = self.hook_member(record, place).await? else {
             return Ok((HookObject::Missing, false));

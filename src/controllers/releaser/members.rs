@@ -4,7 +4,7 @@
 
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, manifest};
-use reconcile::Node;
+use reconcile::ObjectKey;
 use release::Record;
 
 use crate::cluster::discovery::Resource;
@@ -31,9 +31,9 @@ pub(crate) struct Member {
 
 impl Member {
     /// As the graph knows it.
-    pub(super) fn node(&self) -> Node {
+    pub(super) fn node(&self) -> ObjectKey {
         let ObjectId { namespace, name, group, kind } = &self.id;
-        Node::new(group, kind, namespace, name)
+        ObjectKey::new(group, kind, namespace, name)
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) enum MemberError {
 
 /// Reads a text of manifests; the order stays.
 pub(crate) fn read(text: &str) -> Result<Vec<Object>, String> {
-    let read = manifest::read("manifest", text.as_bytes(), &goyaml::Limits::default());
+    let read = manifest::read("manifest", text.as_bytes(), &goyaml::YamlLimits::default());
     let all = read.map_err(|error| error.to_string())?;
     Ok(all.into_iter().map(|located| located.object).collect())
 }

@@ -8,19 +8,19 @@ use apply::{Health as State, Report, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::Rest;
-use release::operation::{Health, Live, Scope};
+use release::operation::{Health, Live, ObservationScope};
 use release::{Record, removal};
 
 use super::legacy;
 use super::members::{self, Member};
-use super::world::World;
+use super::world::ReleaseExecutor;
 use super::{Owner, culprit};
 use crate::cluster::{ClusterError, version};
 use crate::controllers::crd_guard;
-use crate::controllers::object_watcher::{Awaited, Labelled, Moment};
+use crate::controllers::object_watcher::{AwaitedObject, Moment, OwnerLabel};
 
 /// How often an object is observed that no watch tells of.
-const AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
+const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// An object on which a release waits, as Flux's waits name it.
 fn shown(id: &ObjectId, state: &str) -> String {
@@ -47,34 +47,36 @@ fn is_inert(object: &Object) -> bool {
     }
 }
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     /// What an open operation needs to see.
     pub(super) async fn live(
         &self,
         record: &Record,
         journal: &str,
-        scope: Scope,
+        scope: ObservationScope,
     ) -> Result<Live, Rest> {
         let mut live = Live::default();
-        if !matches!(scope, Scope::Run(_)) {
+        if !matches!(scope, ObservationScope::Run(_)) {
             self.known().hook_watch = None;
         }
         match scope {
-            Scope::Nothing => return Ok(live),
-            Scope::Hook(place) => {
+            ObservationScope::Nothing => return Ok(live),
+            ObservationScope::Hook(place) => {
                 live.hook = Some(self.hook(record, place, journal, &mut live.on).await?);
             }
-            Scope::Run(place) => {
+            ObservationScope::Run(place) => {
                 let (hook, is_watched) =
                     self.running_hook(record, place, journal, &mut live.on).await?;
                 (live.hook, live.hook_watched) = (Some(hook), is_watched);
             }
-            Scope::Ready { jobs } => {
+            ObservationScope::Ready { jobs } => {
                 live.objects = Some(self.readiness(record, jobs, &mut live.on).await?);
             }
-            Scope::Gone => live.objects = Some(self.leftovers(record, &mut live.on).await?),
+            ObservationScope::Gone => {
+                live.objects = Some(self.leftovers(record, &mut live.on).await?);
+            }
         }
-        live.again = jiff::Timestamp::now().checked_add(AGAIN).ok();
+        live.again = jiff::Timestamp::now().checked_add(UNWATCHED_OBJECT_POLL_INTERVAL).ok();
         Ok(live)
     }
 
@@ -82,7 +84,7 @@ impl<O: Owner> World<O> {
         &self,
         record: &Record,
         jobs: bool,
-        on: &mut BTreeSet<reconcile::Node>,
+        on: &mut BTreeSet<reconcile::ObjectKey>,
     ) -> Result<Health, Rest> {
         let members = match self.members(record).await? {
             Ok(members) => members,
@@ -220,10 +222,10 @@ impl<O: Owner> World<O> {
     pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
         let own = live.and_then(|it| it.label(O::OWNERSHIP.name));
         let labelled = match own == Some(self.node.whole().name.as_str()) {
-            true => Labelled::Yes,
-            false => Labelled::No,
+            true => OwnerLabel::Yes,
+            false => OwnerLabel::No,
         };
-        let awaited = Awaited {
+        let awaited = AwaitedObject {
             resource: member.resource.clone(),
             id: member.id.clone(),
             labelled,
@@ -237,7 +239,7 @@ impl<O: Owner> World<O> {
     async fn leftovers(
         &self,
         record: &Record,
-        on: &mut BTreeSet<reconcile::Node>,
+        on: &mut BTreeSet<reconcile::ObjectKey>,
     ) -> Result<Health, Rest> {
         let leaving = match self.leaving(record).await? {
             Ok(leaving) => leaving,

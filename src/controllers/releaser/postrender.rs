@@ -10,11 +10,11 @@ use crds::CommonMetadata;
 use crds::helm::{Kustomize, PostRenderer};
 use golang::meter::{Meter, Stop};
 use helm::template::{PostRender, Strategy};
-use kustomize::{Budget, Garment, InTree, Options, Restriction};
+use kustomize::{BuildBudget, Garment, InTree, Options, Restriction};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tree::Memory;
+use tree::MemoryTree;
 
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
@@ -69,7 +69,7 @@ impl PostRenderers {
     fn run(&self, stream: &[u8]) -> Result<Vec<u8>, String> {
         let stop = Stop::default();
         let _limit = TimeLimit::start(TIME_LIMIT, &stop);
-        let budget = Budget::new(Meter::new(kustomize::ALLOWED, stop));
+        let budget = BuildBudget::new(Meter::new(kustomize::ALLOWED, stop));
         let mut text = None;
         for (at, kustomization) in &self.user {
             let input = text.as_deref().unwrap_or(stream);
@@ -88,9 +88,9 @@ impl PostRenderers {
 }
 
 /// Builds a kustomization whose only resource is a stream.
-fn build(stream: &[u8], kustomization: &[u8], budget: &Budget) -> Result<Vec<u8>, String> {
+fn build(stream: &[u8], kustomization: &[u8], budget: &BuildBudget) -> Result<Vec<u8>, String> {
     let files = [("kustomization.yaml", kustomization), (INPUT, stream)];
-    let files = Memory::from_files(files).map_err(|error| error.to_string())?;
+    let files = MemoryTree::from_files(files).map_err(|error| error.to_string())?;
     let options = Options { restriction: Restriction::None, ..Options::default() };
     let built = kustomize::build(&InTree(files), "/", &options, budget, &mut Vec::new());
     let text = built.and_then(|built| built.yaml()).map_err(|error| error.to_string())?;

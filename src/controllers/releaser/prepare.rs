@@ -11,9 +11,9 @@ use golang::meter::Stop;
 use golang::time::{Time as GoTime, Zone};
 use golang::value::Map;
 use helm::chart::{self, Chart};
-use helm::env::{Env, Lookup, Resolve, Wanted};
-use helm::render::{Mode, Release, STACK};
-use helm::template::{Rendered, Request, render};
+use helm::env::{Env, Lookup, LookupQuery, Resolve};
+use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
+use helm::template::{RenderRequest, RenderedRelease, render};
 use helm::values::coalesce;
 use helm::warning::Level;
 use objects::{Gvk, Object, ObjectId, manifest};
@@ -25,9 +25,9 @@ use tokio::runtime::Handle;
 
 use super::definitions::established;
 use super::members::{self, Member, MemberError};
-use super::world::World;
+use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner};
-use crate::cluster::capabilities::Served;
+use crate::cluster::capabilities::ServerCapabilities;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::namespaces::Namespaces;
@@ -38,36 +38,36 @@ use crate::time_limit::{TIME_LIMIT, TimeLimit};
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
 
 /// A revision before it has a record.
-pub(super) struct Prepared {
-    pub(super) rendered: Rendered,
+pub(super) struct PreparedRevision {
+    pub(super) rendered: RenderedRelease,
     pub(super) config: Map,
     pub(super) server_side: bool,
 }
 
 /// Why there is none: in Helm's words, or because the API server could not be asked.
-enum Refusal {
+enum PrepareError {
     Told(String),
     Rest(Rest),
 }
 
-impl From<Rest> for Refusal {
+impl From<Rest> for PrepareError {
     fn from(rest: Rest) -> Self {
         Self::Rest(rest)
     }
 }
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     /// Does all that comes before a record; the inner error is why the action fails.
     pub(super) async fn prepare(
         &self,
         action: Action,
         version: i64,
         base: Option<Arc<Record>>,
-    ) -> Result<Result<Prepared, String>, Rest> {
+    ) -> Result<Result<PreparedRevision, String>, Rest> {
         match self.prepared(action, version, base).await {
             Ok(prepared) => Ok(Ok(prepared)),
-            Err(Refusal::Told(text)) => Ok(Err(text)),
-            Err(Refusal::Rest(rest)) => Err(rest),
+            Err(PrepareError::Told(text)) => Ok(Err(text)),
+            Err(PrepareError::Rest(rest)) => Err(rest),
         }
     }
 
@@ -76,14 +76,14 @@ impl<O: Owner> World<O> {
         action: Action,
         version: i64,
         base: Option<Arc<Record>>,
-    ) -> Result<Prepared, Refusal> {
+    ) -> Result<PreparedRevision, PrepareError> {
         let Some(loaded) = self.wish.chart.clone() else {
-            return Err(Refusal::Told("the chart was not loaded".to_owned()));
+            return Err(PrepareError::Told("the chart was not loaded".to_owned()));
         };
         let mut chart = loaded.chart.clone();
         let mut config = self.wish.values.clone();
         if let Some(base) = base.as_deref().filter(|_| self.wish.options.preserve_values) {
-            preserved(&mut chart, &mut config, base).map_err(Refusal::Told)?;
+            preserved(&mut chart, &mut config, base).map_err(PrepareError::Told)?;
         }
         let target = &self.desired().target;
         let release = Release {
@@ -105,7 +105,7 @@ impl<O: Owner> World<O> {
         if action == Action::Install {
             self.namespace().await?;
         }
-        Ok(Prepared { rendered, config, server_side })
+        Ok(PreparedRevision { rendered, config, server_side })
     }
 
     /// Renders for what the cluster serves now, without a permit: that asks little of the API server, and may have to wait for
@@ -116,9 +116,9 @@ impl<O: Owner> World<O> {
         values: Map,
         release: Release,
         action: Action,
-    ) -> Result<Rendered, Refusal> {
+    ) -> Result<RenderedRelease, PrepareError> {
         let served = self.target.cluster.served().await;
-        let served = served.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+        let served = served.map_err(|error| PrepareError::Rest(self.no_answer(&error)))?;
         self.permit.aside(self.rendered_for(chart, values, release, action, &served)).await
     }
 
@@ -129,8 +129,8 @@ impl<O: Owner> World<O> {
         values: Map,
         release: Release,
         action: Action,
-        served: &Served,
-    ) -> Result<Rendered, Refusal> {
+        served: &ServerCapabilities,
+    ) -> Result<RenderedRelease, PrepareError> {
         let permit = self.context.building.run_permit(&self.node.namespace).await;
         let stop = Stop::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
@@ -144,7 +144,7 @@ impl<O: Owner> World<O> {
         let work = move || {
             let mut warnings = Vec::new();
             let rendered = post.with(|post_render| {
-                let request = Request {
+                let request = RenderRequest {
                     chart,
                     values: &values,
                     release,
@@ -160,12 +160,13 @@ impl<O: Owner> World<O> {
             drop(limit);
             tell.send((rendered.map_err(|error| error.to_string()), warnings)).ok();
         };
-        let thread = std::thread::Builder::new().name("render".to_owned()).stack_size(STACK);
+        let thread =
+            std::thread::Builder::new().name("render".to_owned()).stack_size(REQUIRED_STACK_BYTES);
         thread.spawn(work).map_err(|error| {
-            Refusal::Told(format!("failed to start a thread to render the chart: {error}"))
+            PrepareError::Told(format!("failed to start a thread to render the chart: {error}"))
         })?;
         let Ok((rendered, warnings)) = told.await else {
-            return Err(Refusal::Told(
+            return Err(PrepareError::Told(
                 "rendering panicked; this is a bug in windlass, please report it with the chart"
                     .to_owned(),
             ));
@@ -175,10 +176,10 @@ impl<O: Owner> World<O> {
         for warning in warnings.iter().filter(|it| it.level != Level::Debug) {
             tracing::info!(controller_kind = O::KIND, name, namespace, "{}", warning.line());
         }
-        rendered.map_err(|text| Refusal::Told(self.wish.masked(&text)))
+        rendered.map_err(|text| PrepareError::Told(self.wish.masked(&text)))
     }
 
-    fn env(&self, served: &Served, permit: &RunPermit, limit: &Arc<TimeLimit>) -> Env {
+    fn env(&self, served: &ServerCapabilities, permit: &RunPermit, limit: &Arc<TimeLimit>) -> Env {
         let now = jiff::Timestamp::now();
         let local = Zone::fixed("UTC", 0);
         let capabilities = served.to_helm();
@@ -209,7 +210,7 @@ impl<O: Owner> World<O> {
         chart: &Chart,
         config: &Map,
         action: Action,
-    ) -> Result<Vec<Object>, Refusal> {
+    ) -> Result<Vec<Object>, PrepareError> {
         let policy = self.wish.options.of_action(action).crds;
         if policy == CrdsPolicy::Skip {
             return Ok(Vec::new());
@@ -221,8 +222,8 @@ impl<O: Owner> World<O> {
         }
         let mut wanted = Vec::new();
         for file in chart::crds(&chart) {
-            let read = manifest::read(&file.path, &file.file.data, &goyaml::Limits::default());
-            let all = read.map_err(|error| Refusal::Told(format!("parsing {error}")))?;
+            let read = manifest::read(&file.path, &file.file.data, &goyaml::YamlLimits::default());
+            let all = read.map_err(|error| PrepareError::Told(format!("parsing {error}")))?;
             for located in all {
                 let mut object = located.object;
                 if object.kind() != "CustomResourceDefinition" {
@@ -267,13 +268,13 @@ impl<O: Owner> World<O> {
         values: &Map,
         release: &Release,
         action: Action,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PrepareError> {
         let rendered = self.rendered(chart.clone(), values.clone(), release.clone(), action);
         let rendered = match rendered.await {
             Ok(rendered) => rendered,
-            Err(Refusal::Rest(rest)) => return Err(Refusal::Rest(rest)),
+            Err(PrepareError::Rest(rest)) => return Err(PrepareError::Rest(rest)),
             // Templates may need the kinds that are not there yet. Then they are judged as soon as these are.
-            Err(Refusal::Told(_)) => return Ok(()),
+            Err(PrepareError::Told(_)) => return Ok(()),
         };
         let read = |content: &str| members::read(content).unwrap_or_default();
         let objects: Vec<Object> =
@@ -283,7 +284,7 @@ impl<O: Owner> World<O> {
     }
 
     /// Writes CRDs that the chart brings along, and waits until their kinds are served.
-    async fn write_crds(&self, crds: Vec<Object>, action: Action) -> Result<(), Refusal> {
+    async fn write_crds(&self, crds: Vec<Object>, action: Action) -> Result<(), PrepareError> {
         let policy = self.wish.options.of_action(action).crds;
         let mut written = Vec::new();
         for object in crds {
@@ -296,7 +297,7 @@ impl<O: Owner> World<O> {
                 let until = tokio::time::Instant::now() + ESTABLISHED_LIMIT;
                 let established = established(&self.target.cluster, object, until).await;
                 let established = established.map_err(|error| self.no_answer(&error))?;
-                established.map_err(Refusal::Told)?;
+                established.map_err(PrepareError::Told)?;
             }
             Ok(())
         };
@@ -304,18 +305,18 @@ impl<O: Owner> World<O> {
     }
 
     /// Why something cannot be done with a CRD.
-    fn crd_failed(&self, what: &str, object: &Object, error: &ClusterError) -> Refusal {
+    fn crd_failed(&self, what: &str, object: &Object, error: &ClusterError) -> PrepareError {
         let name = object.name();
         match error.is_of_server() {
-            true => Refusal::Rest(self.no_answer(error)),
-            false => {
-                Refusal::Told(format!("failed to {what} CustomResourceDefinition {name}: {error}"))
-            }
+            true => PrepareError::Rest(self.no_answer(error)),
+            false => PrepareError::Told(format!(
+                "failed to {what} CustomResourceDefinition {name}: {error}"
+            )),
         }
     }
 
     /// Where a CRD is, and what is there.
-    async fn live_crd(&self, object: &Object) -> Result<(Resource, Option<Object>), Refusal> {
+    async fn live_crd(&self, object: &Object) -> Result<(Resource, Option<Object>), PrepareError> {
         let cluster = &self.target.cluster;
         let failed = |what: &str, error| self.crd_failed(what, object, &error);
         let resource = cluster.resource(&object.gvk()).await;
@@ -326,13 +327,13 @@ impl<O: Owner> World<O> {
     }
 
     /// Writes one CRD; tells whether it did.
-    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, Refusal> {
+    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, PrepareError> {
         let (resource, live) = self.live_crd(object).await?;
         if live.is_some() && policy == CrdsPolicy::Create {
             return Ok(false);
         }
         if let Some(text) = self.migrated(object).await? {
-            return Err(Refusal::Told(text));
+            return Err(PrepareError::Told(text));
         }
         let applied = self.apply_object(&resource, object, false).await;
         applied.map_err(|error| self.crd_failed("apply", object, &error))?;
@@ -342,18 +343,18 @@ impl<O: Owner> World<O> {
     /// Whether objects that are there already may become the release's.
     async fn checked(
         &self,
-        rendered: &Rendered,
+        rendered: &RenderedRelease,
         action: Action,
         base: Option<&Record>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PrepareError> {
         let target = &self.desired().target;
         let text: String =
             rendered.manifests.iter().map(|it| format!("---\n{}\n", it.content)).collect();
         let cluster = &self.target.cluster;
         let read = members::of_text(cluster, &text, &target.name, &target.namespace).await;
         let all = read.map_err(|error| match error {
-            MemberError::Refused(text) => Refusal::Told(text),
-            MemberError::Cluster(error) => Refusal::Rest(self.no_answer(&error)),
+            MemberError::Refused(text) => PrepareError::Told(text),
+            MemberError::Cluster(error) => PrepareError::Rest(self.no_answer(&error)),
         })?;
         self.admitted(all.iter().map(|it| &it.object)).await?;
         if self.wish.options.of_action(action).take_ownership {
@@ -368,15 +369,16 @@ impl<O: Owner> World<O> {
         let new: Vec<Member> = all.into_iter().filter(|it| !is_known(it)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let live = members::live(cluster, &new, width).await;
-        let live = live.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+        let live = live.map_err(|error| PrepareError::Rest(self.no_answer(&error)))?;
         let fault = live
             .iter()
             .flatten()
             .find_map(|it| members::foreign(it, &target.name, &target.namespace));
         match fault {
-            Some(fault) => {
-                Err(Refusal::Told(format!("Unable to continue with {}: {fault}", action.as_str())))
-            }
+            Some(fault) => Err(PrepareError::Told(format!(
+                "Unable to continue with {}: {fault}",
+                action.as_str()
+            ))),
             None => Ok(()),
         }
     }
@@ -389,7 +391,7 @@ impl<O: Owner> World<O> {
     }
 
     /// Creates the target namespace, if that is asked for.
-    async fn namespace(&self) -> Result<(), Refusal> {
+    async fn namespace(&self) -> Result<(), PrepareError> {
         let name = &self.desired().target.namespace;
         if !self.wish.options.create_namespace || self.is_there(name) {
             return Ok(());
@@ -397,14 +399,16 @@ impl<O: Owner> World<O> {
         let cluster = &self.target.cluster;
         let object = Object::new(json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": name, "labels": {"name": name}}}));
-        let object = object.map_err(|error| Refusal::Told(error.to_string()))?;
+        let object = object.map_err(|error| PrepareError::Told(error.to_string()))?;
         let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await;
-        let resource = resource.map_err(|error| Refusal::Rest(self.no_answer(&error)))?;
+        let resource = resource.map_err(|error| PrepareError::Rest(self.no_answer(&error)))?;
         match cluster.create_object(&resource, &object, MANAGER, false).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(409) => Ok(()),
-            Err(error) if error.is_of_server() => Err(Refusal::Rest(self.no_answer(&error))),
-            Err(error) => Err(Refusal::Told(format!("failed to create namespace {name}: {error}"))),
+            Err(error) if error.is_of_server() => Err(PrepareError::Rest(self.no_answer(&error))),
+            Err(error) => {
+                Err(PrepareError::Told(format!("failed to create namespace {name}: {error}")))
+            }
         }
     }
 }
@@ -462,16 +466,19 @@ struct Finder {
 }
 
 impl Lookup for Finder {
-    fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
+    fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
         let found = self.waits.answer(LOOKUP_LIMIT, find(&self.cluster, wanted));
         found.unwrap_or_else(|| {
-            let Wanted { api_version, kind, .. } = wanted;
+            let LookupQuery { api_version, kind, .. } = wanted;
             Err(format!("the API server did not respond for {api_version}, Kind={kind}"))
         })
     }
 }
 
-pub(crate) async fn find(cluster: &Cluster, wanted: &Wanted<'_>) -> Result<Option<Value>, String> {
+pub(crate) async fn find(
+    cluster: &Cluster,
+    wanted: &LookupQuery<'_>,
+) -> Result<Option<Value>, String> {
     let gvk = Gvk::new(wanted.api_version, wanted.kind);
     let resource = cluster.resource(&gvk).await.map_err(|error| {
         format!(

@@ -20,7 +20,7 @@ const HELM: &str = "helm";
 
 /// One object before and after.
 #[derive(Debug, Clone)]
-pub(crate) struct Change {
+pub(crate) struct ObjectPreview {
     pub(crate) id: ObjectId,
     /// As it is; `None` if it is not there.
     pub(crate) before: Option<Object>,
@@ -65,7 +65,7 @@ pub(crate) async fn preview(
     record: Option<&Record>,
     (name, namespace): (&str, &str),
     manifest: &str,
-) -> Result<Vec<Change>, PreviewError> {
+) -> Result<Vec<ObjectPreview>, PreviewError> {
     let read = |text: &str| members::read(text).map_err(PreviewError::Manifest);
     let mut originals: BTreeMap<ObjectId, Member> = BTreeMap::new();
     for object in read(record.map_or("", |record| &record.manifest))? {
@@ -88,7 +88,7 @@ pub(crate) async fn preview(
             }
             // Its CRD comes with the chart.
             Err(ClusterError::NoSuchKind { .. }) => {
-                changes.push(Change { id: object.id(), before: None, after: Some(object) });
+                changes.push(ObjectPreview { id: object.id(), before: None, after: Some(object) });
             }
             Err(error) => return Err(failed(error)),
         }
@@ -98,7 +98,7 @@ pub(crate) async fn preview(
         let live = live.map_err(|error| PreviewError::Cluster(id.subject(), error))?;
         let Some(live) = live else { continue };
         if [&live, &object].iter().all(|it| it.annotation(POLICY) != Some("keep")) {
-            changes.push(Change { id, before: Some(live), after: None });
+            changes.push(ObjectPreview { id, before: Some(live), after: None });
         }
     }
     Ok(changes)
@@ -109,7 +109,7 @@ async fn change(
     cluster: &Cluster,
     member: Member,
     original: Option<&Member>,
-) -> Result<Option<Change>, ClusterError> {
+) -> Result<Option<ObjectPreview>, ClusterError> {
     let Member { id, object, resource } = member;
     let before = cluster.get(&resource, &id.namespace, &id.name).await?;
     let after = match &before {
@@ -126,5 +126,5 @@ async fn change(
             made => made?,
         },
     };
-    Ok(Some(Change { id, before, after: Some(after) }))
+    Ok(Some(ObjectPreview { id, before, after: Some(after) }))
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crds::Reconciled;
+use crds::ReconciledObject;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, operator};
 use kube::core::ResourceExt as _;
-use reconcile::Node;
+use reconcile::ObjectKey;
 use release::snapshot::Match;
 use release::{Record, Snapshot, snapshot};
 
@@ -24,10 +24,10 @@ use crate::controllers::releaser::target_of;
 /// installation, too, when no status has a history.
 pub(crate) fn holder(
     context: &Context,
-    asking: &Node,
+    asking: &ObjectKey,
     uid: Option<&str>,
     last: &Record,
-) -> Option<Node> {
+) -> Option<ObjectKey> {
     let all = Owners {
         releases: context.store::<HelmRelease>().state(),
         helmfiles: context.store::<Helmfile>().state(),
@@ -46,13 +46,13 @@ struct Owners {
 
 impl Owners {
     /// See [`holder`].
-    fn holder(&self, asking: &Node, uid: Option<&str>, last: &Record) -> Option<Node> {
+    fn holder(&self, asking: &ObjectKey, uid: Option<&str>, last: &Record) -> Option<ObjectKey> {
         let by_journal = uid.and_then(|uid| self.first(asking, Some(uid), last));
         // Who adopts a release writes no journal: that of whoever had it before stays.
         by_journal.or_else(|| self.first(asking, None, last))
     }
 
-    fn first(&self, asking: &Node, uid: Option<&str>, last: &Record) -> Option<Node> {
+    fn first(&self, asking: &ObjectKey, uid: Option<&str>, last: &Record) -> Option<ObjectKey> {
         let of_release = |it: &HelmRelease| {
             let target = target_of(it);
             let is_target = (&target.name, &target.namespace) == (&last.name, &last.namespace);
@@ -68,17 +68,17 @@ impl Owners {
 /// The first object but the asking one that `has` the release.
 fn first<K: OurKind>(
     all: &[Arc<K>],
-    (asking, uid): (&Node, Option<&str>),
+    (asking, uid): (&ObjectKey, Option<&str>),
     has: impl Fn(&K) -> bool,
-) -> Option<Node> {
+) -> Option<ObjectKey> {
     let its = all.iter().filter(|it| uid.is_none_or(|uid| it.uid().as_deref() == Some(uid)));
     its.filter(|it| has(it)).map(|it| node_of(&**it)).find(|node| node != asking)
 }
 
 /// The Helmfile among those of a kind. A release has a row before anything is done for it.
-fn helmfile<K>(all: &[Arc<K>], of: (&Node, Option<&str>), last: &Record) -> Option<Node>
+fn helmfile<K>(all: &[Arc<K>], of: (&ObjectKey, Option<&str>), last: &Record) -> Option<ObjectKey>
 where
-    K: OurKind + Reconciled<Status = HelmfileStatus>,
+    K: OurKind + ReconciledObject<Status = HelmfileStatus>,
 {
     let is_its = |it: &K| {
         let rows = it.status().map(|status| status.releases.as_slice()).unwrap_or_default();
@@ -114,14 +114,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use golang::value::{Map, Type};
-    use release::record::{Info, Status};
+    use release::record::{Info, RevisionStatus};
     use serde_json::{Value, json};
 
     use super::*;
 
     fn record(description: &str) -> Record {
         let info = Info {
-            status: Status::Deployed,
+            status: RevisionStatus::Deployed,
             first_deployed: Some(reconcile::Time::UNIX_EPOCH.into()),
             last_deployed: Some(reconcile::Time::UNIX_EPOCH.into()),
             description: description.to_owned(),

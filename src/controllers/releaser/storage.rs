@@ -11,11 +11,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use objects::{Gvk, Object};
 use release::operation::Write;
-use release::record::{Change, Record, Status as Life};
+use release::record::{Record, RecordChange, RevisionStatus as Life};
 use release::storage::{
-    self, DATA_KEY, DIGEST, PART_OF, PART_OWNER, PARTS, PackError, Packed, Written,
+    self, DATA_KEY, DIGEST, PART_OF, PART_OWNER, PARTS, PackError, PackedRecord, RecordWriteMode,
 };
-use release::{Broken, Journal, Revision, Revisions, journal};
+use release::{BrokenRevision, Journal, Revision, Revisions, journal};
 use serde_json::{Map, Value, json};
 
 use super::MANAGER;
@@ -48,7 +48,7 @@ impl StorageError {
 
 /// A revision and its Secret.
 #[derive(Clone)]
-struct Stored {
+struct StoredRevision {
     record: Arc<Record>,
     journal: Option<Journal>,
     secret: String,
@@ -61,7 +61,7 @@ struct Stored {
     size: usize,
 }
 
-impl Stored {
+impl StoredRevision {
     /// As the Secret of a record says it; `(parts, size)` are those fields.
     fn of(
         secret: &Object,
@@ -94,12 +94,12 @@ pub(crate) struct Storage {
     pub(super) name: String,
     /// The uid of the HelmRelease.
     owner: String,
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<RevisionCache>>,
 }
 
-struct Known {
-    stored: BTreeMap<i64, Stored>,
-    broken: Vec<Broken>,
+struct RevisionCache {
+    stored: BTreeMap<i64, StoredRevision>,
+    broken: Vec<BrokenRevision>,
     /// Names and uids of the Secrets that cannot be read, by the revisions that their labels name.
     unreadable: Vec<(i64, String, String)>,
     read_at: Instant,
@@ -145,7 +145,7 @@ impl Storage {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<Known>> {
+    fn known(&self) -> MutexGuard<'_, Option<RevisionCache>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,14 +185,14 @@ impl Storage {
         *self.known() = None;
     }
 
-    async fn read(&self) -> Result<Known, StorageError> {
+    async fn read(&self) -> Result<RevisionCache, StorageError> {
         let selector = storage::selector(&self.name);
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
         let secrets = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
         let stored = BTreeMap::new();
         let broken = Vec::new();
         let unreadable = Vec::new();
-        let mut known = Known { stored, broken, unreadable, read_at: Instant::now() };
+        let mut known = RevisionCache { stored, broken, unreadable, read_at: Instant::now() };
         for secret in secrets.map_err(failed)? {
             let labels = strings(&secret, "labels");
             let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
@@ -204,7 +204,7 @@ impl Storage {
                     let name = secret.name().to_owned();
                     let uid = secret.uid().to_owned();
                     let shown = format!("{}/{name}", self.namespace);
-                    known.broken.push(Broken { secret: shown, version, problem });
+                    known.broken.push(BrokenRevision { secret: shown, version, problem });
                     known.unreadable.push((version, name, uid));
                 }
             }
@@ -213,7 +213,7 @@ impl Storage {
     }
 
     /// How the names begin of the parts of all revisions; none where a revision cannot be read, so that nobody knows.
-    fn parts_of(&self, known: &Known) -> Option<Vec<String>> {
+    fn parts_of(&self, known: &RevisionCache) -> Option<Vec<String>> {
         let parts = known.stored.iter().filter_map(|(version, stored)| {
             Some(storage::part_prefix(&self.name, *version, stored.parts.as_ref()?))
         });
@@ -249,7 +249,7 @@ impl Storage {
         &self,
         secret: &Object,
         labels: BTreeMap<String, String>,
-    ) -> Result<Result<Stored, String>, StorageError> {
+    ) -> Result<Result<StoredRevision, String>, StorageError> {
         let annotations = strings(secret, "annotations");
         let Some(first) = data_of(secret) else {
             return Ok(Err("it has no data in key `release`".to_owned()));
@@ -280,7 +280,8 @@ impl Storage {
         let Ok((record, journal, labels, parts, size)) = read.await else {
             return Ok(Err("reading it was interrupted".to_owned()));
         };
-        let as_read = |record| Stored::of(secret, Arc::new(record), journal, labels, (parts, size));
+        let as_read =
+            |record| StoredRevision::of(secret, Arc::new(record), journal, labels, (parts, size));
         Ok(record.map_err(|error| error.to_string()).map(as_read))
     }
 
@@ -291,7 +292,7 @@ impl Storage {
         journal: &Journal,
     ) -> Result<(), StorageError> {
         let version = record.version;
-        let labels = storage::labels(&record, Written::New, jiff::Timestamp::now());
+        let labels = storage::labels(&record, RecordWriteMode::New, jiff::Timestamp::now());
         let (record, packed) = packed(record).await?;
         if packed.parts.len() > 1 {
             self.sweep().await?;
@@ -342,14 +343,14 @@ impl Storage {
         labels: BTreeMap<String, String>,
         packed: (Option<String>, usize),
     ) {
-        let stored = Stored::of(secret, record, journal, labels, packed);
+        let stored = StoredRevision::of(secret, record, journal, labels, packed);
         if let Some(known) = self.known().as_mut() {
             known.stored.insert(stored.record.version, stored);
         }
     }
 
     /// Stores all parts of a record but the first. Their names come from their content, so one that is there is right.
-    async fn write_parts(&self, version: i64, packed: &Packed) -> Result<(), StorageError> {
+    async fn write_parts(&self, version: i64, packed: &PackedRecord) -> Result<(), StorageError> {
         let labels = BTreeMap::from([
             (PART_OF.to_owned(), storage::part_of(&self.name, version)),
             (PART_OWNER.to_owned(), self.owner.clone()),
@@ -395,7 +396,10 @@ impl Storage {
     }
 
     /// Changes records beside which no journal is written.
-    pub(super) async fn write_others(&self, others: &[(i64, Change)]) -> Result<(), StorageError> {
+    pub(super) async fn write_others(
+        &self,
+        others: &[(i64, RecordChange)],
+    ) -> Result<(), StorageError> {
         for (version, change) in others {
             self.change(*version, std::slice::from_ref(change), None).await?;
         }
@@ -405,14 +409,14 @@ impl Storage {
     /// The record of somebody's unfinished operation says that it failed.
     pub(super) async fn unlock(&self, version: i64, text: &str) -> Result<(), StorageError> {
         let description = Some(text.to_owned());
-        let change = Change::Status { status: Life::Failed, description, deleted: None };
+        let change = RecordChange::Status { status: Life::Failed, description, deleted: None };
         self.change(version, &[change], None).await
     }
 
     async fn change(
         &self,
         version: i64,
-        changes: &[Change],
+        changes: &[RecordChange],
         journal: Option<&Journal>,
     ) -> Result<(), StorageError> {
         let before = self.known().as_ref().and_then(|known| known.stored.get(&version).cloned());
@@ -434,7 +438,7 @@ impl Storage {
                 changed.apply(change);
             }
             let now = jiff::Timestamp::now();
-            let next = storage::labels(&changed, Written::Again, now);
+            let next = storage::labels(&changed, RecordWriteMode::Again, now);
             patch["metadata"]["labels"] = replaced(&labels, &next);
             labels = next;
             let (changed, packed) = packed(changed).await?;
@@ -516,16 +520,16 @@ impl Storage {
 }
 
 /// The digest of all parts, if there is more than one.
-fn digest_of(packed: &Packed) -> Option<String> {
+fn digest_of(packed: &PackedRecord) -> Option<String> {
     (packed.parts.len() > 1).then(|| packed.digest.clone())
 }
 
-fn size_of(packed: &Packed) -> usize {
+fn size_of(packed: &PackedRecord) -> usize {
     packed.parts.iter().map(Vec::len).sum()
 }
 
 /// Packing costs time that others on the thread would miss.
-async fn packed(record: Record) -> Result<(Arc<Record>, Packed), StorageError> {
+async fn packed(record: Record) -> Result<(Arc<Record>, PackedRecord), StorageError> {
     let record = Arc::new(record);
     let shared = record.clone();
     let packed = tokio::task::spawn_blocking(move || storage::pack(&shared)).await;

@@ -7,23 +7,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use apply::changes::{Change, What};
+use apply::changes::{ObjectChange, What};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
-use reconcile::{Node, Rest, Time, Wake, reason};
+use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 use release::account::running_text;
 use release::hold::LIFECYCLES_UNKNOWN;
-use release::operation::{Live, Opening, Outcome, opened, rolled_back};
-use release::plan::{Need, Observed, Ran, is_under_way};
+use release::operation::{Live, Opening, StepOutcome, opened, rolled_back};
+use release::plan::{Need, ReleaseObservedState, RunProgress, is_under_way};
 use release::snapshot;
-use release::status::{self as words, Report, Status};
-use release::{Action, Desired, Journal, Record, Release, Revisions, Step, need, released};
+use release::status::{self as words, ReleaseStatus, Report};
+use release::{
+    Action, Journal, Record, Release, ReleaseDesiredState, ReleaseStep, Revisions, need, released,
+};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::hook_watch::HookWatch;
 use super::members::{self, Member, MemberError};
-use super::prepare::Prepared;
+use super::prepare::PreparedRevision;
 use super::storage::{Storage, StorageError};
 use super::{Owner, Wish, inventory};
 use crate::cluster::ClusterError;
@@ -31,30 +33,30 @@ use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::lifecycle::attempt::is_beside_release;
 use crate::controllers::lifecycle::{self, Asking};
-use crate::controllers::object_watcher::{Awaited, Moment};
+use crate::controllers::object_watcher::{AwaitedObject, Moment};
 use crate::controllers::permit::RunPermit;
-use crate::controllers::target::Target;
+use crate::controllers::target::ClusterTarget;
 use crate::events::{Event, Severity};
 
 /// When something is tried again that failed through no fault of the spec.
-const SOON: Duration = Duration::from_secs(2);
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// What a run has learned and done so far.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct ObservedReleaseState {
     storage: Option<Arc<Storage>>,
     revisions: Revisions,
-    prepared: Option<Prepared>,
-    outcome: Option<Outcome>,
-    pub(super) ran: Ran,
+    prepared: Option<PreparedRevision>,
+    outcome: Option<StepOutcome>,
+    pub(super) ran: RunProgress,
     /// The objects of revisions, by what they are read from: another release may have the same number.
-    members: BTreeMap<Text, Arc<Vec<Member>>>,
+    members: BTreeMap<ManifestDigest, Arc<Vec<Member>>>,
     /// Objects that were ready at an earlier run, and the resourceVersions in which they were.
     pub(super) healthy: BTreeMap<ObjectId, u64>,
     /// Objects as the API server answered when they were written, with the moment before that, until they are observed.
     pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
     /// Where objects were seen, for a wait that may follow.
-    pub(super) awaited: BTreeMap<Node, Awaited>,
+    pub(super) awaited: BTreeMap<ObjectKey, AwaitedObject>,
     /// Whether an operation is under way; none where that was not observed.
     pub(super) under_way: Option<bool>,
     /// Follows the hook that is due.
@@ -62,7 +64,7 @@ pub(super) struct Known {
     /// Who holds fields of objects that drifted, as it is told.
     pub(super) rivals: BTreeMap<ObjectId, String>,
     /// Objects that drifted, as they are applied.
-    pub(super) drifted: Vec<Drifted>,
+    pub(super) drifted: Vec<DriftedObject>,
     /// The uids of events of lifecycles that nothing waits for any more.
     dismissed: BTreeSet<String>,
     /// The spec is not what the run began with.
@@ -72,7 +74,7 @@ pub(super) struct Known {
 }
 
 /// An object that drifted.
-pub(super) struct Drifted {
+pub(super) struct DriftedObject {
     pub(super) member: Member,
     /// As it is applied.
     pub(super) payload: Object,
@@ -81,30 +83,35 @@ pub(super) struct Drifted {
 }
 
 /// The digest of a manifest.
-type Text = [u8; 32];
+type ManifestDigest = [u8; 32];
 
 /// What the objects of a revision are read from.
-fn text_of(record: &Record) -> Text {
+fn text_of(record: &Record) -> ManifestDigest {
     let head = format!("{}/{}\n", record.namespace, record.name);
     Sha256::new().chain_update(head).chain_update(&record.manifest).finalize().into()
 }
 
 /// See the module.
-pub(super) struct World<O> {
+pub(super) struct ReleaseExecutor<O> {
     pub(super) context: Arc<Context>,
-    pub(super) target: Arc<Target>,
+    pub(super) target: Arc<ClusterTarget>,
     /// Among those who apply there.
     pub(super) permit: RunPermit,
-    pub(super) node: Node,
+    pub(super) node: ObjectKey,
     pub(super) owner: Arc<O>,
     pub(super) wish: Arc<Wish>,
     /// Objects that somebody else changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
-    known: Mutex<Known>,
+    known: Mutex<ObservedReleaseState>,
 }
 
 /// What is told of a correction of drift.
-fn corrected(known: &Status, record: &Record, changed: &[Change], faults: &[String]) -> Vec<Event> {
+fn corrected(
+    known: &ReleaseStatus,
+    record: &Record,
+    changed: &[ObjectChange],
+    faults: &[String],
+) -> Vec<Event> {
     let release = snapshot::latest(&known.history)
         .map_or_else(|| record.full_name(), release::Snapshot::full_name);
     let told = |severity, reason: reconcile::Reason, text: String| Event {
@@ -115,7 +122,7 @@ fn corrected(known: &Status, record: &Record, changed: &[Change], faults: &[Stri
     };
     let mut all = Vec::new();
     if !changed.is_empty() {
-        let line = |change: &Change| {
+        let line = |change: &ObjectChange| {
             let what = if change.what == What::Added { "created" } else { "configured" };
             format!("{} {what}", change.id.subject())
         };
@@ -132,11 +139,11 @@ fn corrected(known: &Status, record: &Record, changed: &[Change], faults: &[Stri
     all
 }
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     pub(super) fn new(
         context: Arc<Context>,
-        (target, permit): (Arc<Target>, RunPermit),
-        node: Node,
+        (target, permit): (Arc<ClusterTarget>, RunPermit),
+        node: ObjectKey,
         owner: Arc<O>,
         wish: Arc<Wish>,
         contests: Arc<Mutex<Contests>>,
@@ -144,11 +151,11 @@ impl<O: Owner> World<O> {
         Self { context, target, permit, node, owner, wish, contests, known: Mutex::default() }
     }
 
-    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+    pub(super) fn known(&self) -> MutexGuard<'_, ObservedReleaseState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn desired(&self) -> &Desired {
+    pub(super) fn desired(&self) -> &ReleaseDesiredState {
         &self.wish.desired
     }
 
@@ -163,7 +170,7 @@ impl<O: Owner> World<O> {
     }
 
     /// Where to watch what a rest waits for.
-    pub(super) fn awaited(&self, wake: &Wake) -> Vec<Awaited> {
+    pub(super) fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
         let mut known = self.known();
         wake.on.iter().filter_map(|node| known.awaited.remove(node)).collect()
     }
@@ -174,7 +181,7 @@ impl<O: Owner> World<O> {
         (known.healthy, known.storage) = (healthy, records);
     }
 
-    /// What [`World::resume`] of the next run wants: objects that are ready, and the records.
+    /// What [`Executor::resume`] of the next run wants: objects that are ready, and the records.
     pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<Storage>>) {
         let mut known = self.known();
         (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
@@ -201,7 +208,7 @@ impl<O: Owner> World<O> {
     }
 
     fn soon(&self) -> Time {
-        jiff::Timestamp::now().saturating_add(SOON).unwrap_or(Time::MAX)
+        jiff::Timestamp::now().saturating_add(TRANSIENT_RETRY_DELAY).unwrap_or(Time::MAX)
     }
 
     fn not_stored(&self, error: &StorageError) -> Rest {
@@ -348,7 +355,7 @@ impl<O: Owner> World<O> {
     /// The inventory, where something happened to the release.
     async fn inventory(&self, told: &Report) -> Result<Option<ResourceInventory>, Rest> {
         let Some(last) = self.last().filter(|_| !told.events.is_empty()) else { return Ok(None) };
-        let is_gone = last.info.status == release::record::Status::Uninstalled;
+        let is_gone = last.info.status == release::record::RevisionStatus::Uninstalled;
         if told.status.history.is_empty() || is_gone || self.desired().deleted {
             return Ok(None);
         }
@@ -408,12 +415,12 @@ impl<O: Owner> World<O> {
     }
 
     /// Does a step; what came of it is its outcome.
-    async fn done(&self, step: &Step) -> Result<Outcome, Rest> {
-        let mut outcome = Outcome { step: step.clone(), created: Vec::new(), error: None };
+    async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, Rest> {
+        let mut outcome = StepOutcome { step: step.clone(), created: Vec::new(), error: None };
         let failed = |error: StorageError| self.not_stored(&error);
         match step {
-            Step::Tell(told) => self.tell(told).await?,
-            Step::Prepare { action, version, .. } => {
+            ReleaseStep::Tell(told) => self.tell(told).await?,
+            ReleaseStep::Prepare { action, version, .. } => {
                 let base = self.known().revisions.current().map(|it| it.record.clone());
                 let base = base.filter(|_| *action == Action::Upgrade);
                 let refused = self.owner.before(&self.target, &self.permit, self.desired()).await?;
@@ -429,21 +436,23 @@ impl<O: Owner> World<O> {
                     Err(text) => outcome.error = Some(text),
                 }
             }
-            Step::Open { prune, write } => self.open(prune, write).await?,
-            Step::Write(write) => self.storage().await?.write(write).await.map_err(failed)?,
-            Step::Ask(ask) => self.ask(ask).await?,
-            Step::Dismiss(over) => {
+            ReleaseStep::Open { prune, write } => self.open(prune, write).await?,
+            ReleaseStep::Write(write) => {
+                self.storage().await?.write(write).await.map_err(failed)?;
+            }
+            ReleaseStep::Ask(ask) => self.ask(ask).await?,
+            ReleaseStep::Dismiss(over) => {
                 lifecycle::dismiss(&self.context, &self.node.namespace, over).await;
                 self.known().dismissed.extend(over.iter().map(|it| it.uid.clone()));
             }
-            Step::DeleteHook { version, hook, .. } => {
+            ReleaseStep::DeleteHook { version, hook, .. } => {
                 outcome.error = self.delete_hook(&*self.record(*version)?, *hook).await?;
             }
-            Step::CreateHook { version, hook, operation } => {
+            ReleaseStep::CreateHook { version, hook, operation } => {
                 let record = self.record(*version)?;
                 outcome.error = self.create_hook(&record, *hook, operation).await?;
             }
-            Step::Apply { version, base, permit, .. } => {
+            ReleaseStep::Apply { version, base, permit, .. } => {
                 let record = self.record(*version)?;
                 // The revision before may have been purged by hand: then nothing is compared with it.
                 let base = base.and_then(|version| self.record(version).ok());
@@ -452,22 +461,22 @@ impl<O: Owner> World<O> {
                 (outcome.created, outcome.error) = (applied.created, applied.error);
                 self.known().healthy.clear();
             }
-            Step::Delete { version, propagation, permit, .. } => {
+            ReleaseStep::Delete { version, propagation, permit, .. } => {
                 let record = self.record(*version)?;
                 outcome.error = self.delete(*permit, &record, propagation.as_str()).await?;
             }
-            Step::CleanUp { created, permit, .. } => {
+            ReleaseStep::CleanUp { created, permit, .. } => {
                 if let Some(record) = self.last() {
                     self.clean_up(*permit, &record, created).await?;
                 }
             }
-            Step::Purge { versions } => {
+            ReleaseStep::Purge { versions } => {
                 self.storage().await?.purge(versions).await.map_err(failed)?;
             }
-            Step::Unlock { version, description } => {
+            ReleaseStep::Unlock { version, description } => {
                 self.storage().await?.unlock(*version, description).await.map_err(failed)?;
             }
-            Step::CorrectDrift { version, .. } => self.correct(*version).await?,
+            ReleaseStep::CorrectDrift { version, .. } => self.correct(*version).await?,
         }
         // The API server quotes what it refuses.
         outcome.error = outcome.error.map(|text| self.wish.masked(&text));
@@ -476,7 +485,7 @@ impl<O: Owner> World<O> {
 
     /// Asks a lifecycle.
     async fn ask(&self, ask: &::lifecycle::Ask) -> Result<(), Rest> {
-        let Desired { owner, target, kube_context, .. } = self.desired();
+        let ReleaseDesiredState { owner, target, kube_context, .. } = self.desired();
         let asking = Asking {
             node: &self.node,
             uid: owner,
@@ -492,7 +501,7 @@ impl<O: Owner> World<O> {
 
     /// The events of lifecycles about this release, as far as something may wait for them.
     fn events(&self) -> Vec<::lifecycle::Event> {
-        let Desired { owner, target, kube_context, .. } = self.desired();
+        let ReleaseDesiredState { owner, target, kube_context, .. } = self.desired();
         let release = (target.name.as_str(), target.namespace.as_str(), kube_context.as_str());
         // One that is the only one of its owner may have been somewhere else.
         let release = self.node.is_part().then_some(release);
@@ -512,8 +521,8 @@ impl<O: Owner> World<O> {
     }
 }
 
-impl<O: Owner> reconcile::World<Release> for World<O> {
-    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
+    async fn observe(&self, desired: &ReleaseDesiredState) -> Result<ReleaseObservedState, Rest> {
         if self.owner.is_overtaken(self.desired()) {
             return Err(self.overtaken());
         }
@@ -543,19 +552,19 @@ impl<O: Owner> reconcile::World<Release> for World<O> {
         let outcome = known.outcome.clone();
         let ran = known.ran.clone();
         let now = jiff::Timestamp::now();
-        Ok(Observed { now, status, revisions, live, drift, contested, outcome, ran })
+        Ok(ReleaseObservedState { now, status, revisions, live, drift, contested, outcome, ran })
     }
 
-    async fn perform(&self, step: &Step) -> Result<(), Rest> {
-        if !matches!(step, Step::Tell(_)) {
+    async fn perform(&self, step: &ReleaseStep) -> Result<(), Rest> {
+        if !matches!(step, ReleaseStep::Tell(_)) {
             self.owner.settle().await?;
         }
         // Statuses and records are written to their end, whatever somebody wants by now.
-        let is_bookkeeping = matches!(step, Step::Tell(_) | Step::Write(_));
+        let is_bookkeeping = matches!(step, ReleaseStep::Tell(_) | ReleaseStep::Write(_));
         if !is_bookkeeping && self.owner.is_overtaken(self.desired()) {
             return Err(self.overtaken());
         }
-        if matches!(step, Step::Open { .. } | Step::Write(_)) {
+        if matches!(step, ReleaseStep::Open { .. } | ReleaseStep::Write(_)) {
             // Until the next run nobody knows what came of it.
             self.known().under_way = None;
         }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use apply::changes::{Change, What};
+use apply::changes::{ObjectChange, What};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::{RemovalPermit, Rest};
@@ -13,7 +13,7 @@ use release::Record;
 use release::journal::{Action, Journal};
 
 use super::members::{self, Member};
-use super::world::{Drifted, World};
+use super::world::{DriftedObject, ReleaseExecutor};
 use super::{MANAGER, Owner, merge};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
@@ -23,7 +23,7 @@ use crate::controllers::crd_guard::claims::UNOWNED;
 
 /// What became of the objects of a revision.
 #[derive(Default)]
-pub(super) struct Applied {
+pub(super) struct ApplyReport {
     /// Inventory ids of what was created.
     pub(super) created: Vec<String>,
     /// Why not all of it could be done, in Helm's words.
@@ -44,7 +44,7 @@ impl From<ClusterError> for Unwritten {
 }
 
 /// How often an object is written that others write at the same time.
-const ATTEMPTS: u32 = 5;
+const MAX_WRITE_ATTEMPTS: u32 = 5;
 
 /// How an object is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ fn definitions_last<T: std::borrow::Borrow<Member>>(members: Vec<T>) -> Vec<T> {
     all
 }
 
-impl<O: Owner> World<O> {
+impl<O: Owner> ReleaseExecutor<O> {
     fn width(&self) -> usize {
         usize::from(self.context.settings.concurrent_ssa)
     }
@@ -88,11 +88,11 @@ impl<O: Owner> World<O> {
         base: Option<&Record>,
         journal: &Journal,
         permit: RemovalPermit,
-    ) -> Result<Applied, Rest> {
-        let mut applied = Applied::default();
+    ) -> Result<ApplyReport, Rest> {
+        let mut applied = ApplyReport::default();
         let members = match self.members(record).await? {
             Ok(members) => members,
-            Err(text) => return Ok(Applied { error: Some(text), ..applied }),
+            Err(text) => return Ok(ApplyReport { error: Some(text), ..applied }),
         };
         let before = match base {
             Some(base) => match self.members(base).await? {
@@ -111,7 +111,7 @@ impl<O: Owner> World<O> {
         let was_merged = base.is_some_and(|base| !base.is_server_side());
         let (left_alone, refused) = self.left_alone(&members, journal.action).await?;
         if refused.is_some() {
-            return Ok(Applied { error: refused, ..applied });
+            return Ok(ApplyReport { error: refused, ..applied });
         }
         for batch in batches(&members) {
             let writes: Vec<_> = batch
@@ -175,7 +175,7 @@ impl<O: Owner> World<O> {
         was_merged: bool,
         journal: &Journal,
     ) -> Result<bool, Unwritten> {
-        for _ in 1..ATTEMPTS {
+        for _ in 1..MAX_WRITE_ATTEMPTS {
             match self.write_once(member, original, mode, was_merged, journal).await {
                 Err(Unwritten { error, .. }) if error.code() == Some(409) => {}
                 done => return done,
@@ -378,17 +378,19 @@ impl<O: Owner> World<O> {
     pub(super) async fn correct_objects(
         &self,
         record: &Record,
-    ) -> Result<(Vec<Change>, Vec<String>), Rest> {
+    ) -> Result<(Vec<ObjectChange>, Vec<String>), Rest> {
         let drifted = std::mem::take(&mut self.known().drifted);
         let mut changed = Vec::new();
         let mut faults = Vec::new();
-        for Drifted { member, payload, fields } in drifted {
+        for DriftedObject { member, payload, fields } in drifted {
             let member = Member { object: payload, ..member };
             let refused = match self.guarded([&member.object].into_iter()).await?.pop() {
-                Some((_, crd_guard::Change::Skipped)) => continue,
-                Some((_, crd_guard::Change::Refused(text))) => Some(text),
-                Some((_, crd_guard::Change::Migrates)) => self.migrated(&member.object).await?,
-                Some((_, crd_guard::Change::Allowed)) | None => None,
+                Some((_, crd_guard::ManifestPermission::Skipped)) => continue,
+                Some((_, crd_guard::ManifestPermission::Refused(text))) => Some(text),
+                Some((_, crd_guard::ManifestPermission::Migrates)) => {
+                    self.migrated(&member.object).await?
+                }
+                Some((_, crd_guard::ManifestPermission::Allowed)) | None => None,
             };
             if let Some(text) = refused {
                 faults.push(format!("{}: {text}", member.id.subject()));
@@ -399,7 +401,7 @@ impl<O: Owner> World<O> {
                 Ok(_) => {
                     let what = if fields.is_some() { What::Changed } else { What::Added };
                     let fields = fields.unwrap_or_default();
-                    changed.push(Change { id: member.id.clone(), what, fields });
+                    changed.push(ObjectChange { id: member.id.clone(), what, fields });
                 }
                 Err(Unwritten { error, .. }) if error.is_of_server() => {
                     return Err(self.no_answer(&error));

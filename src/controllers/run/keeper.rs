@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use kube::core::ResourceExt as _;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
-use reconcile::Node;
+use reconcile::ObjectKey;
 
 use super::Notices;
 use crate::cluster::ClusterError;
-use crate::cluster::item::{Item, Unreadable};
-use crate::cluster::watch::Seen;
+use crate::cluster::item::{DecodedObject, Unreadable};
+use crate::cluster::watch::WatcherEvent;
 use crate::controllers::kept::Filler;
-use crate::controllers::kind::{Controlled, node_named};
+use crate::controllers::kind::{ControllerKind, node_named};
 
 /// How long the same trouble of a watch is told once: a CRD may not be installed, and never be.
 const TOLD_FOR: Duration = Duration::from_secs(600);
@@ -28,65 +28,65 @@ fn is_new(told: Option<&(String, Instant)>, trouble: &str) -> bool {
 }
 
 /// See the module.
-pub(super) struct Keeper<K: Controlled> {
+pub(super) struct Keeper<K: ControllerKind> {
     filler: Filler<K>,
     store: Store<K>,
     notices: Arc<Notices>,
     trouble: Option<(String, Instant)>,
     /// What cannot be read of the list that comes in.
-    unreadable: BTreeSet<Node>,
+    unreadable: BTreeSet<ObjectKey>,
 }
 
-impl<K: Controlled> Keeper<K> {
+impl<K: ControllerKind> Keeper<K> {
     pub(super) fn new(filler: Filler<K>, notices: Arc<Notices>) -> Self {
         let store = filler.writer.as_reader();
         Self { filler, store, notices, trouble: None, unreadable: BTreeSet::new() }
     }
 
     /// The store changes before anybody is woken, so that a run never looks for what is not stored yet.
-    pub(super) fn take(&mut self, seen: Result<Seen<Item<K>>, ClusterError>) {
+    pub(super) fn take(&mut self, seen: Result<WatcherEvent<DecodedObject<K>>, ClusterError>) {
         match seen {
-            Ok(Seen::Listing) => {
+            Ok(WatcherEvent::Listing) => {
                 self.unreadable.clear();
                 self.filler.writer.apply_watcher_event(&Event::Init);
             }
-            Ok(Seen::Listed(Item::Read(object))) => {
+            Ok(WatcherEvent::Listed(DecodedObject::Read(object))) => {
                 self.filler.writer.apply_watcher_event(&Event::InitApply(object));
             }
-            Ok(Seen::Listed(Item::Unreadable(object))) => {
+            Ok(WatcherEvent::Listed(DecodedObject::Unreadable(object))) => {
                 self.unreadable.insert(node_of::<K>(&object));
                 self.notices.unreadable::<K>(*object);
             }
-            Ok(Seen::ListEnded) => {
+            Ok(WatcherEvent::ListEnded) => {
                 self.trouble = None;
                 self.filler.writer.apply_watcher_event(&Event::InitDone);
                 let present = self.store.state();
                 self.notices.listed(&present, &std::mem::take(&mut self.unreadable));
                 self.filler.is_listed();
             }
-            Ok(Seen::Applied(Item::Read(object))) => {
+            Ok(WatcherEvent::Applied(DecodedObject::Read(object))) => {
                 let event = Event::Apply(object);
                 self.filler.writer.apply_watcher_event(&event);
                 if let Event::Apply(object) = &event {
                     self.notices.applied(object);
                 }
             }
-            Ok(Seen::Applied(Item::Unreadable(object))) => {
+            Ok(WatcherEvent::Applied(DecodedObject::Unreadable(object))) => {
                 self.drop_stored(&object.meta.namespace, &object.meta.name);
                 self.notices.unreadable::<K>(*object);
             }
-            Ok(Seen::Deleted(Item::Read(object))) => {
+            Ok(WatcherEvent::Deleted(DecodedObject::Read(object))) => {
                 let namespace = object.namespace().unwrap_or_default();
                 let name = object.name_any();
                 self.drop_stored(&namespace, &name);
                 self.notices.deleted::<K>(&node_named::<K>(&namespace, &name));
             }
-            Ok(Seen::Deleted(Item::Unreadable(object))) => {
+            Ok(WatcherEvent::Deleted(DecodedObject::Unreadable(object))) => {
                 self.drop_stored(&object.meta.namespace, &object.meta.name);
                 self.notices.deleted::<K>(&node_of::<K>(&object));
             }
-            Ok(Seen::Live) => self.notices.is_live::<K>(true),
-            Ok(Seen::Interrupted) => self.notices.is_live::<K>(false),
+            Ok(WatcherEvent::Live) => self.notices.is_live::<K>(true),
+            Ok(WatcherEvent::Interrupted) => self.notices.is_live::<K>(false),
             Err(error) => {
                 self.notices.is_live::<K>(false);
                 self.tell(&error);
@@ -109,6 +109,6 @@ impl<K: Controlled> Keeper<K> {
     }
 }
 
-fn node_of<K: Controlled>(object: &Unreadable) -> Node {
+fn node_of<K: ControllerKind>(object: &Unreadable) -> ObjectKey {
     node_named::<K>(&object.meta.namespace, &object.meta.name)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use reconcile::{Edge, READY};
 
 use crate::controllers::context::Context;
-use crate::controllers::kind::{Controlled, node_of};
+use crate::controllers::kind::{ControllerKind, node_of};
 use crate::controllers::{hold, marks};
 use crate::metrics::WakeReason;
 
@@ -17,7 +17,7 @@ use crate::metrics::WakeReason;
 const A_SECOND: usize = 100;
 
 /// Wakes objects that were there before.
-pub(super) fn wake<K: Controlled>(context: &Arc<Context>, objects: Vec<Arc<K>>) {
+pub(super) fn wake<K: ControllerKind>(context: &Arc<Context>, objects: Vec<Arc<K>>) {
     let (unchanged, due) = objects.into_iter().partition::<Vec<_>, _>(|it| is_unchanged(&**it));
     wake_now(context, &due);
     if unchanged.len() <= A_SECOND {
@@ -31,13 +31,13 @@ pub(super) fn wake<K: Controlled>(context: &Arc<Context>, objects: Vec<Arc<K>>) 
     tokio::spawn(wake_unchanged(context.clone(), unchanged));
 }
 
-fn wake_now<K: Controlled>(context: &Context, objects: &[Arc<K>]) {
+fn wake_now<K: ControllerKind>(context: &Context, objects: &[Arc<K>]) {
     for object in objects {
         context.hub.wake(&node_of(&**object), WakeReason::Spec);
     }
 }
 
-async fn wake_unchanged<K: Controlled>(context: Arc<Context>, objects: Vec<Arc<K>>) {
+async fn wake_unchanged<K: ControllerKind>(context: Arc<Context>, objects: Vec<Arc<K>>) {
     // What their sources come to have wakes them earlier.
     for object in &objects {
         let source: BTreeSet<_> = object.source().into_iter().collect();
@@ -56,7 +56,7 @@ async fn wake_unchanged<K: Controlled>(context: Arc<Context>, objects: Vec<Arc<K
 }
 
 /// Whether an object was as it should be when it ran last, and nothing was asked of it since.
-fn is_unchanged<K: Controlled>(object: &K) -> bool {
+fn is_unchanged<K: ControllerKind>(object: &K) -> bool {
     let generation = object.meta().generation;
     let is_ready = object
         .condition(READY)
@@ -71,7 +71,7 @@ fn is_unchanged<K: Controlled>(object: &K) -> bool {
 }
 
 /// Whether the source of an object has another artifact than that of the last run.
-fn is_behind<K: Controlled>(object: &K, context: &Context) -> bool {
+fn is_behind<K: ControllerKind>(object: &K, context: &Context) -> bool {
     let found = object.source().and_then(|it| context.sources.find(&it, &context.settings));
     let artifact = found.and_then(|it| it.artifact);
     artifact.is_none_or(|it| !object.has_tried(&it.revision))

@@ -9,9 +9,9 @@ use tokio::sync::Semaphore;
 
 use crate::cluster::item::Unreadable;
 use crate::controllers::context::Context;
-use crate::controllers::kind::Controlled;
+use crate::controllers::kind::ControllerKind;
 use crate::controllers::record::{conditions_of, through};
-use crate::events::{Event, Severity, Subject};
+use crate::events::{Event, EventObject, Severity};
 
 /// Why nothing is done about an object whose spec cannot be read.
 const UNREADABLE: Reason = Reason::new("Unreadable");
@@ -20,7 +20,7 @@ const UNREADABLE: Reason = Reason::new("Unreadable");
 const AT_ONCE: usize = 4;
 
 /// Attempts at writing a status, with growing pauses: nothing but a change of the object would tell it again.
-const ATTEMPTS: u32 = 6;
+const MAX_STATUS_WRITE_ATTEMPTS: u32 = 6;
 
 /// Permits for telling.
 pub(super) fn permits() -> Arc<Semaphore> {
@@ -40,7 +40,7 @@ pub(super) fn is_same(one: &Unreadable, other: &Unreadable) -> bool {
     said(one) == said(other)
 }
 
-pub(super) fn log<K: Controlled>(object: &Unreadable) {
+pub(super) fn log<K: ControllerKind>(object: &Unreadable) {
     tracing::error!(
         controller_kind = %K::kind(&()),
         name = object.meta.name,
@@ -57,13 +57,13 @@ fn conditions(object: &Unreadable, now: Time) -> Vec<Condition> {
     Conditions::since(&had, object.meta.generation, now, &[]).finish(&rest)
 }
 
-pub(super) async fn tell<K: Controlled>(
+pub(super) async fn tell<K: ControllerKind>(
     context: Arc<Context>,
     object: Arc<Unreadable>,
     permits: Arc<Semaphore>,
 ) {
     let meta = &object.meta;
-    let about = Subject {
+    let about = EventObject {
         api_version: K::api_version(&()).into_owned(),
         kind: K::kind(&()).into_owned(),
         name: meta.name.clone(),
@@ -81,7 +81,7 @@ pub(super) async fn tell<K: Controlled>(
     let status = json!({"observedGeneration": meta.generation,
         "conditions": conditions(&object, jiff::Timestamp::now())});
     let manager = format!("gotk-{}", K::CONTROLLER);
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..MAX_STATUS_WRITE_ATTEMPTS {
         let written = {
             // A closed channel means that the process ends.
             let _permit = permits.acquire().await.ok();
@@ -119,7 +119,10 @@ mod tests {
         let now = jiff::Timestamp::now();
         let said = conditions(&unreadable(4, "it is nested 300 levels deep"), now);
         let is = |kind, status| Condition::is(&said, kind, status);
-        assert!(is("Ready", reconcile::Status::False) && is("Stalled", reconcile::Status::True));
+        assert!(
+            is("Ready", reconcile::ConditionStatus::False)
+                && is("Stalled", reconcile::ConditionStatus::True)
+        );
         let ready = Condition::find(&said, "Ready").unwrap();
         assert_eq!((&*ready.reason, ready.observed_generation), ("Unreadable", 4));
         assert!(ready.message.contains("300 levels"), "{}", ready.message);

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use crds::{Artifact, SourceStatus as _, Status as _};
+use crds::{Artifact, ObjectStatus as _, SourceStatus as _};
 use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Rest, Wake, reason};
 
-use super::Sourced;
+use super::SourceKind;
 use super::report::ARTIFACT_IN_STORAGE;
 use super::world::collect_garbage;
 use crate::cluster::ClusterError;
@@ -21,7 +21,7 @@ use crate::controllers::record::{Latest, conditions_of, listed, status_of};
 const DISAPPEARED: &str = "building artifact: disappeared from storage";
 
 /// Whether the store has the artifact that an object's status names, as it was stored for this object.
-pub(super) async fn is_kept<K: Sourced>(
+pub(super) async fn is_kept<K: SourceKind>(
     context: &Context,
     object: &K,
     artifact: &Artifact,
@@ -39,7 +39,7 @@ pub(super) async fn is_kept<K: Sourced>(
 ///
 /// # Errors
 /// The API server's refusal.
-pub(super) async fn take_back<K: Sourced>(
+pub(super) async fn take_back<K: SourceKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -66,7 +66,7 @@ pub(super) async fn take_back<K: Sourced>(
 ///
 /// # Errors
 /// The API server's refusal.
-pub(super) async fn withdraw<K: Sourced>(
+pub(super) async fn withdraw<K: SourceKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
@@ -77,7 +77,7 @@ pub(super) async fn withdraw<K: Sourced>(
 }
 
 /// The status before and after.
-fn without<K: Sourced>(object: &K, now: reconcile::Time) -> (K::Status, K::Status) {
+fn without<K: SourceKind>(object: &K, now: reconcile::Time) -> (K::Status, K::Status) {
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
@@ -119,7 +119,7 @@ mod tests {
         assert!(before.artifact.is_some());
         let conditions = conditions_of(&after.conditions);
         let told: Vec<_> = conditions.iter().map(|it| (&*it.kind, it.status)).collect();
-        use reconcile::Status::{True, Unknown};
+        use reconcile::ConditionStatus::{True, Unknown};
         assert_eq!(told, [("Reconciling", True), ("Ready", Unknown), ("Foreign", True)]);
         assert_eq!(conditions[1].message, DISAPPEARED);
         let after = json!(after);

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crds::{Artifact, SourceStatus, Status as _};
+use crds::{Artifact, ObjectStatus as _, SourceStatus};
 use kube::core::ResourceExt as _;
 use reconcile::reason::SUCCEEDED;
-use reconcile::{Condition, Reason, Rest, Status, Time};
+use reconcile::{Condition, ConditionStatus, Reason, Rest, Time};
 
-use super::Sourced;
-use super::verified::Verified;
-use super::world::{Run, Stored};
+use super::SourceKind;
+use super::verified::VerificationRecord;
+use super::world::{SourceRun, StoredArtifact};
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::{conditions_of, listed, status_of};
 use crate::events::{Event, Severity};
@@ -41,10 +41,10 @@ pub(crate) struct Report<S> {
 }
 
 /// Derives status and events from where the run came to rest.
-pub(crate) fn report<K: Sourced>(
+pub(crate) fn report<K: SourceKind>(
     object: &K,
-    run: Option<&Run<K>>,
-    stored: Option<&Stored<K::Status>>,
+    run: Option<&SourceRun<K>>,
+    stored: Option<&StoredArtifact<K::Status>>,
     url: Option<String>,
     rest: &Rest,
     now: Time,
@@ -69,18 +69,18 @@ pub(crate) fn report<K: Sourced>(
     let mut conditions = reconcile::Conditions::since(&had, generation, now, &owned)
         .marked(&crate::controllers::marks::of(object, now));
     match stored.and_then(|stored| stored.verified.as_ref()) {
-        Some(Verified { text, .. }) if text.is_empty() => {}
-        Some(Verified { text, .. }) => {
-            conditions = conditions.set(SOURCE_VERIFIED, Status::True, SUCCEEDED, text);
+        Some(VerificationRecord { text, .. }) if text.is_empty() => {}
+        Some(VerificationRecord { text, .. }) => {
+            conditions = conditions.set(SOURCE_VERIFIED, ConditionStatus::True, SUCCEEDED, text);
         }
         None if !object.is_verified() => {}
         // Of the artifact that is there it was said before.
         None => {
-            let said =
-                Condition::find(&had, SOURCE_VERIFIED).filter(|it| it.status == Status::True);
+            let said = Condition::find(&had, SOURCE_VERIFIED)
+                .filter(|it| it.status == ConditionStatus::True);
             conditions = match said {
                 Some(said) if rest.is_settled() => {
-                    conditions.set(SOURCE_VERIFIED, Status::True, SUCCEEDED, &said.message)
+                    conditions.set(SOURCE_VERIFIED, ConditionStatus::True, SUCCEEDED, &said.message)
                 }
                 Some(_) => conditions.keep(SOURCE_VERIFIED),
                 None => conditions,
@@ -89,7 +89,7 @@ pub(crate) fn report<K: Sourced>(
     }
     match rest {
         Rest::Settled(why, text) => {
-            conditions = conditions.set(ARTIFACT_IN_STORAGE, Status::True, *why, text);
+            conditions = conditions.set(ARTIFACT_IN_STORAGE, ConditionStatus::True, *why, text);
         }
         Rest::Running(why, text, _)
         | Rest::Blocked(why, text, _)
@@ -97,7 +97,11 @@ pub(crate) fn report<K: Sourced>(
         | Rest::Stalled(why, text) => {
             let failure = (K::CONDITIONS.of_failure)(*why);
             // The others say that something is wrong.
-            let status = if failure == SOURCE_VERIFIED { Status::False } else { Status::True };
+            let status = if failure == SOURCE_VERIFIED {
+                ConditionStatus::False
+            } else {
+                ConditionStatus::True
+            };
             conditions = conditions.keep(ARTIFACT_IN_STORAGE).set(failure, status, *why, text);
         }
     }
@@ -113,9 +117,9 @@ pub(crate) fn report<K: Sourced>(
     Report { events: events(object, stored, rest, &had), before, after, failed }
 }
 
-fn events<K: Sourced>(
+fn events<K: SourceKind>(
     object: &K,
-    stored: Option<&Stored<K::Status>>,
+    stored: Option<&StoredArtifact<K::Status>>,
     rest: &Rest,
     had: &[Condition],
 ) -> Vec<Event> {
@@ -127,7 +131,7 @@ fn events<K: Sourced>(
                 .into()
         })
         .unwrap_or_default();
-    let was_ready = Condition::is(had, reconcile::READY, Status::True);
+    let was_ready = Condition::is(had, reconcile::READY, ConditionStatus::True);
     let told = Condition::find(had, reconcile::READY)
         .is_some_and(|c| c.reason == rest.reason().as_str() && c.message == rest.text());
     match rest {
@@ -170,7 +174,7 @@ fn events<K: Sourced>(
 
 impl<S: SourceStatus> Report<S> {
     /// One log line, when something happened.
-    pub(crate) fn log<K: Sourced>(&self, object: &K) {
+    pub(crate) fn log<K: SourceKind>(&self, object: &K) {
         let name = object.name_any();
         let namespace = object.namespace().unwrap_or_default();
         let controller_kind = K::kind(&());

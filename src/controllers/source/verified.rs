@@ -9,11 +9,11 @@ use crds::Artifact;
 use kube::core::ResourceExt as _;
 use reconcile::Rest;
 use serde_json::Value;
-use sources::plan::Shape;
+use sources::plan::ArtifactInputs;
 use sources::reason::is_refused_signature;
 
 use super::report::SOURCE_VERIFIED;
-use super::{Sourced, lost, world};
+use super::{SourceKind, lost, world};
 use crate::cluster::ClusterError;
 use crate::cluster::error::chain;
 use crate::controllers::catalog::proof::Proof;
@@ -25,7 +25,7 @@ pub(crate) const VERIFY: &str = "verify";
 
 /// What verifying an artifact came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verified {
+pub(crate) struct VerificationRecord {
     /// What had to be signed, and by which keys: the value of [`VERIFY`].
     pub(crate) how: Value,
     /// Who signed what, as the condition `SourceVerified` says it. Empty: nothing says it, as the trust policy of Notation
@@ -37,7 +37,7 @@ pub(crate) struct Verified {
 ///
 /// One status tells of both: the artifact that is there when `SourceVerified` is of the newest generation is the one that
 /// was verified as that says.
-pub(crate) fn unverified<K: Sourced>(object: &K) -> Option<String> {
+pub(crate) fn unverified<K: SourceKind>(object: &K) -> Option<String> {
     if !object.is_verified() {
         return Some("it does not ask for signatures".to_owned());
     }
@@ -54,11 +54,11 @@ pub(crate) fn unverified<K: Sourced>(object: &K) -> Option<String> {
 }
 
 /// Keeps how an artifact was verified. One whose note is lost is verified anew.
-pub(super) async fn remember<K: Sourced>(
+pub(super) async fn remember<K: SourceKind>(
     context: &Context,
     object: &K,
     digest: &str,
-    verified: &Verified,
+    verified: &VerificationRecord,
 ) {
     let proof = Proof {
         digest: digest.to_owned(),
@@ -70,7 +70,7 @@ pub(super) async fn remember<K: Sourced>(
     keep(context, object, proof).await;
 }
 
-async fn keep<K: Sourced>(context: &Context, object: &K, proof: Proof) {
+async fn keep<K: SourceKind>(context: &Context, object: &K, proof: Proof) {
     let store = context.artifacts.clone();
     let slot = world::slot(object);
     let keep = move || slot.and_then(|slot| proof.keep(&store, &slot));
@@ -82,7 +82,7 @@ async fn keep<K: Sourced>(context: &Context, object: &K, proof: Proof) {
 }
 
 /// The note of an artifact, if there is one.
-async fn proof<K: Sourced>(context: &Context, object: &K, artifact: &Artifact) -> Option<Proof> {
+async fn proof<K: SourceKind>(context: &Context, object: &K, artifact: &Artifact) -> Option<Proof> {
     let store = context.artifacts.clone();
     let slot = world::slot(object).ok()?;
     let read = move || Proof::read(&store, &slot);
@@ -91,12 +91,16 @@ async fn proof<K: Sourced>(context: &Context, object: &K, artifact: &Artifact) -
 }
 
 /// How an artifact was verified; null if it was not, or nothing is known of it.
-pub(super) async fn how<K: Sourced>(context: &Context, object: &K, artifact: &Artifact) -> Value {
+pub(super) async fn how<K: SourceKind>(
+    context: &Context,
+    object: &K,
+    artifact: &Artifact,
+) -> Value {
     proof(context, object, artifact).await.map(|proof| proof.verified).unwrap_or_default()
 }
 
 /// Notes that an artifact counts for another generation of the spec, which asks for the same signatures.
-pub(super) async fn confirm<K: Sourced>(context: &Context, object: &K, wanted: &Shape) {
+pub(super) async fn confirm<K: SourceKind>(context: &Context, object: &K, wanted: &ArtifactInputs) {
     let (Some(wanted), Some(artifact)) = (wanted.get(VERIFY), object.artifact()) else { return };
     let generation = object.meta().generation;
     let Some(proof) = proof(context, object, artifact).await else { return };
@@ -114,11 +118,11 @@ pub(super) async fn confirm<K: Sourced>(context: &Context, object: &K, wanted: &
 ///
 /// # Errors
 /// The API server's refusal.
-pub(super) async fn withhold<K: Sourced>(
+pub(super) async fn withhold<K: SourceKind>(
     context: &Context,
     latest: &Latest<K>,
     object: &Arc<K>,
-    wanted: &Shape,
+    wanted: &ArtifactInputs,
     rest: &Rest,
 ) -> Result<Option<Arc<K>>, ClusterError> {
     let Some(artifact) = object.artifact() else { return Ok(Some(object.clone())) };

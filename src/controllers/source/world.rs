@@ -10,29 +10,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crds::Artifact;
 use kube::core::ResourceExt as _;
 use reconcile::{Reason, Rest, Wake};
-use sources::plan::{Desired, Fetching, Kept, Observed, Step};
+use sources::plan::{
+    ArtifactDesiredState, ArtifactObservedState, Fetching, KeptArtifact, SourceStep,
+};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 use sources::store::{self, Slot, Store};
 
-use super::verified::{VERIFY, Verified};
-use super::{Sourced, lost, verified};
+use super::verified::{VERIFY, VerificationRecord};
+use super::{SourceKind, lost, verified};
 use crate::cluster::error::chain;
 use crate::controllers::context::Context;
 use crate::controllers::progress;
 use crate::controllers::record::Latest;
 
 /// One run of a source, as its kind sees it.
-pub(crate) struct Run<K: Sourced> {
+pub(crate) struct SourceRun<K: SourceKind> {
     /// What every run may use.
     pub(crate) context: Arc<Context>,
     /// The object.
     pub(crate) object: Arc<K>,
     /// Its spec, checked.
-    pub(crate) work: K::Work,
+    pub(crate) work: K::FetchSpec,
 }
 
 /// What the remote answered.
-pub(crate) struct Asked<F> {
+pub(crate) struct RemoteRevision<F> {
     /// The revision that it has now.
     pub(crate) revision: String,
     /// What fetching it can use.
@@ -41,7 +43,7 @@ pub(crate) struct Asked<F> {
 
 /// An artifact that this run stored.
 #[derive(Clone)]
-pub(crate) struct Stored<S> {
+pub(crate) struct StoredArtifact<S> {
     /// As the status shows it.
     pub(crate) artifact: Artifact,
     /// What the event says.
@@ -49,10 +51,10 @@ pub(crate) struct Stored<S> {
     /// Says more of it in the status.
     pub(crate) note: Arc<dyn Fn(&mut S) + Send + Sync>,
     /// Who signed it, if it was verified.
-    pub(crate) verified: Option<Verified>,
+    pub(crate) verified: Option<VerificationRecord>,
 }
 
-impl<S> Stored<S> {
+impl<S> StoredArtifact<S> {
     /// An artifact and what the event says; `note` says more of it in the status.
     pub(crate) fn new(
         artifact: Artifact,
@@ -64,18 +66,18 @@ impl<S> Stored<S> {
 }
 
 /// See the module.
-pub(super) struct World<'a, K: Sourced> {
-    run: Arc<Run<K>>,
+pub(super) struct SourceExecutor<'a, K: SourceKind> {
+    run: Arc<SourceRun<K>>,
     latest: &'a Latest<K>,
-    found: Mutex<Option<K::Found>>,
-    stored: Mutex<Option<Stored<K::Status>>>,
+    found: Mutex<Option<K::LookupResult>>,
+    stored: Mutex<Option<StoredArtifact<K::Status>>>,
 }
 
 /// Where the artifacts of an object are kept.
 ///
 /// # Errors
 /// When a name could leave the store, which the API server does not let happen.
-pub(crate) fn slot<K: Sourced>(object: &K) -> Result<Slot, store::Error> {
+pub(crate) fn slot<K: SourceKind>(object: &K) -> Result<Slot, store::Error> {
     Slot::new(K::FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
 }
 
@@ -85,7 +87,7 @@ pub(crate) fn slot<K: Sourced>(object: &K) -> Result<Slot, store::Error> {
 ///
 /// # Errors
 /// The disk, or what `write` says.
-pub(crate) fn keep<K: Sourced, E>(
+pub(crate) fn keep<K: SourceKind, E>(
     store: &Store,
     object: &K,
     file: &str,
@@ -114,7 +116,7 @@ where
 }
 
 /// Throws away old artifacts of an object, but not the one that its status names, nor `new`. Blocks.
-pub(super) fn collect_garbage<K: Sourced>(store: &Store, object: &K, new: Option<&str>) {
+pub(super) fn collect_garbage<K: SourceKind>(store: &Store, object: &K, new: Option<&str>) {
     let named = object.artifact().map(|artifact| artifact.path.as_str());
     let keep: Vec<&str> = named.into_iter().chain(new).collect();
     let collected =
@@ -139,25 +141,25 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(broken)?
 }
 
-impl<'a, K: Sourced> World<'a, K> {
+impl<'a, K: SourceKind> SourceExecutor<'a, K> {
     /// Whose turn it is to ask and to fetch.
     fn namespace(&self) -> String {
         self.run.object.namespace().unwrap_or_default()
     }
 
     /// The world of a run.
-    pub(super) fn new(run: Arc<Run<K>>, latest: &'a Latest<K>) -> Self {
+    pub(super) fn new(run: Arc<SourceRun<K>>, latest: &'a Latest<K>) -> Self {
         Self { run, latest, found: Mutex::default(), stored: Mutex::default() }
     }
 
     /// What this run stored.
-    pub(super) fn stored(&self) -> Option<Stored<K::Status>> {
+    pub(super) fn stored(&self) -> Option<StoredArtifact<K::Status>> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says that the remote is asked about a spec of which nothing is known yet.
     async fn tell_of_asking(&self) {
-        let Run { context, object, .. } = &*self.run;
+        let SourceRun { context, object, .. } = &*self.run;
         if !progress::is_decided(&**object) {
             // Parity(flux): these are its words.
             let text = match (object.observed_generation(), object.meta().generation) {
@@ -172,7 +174,7 @@ impl<'a, K: Sourced> World<'a, K> {
 
     /// Says that a new revision is fetched; an attempt that is repeated is not told of again.
     async fn tell_of_fetching(&self, revision: &str) {
-        let Run { context, object, .. } = &*self.run;
+        let SourceRun { context, object, .. } = &*self.run;
         let has_failed = progress::is_decided(&**object)
             && object.condition("Ready").is_some_and(|ready| ready.status == "False");
         if !has_failed {
@@ -183,7 +185,7 @@ impl<'a, K: Sourced> World<'a, K> {
     }
 
     /// The artifact of the status, if its bytes are in the store.
-    async fn kept(&self, desired: &Desired) -> Option<Kept> {
+    async fn kept(&self, desired: &ArtifactDesiredState) -> Option<KeptArtifact> {
         let object = &self.run.object;
         let artifact = object.artifact()?.clone();
         let shape = object.shape()?;
@@ -193,39 +195,39 @@ impl<'a, K: Sourced> World<'a, K> {
             }
             None => shape,
         };
-        let kept = Kept { revision: K::modern(&artifact.revision), shape };
+        let kept = KeptArtifact { revision: K::modern(&artifact.revision), shape };
         lost::is_kept(&self.run.context, &**object, &artifact).await.then_some(kept)
     }
 }
 
-impl<K: Sourced> reconcile::World<Fetching> for World<'_, K> {
-    async fn observe(&self, desired: &Desired) -> Result<Observed, Rest> {
+impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
+    async fn observe(&self, desired: &ArtifactDesiredState) -> Result<ArtifactObservedState, Rest> {
         if let Some(stored) = self.stored() {
             let revision = stored.artifact.revision;
-            let kept = Kept { revision: revision.clone(), shape: desired.shape.clone() };
+            let kept = KeptArtifact { revision: revision.clone(), shape: desired.shape.clone() };
             let settled = K::settled(&self.run, &revision);
-            return Ok(Observed { remote: revision, kept: Some(kept), settled });
+            return Ok(ArtifactObservedState { remote: revision, kept: Some(kept), settled });
         }
         let kept = self.kept(desired).await;
         let _permit = self.run.context.asking.acquire(&self.namespace()).await;
         // A remote that is asked whether it has something newer may only be asked about what can be used.
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
         let asked = progress::telling(K::ask(&self.run, usable), self.tell_of_asking());
-        let Asked { revision, found } = asked.await?;
+        let RemoteRevision { revision, found } = asked.await?;
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
         let settled = K::settled(&self.run, &revision);
-        Ok(Observed { remote: revision, kept, settled })
+        Ok(ArtifactObservedState { remote: revision, kept, settled })
     }
 
-    async fn perform(&self, step: &Step) -> Result<(), Rest> {
-        let Step::Fetch { revision } = step;
+    async fn perform(&self, step: &SourceStep) -> Result<(), Rest> {
+        let SourceStep::Fetch { revision } = step;
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(found) = found else { return Ok(()) };
         let _permit = self.run.context.fetching.acquire(&self.namespace()).await;
         let fetching = K::fetch(&self.run, found);
         let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
         if let Some(verified) = &stored.verified {
-            let Run { context, object, .. } = &*self.run;
+            let SourceRun { context, object, .. } = &*self.run;
             verified::remember(context, &**object, &stored.artifact.digest, verified).await;
         }
         *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);

@@ -9,15 +9,15 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::arrivals::Arrivals;
-use super::bed::{self, Bed, Target, Who};
-use super::figures::{Comparison, Limits, Phase};
+use super::bed::{self, BenchTarget, BenchTestbed, Who};
+use super::figures::{BenchLimits, Comparison, Phase};
 use super::rounds;
 use super::workload::{self, App};
-use e2e::installation::{Seen, Watch};
+use e2e::installation::{Watch, WatchedObject};
 use testbed::progress::step;
 
 /// The promise: windlass takes at most this many times what the raw client takes.
-pub(super) const PROMISE: f64 = 1.5;
+pub(super) const MAX_TIME_RATIO: f64 = 1.5;
 
 /// How long one round may take.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(600);
@@ -32,7 +32,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     #[command(flatten)]
-    target: Target,
+    target: BenchTarget,
 }
 
 /// Measures and prints the table.
@@ -43,10 +43,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     rounds::run(&options.target, |runtime, bed| Ok(vec![measure(runtime, bed, options)?]))
 }
 
-fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {
+fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::Result<Comparison> {
     let pairs = options.objects / 2;
     let objects = usize::from(pairs) * 2;
-    let limits = Limits { ratio: bed.is_windlass().then_some(PROMISE), ..Limits::default() };
+    let limits = BenchLimits {
+        ratio: bed.is_windlass().then_some(MAX_TIME_RATIO),
+        ..BenchLimits::default()
+    };
     let title = format!("one Kustomization of {objects} objects, from artifact to Ready");
     let mut comparison = Comparison::new(title, objects, limits);
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
@@ -81,7 +84,7 @@ fn apps(work: &str, pairs: u16) -> Vec<App> {
     (1..=pairs).map(app).collect()
 }
 
-async fn raw_round(bed: &Bed, apps: &[App]) -> anyhow::Result<Phase> {
+async fn raw_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phase> {
     let work = &apps.first().context("nothing to apply")?.work;
     bed.create_namespaces(std::slice::from_ref(work)).await?;
     let manifests: Vec<String> = apps.iter().map(|app| app.manifest(1)).collect();
@@ -92,7 +95,7 @@ async fn raw_round(bed: &Bed, apps: &[App]) -> anyhow::Result<Phase> {
     bed.spent(&before, times)
 }
 
-async fn operator_round(bed: &Bed, apps: &[App]) -> anyhow::Result<Phase> {
+async fn operator_round(bed: &BenchTestbed, apps: &[App]) -> anyhow::Result<Phase> {
     let work = &apps.first().context("nothing to apply")?.work;
     bed.create_namespaces(std::slice::from_ref(work)).await?;
     let repository = bed.git()?.repository(work)?;
@@ -105,7 +108,7 @@ async fn operator_round(bed: &Bed, apps: &[App]) -> anyhow::Result<Phase> {
     let source = workload::source(work, &bed.git()?.url(&repository), "10m");
     bed.apply(std::slice::from_ref(&kustomization)).await?;
     // It has seen that its source is missing: from here on it waits for the artifact.
-    let is_told = |seen: &Seen| seen.name == *work && !seen.message().is_empty();
+    let is_told = |seen: &WatchedObject| seen.name == *work && !seen.message().is_empty();
     watch.until("the Kustomization to wait for its source", ROUND_TIMEOUT, is_told).await?;
     let before = bed.read(Who::Operator)?;
     bed.apply(std::slice::from_ref(&source)).await?;

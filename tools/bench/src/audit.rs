@@ -32,7 +32,7 @@ struct Line {
     uri: String,
     user: User,
     object_ref: Option<Object>,
-    response_status: Option<Status>,
+    response_status: Option<AuditResponseStatus>,
     request_received_timestamp: jiff::Timestamp,
     stage_timestamp: jiff::Timestamp,
 }
@@ -49,7 +49,7 @@ struct Object {
 }
 
 #[derive(Debug, Deserialize)]
-struct Status {
+struct AuditResponseStatus {
     code: Option<u16>,
 }
 

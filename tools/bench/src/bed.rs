@@ -22,7 +22,7 @@ use super::figures::{Output, Phase};
 use super::process;
 use super::raw::{self, PreparedObject, Raw};
 use super::workload;
-use e2e::installation::{Build, Installation, Seen, Selection, Serving, Watch};
+use e2e::installation::{Build, Installation, Selection, Serving, Watch, WatchedObject};
 use testbed::progress::step;
 
 /// How long the cluster may take to get quiet, and new namespaces to be usable.
@@ -34,7 +34,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(1);
 /// Which operator is measured, and how the figures are written.
 #[derive(Debug, Default, Args)]
 #[command(after_long_help = ANOTHER)]
-pub(crate) struct Target {
+pub(crate) struct BenchTarget {
     /// Start this command line instead of windlass; repeat it for an operator of several programs
     #[arg(long, value_name = "COMMAND LINE")]
     operator: Vec<String>,
@@ -84,7 +84,7 @@ pub(super) enum Who {
 }
 
 /// Everything that is measured with. All that was started ends when this is dropped.
-pub(super) struct Bed {
+pub(super) struct BenchTestbed {
     // Dropped first: it has windlass, which talks to the rest.
     installation: Option<Installation>,
     given: Option<GitServer>,
@@ -108,12 +108,12 @@ pub(super) struct Reading {
     mark: Option<Mark>,
 }
 
-impl Bed {
+impl BenchTestbed {
     /// Starts what the target asks for.
     ///
     /// # Errors
     /// The step that failed.
-    pub(super) fn open(runtime: &Runtime, target: &Target) -> anyhow::Result<Self> {
+    pub(super) fn open(runtime: &Runtime, target: &BenchTarget) -> anyhow::Result<Self> {
         if let Some(kubeconfig) = &target.kubeconfig {
             return Self::given(runtime, kubeconfig.clone(), target.pid.clone());
         }
@@ -405,7 +405,7 @@ impl Bed {
         let mut watch = Watch::begin(&self.client, std::slice::from_ref(&all)).await?;
         let moment = "update";
         self.request(&all, name, moment).await?;
-        let is_done = |seen: &Seen| {
+        let is_done = |seen: &WatchedObject| {
             seen.name == name && seen.value("/status/lastHandledReconcileAt") == moment
         };
         watch.until("the index", QUIET_LIMIT, is_done).await.map(drop)
@@ -456,7 +456,7 @@ pub(super) fn kustomizations() -> Selection {
 pub(super) async fn rollouts(
     watch: &mut Watch,
     count: usize,
-    is_it: impl Fn(&Seen) -> bool,
+    is_it: impl Fn(&WatchedObject) -> bool,
 ) -> anyhow::Result<Vec<Instant>> {
     let deadline = Instant::now() + QUIET_LIMIT;
     let mut done = BTreeMap::new();

@@ -20,13 +20,13 @@ use e2e::measured;
 use testbed::progress::{bold, dim, green, red};
 
 /// The promise about memory: what part of the other's is enough.
-const MEMORY: f64 = 3.0;
+const MIN_MEMORY_RATIO: f64 = 3.0;
 
 /// How long one process may take.
 const PROCESS_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A chart or overlay, and how many times faster a process has to be.
-pub(super) struct Subject {
+pub(super) struct BenchChart {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) wanted: f64,
@@ -34,7 +34,7 @@ pub(super) struct Subject {
     _folder: Option<TempDir>,
 }
 
-impl Subject {
+impl BenchChart {
     /// What lies somewhere.
     ///
     /// # Errors
@@ -66,15 +66,15 @@ impl Subject {
 
 /// The two programs, and what both are asked.
 pub(super) struct Pair<'a> {
-    pub(super) real: Asked<'a>,
-    pub(super) own: Asked<'a>,
+    pub(super) real: ProgramCommand<'a>,
+    pub(super) own: ProgramCommand<'a>,
     /// Folders of programs that the real one runs.
     pub(super) tools: &'a [PathBuf],
 }
 
 /// A program, and its arguments before the path.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct ProgramCommand<'a> {
     pub(super) program: &'a Path,
     pub(super) arguments: &'a [&'a str],
 }
@@ -82,7 +82,7 @@ pub(super) struct Asked<'a> {
 impl<'a> Pair<'a> {
     /// Both are asked the same.
     pub(super) fn alike(real: &'a Path, own: &'a Path, arguments: &'a [&'a str]) -> Self {
-        let asked = |program| Asked { program, arguments };
+        let asked = |program| ProgramCommand { program, arguments };
         Self { real: asked(real), own: asked(own), tools: &[] }
     }
 }
@@ -133,7 +133,7 @@ impl Row {
 /// When a program cannot be run, or fails on the subject.
 pub(super) fn processes(
     pair: &Pair<'_>,
-    subject: &Subject,
+    subject: &BenchChart,
     rounds: u16,
 ) -> anyhow::Result<Vec<Row>> {
     let programs = [pair.real, pair.own];
@@ -141,7 +141,7 @@ pub(super) fn processes(
     let known = std::env::var_os("PATH").unwrap_or_default();
     let folders = pair.tools.iter().cloned().chain(std::env::split_paths(&known));
     let path = std::env::join_paths(folders).context("no PATH can be made")?;
-    let command = |asked: Asked<'_>| {
+    let command = |asked: ProgramCommand<'_>| {
         let mut command = corpus::prepare(asked.program, home.path(), home.path());
         command.env("PATH", &path).args(asked.arguments).arg(&subject.path);
         command
@@ -172,7 +172,7 @@ pub(super) fn processes(
     let peak = |index: usize| peaks.get(index).copied();
     Ok(vec![
         Row::new(name, "whole process, ms", real.context("no rounds")?, own, subject.wanted),
-        Row::new(name, "peak memory, MiB", peak(0).context("no peak")?, peak(1), MEMORY),
+        Row::new(name, "peak memory, MiB", peak(0).context("no peak")?, peak(1), MIN_MEMORY_RATIO),
     ])
 }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use testbed::oracle::Oracle;
 
-use super::beside::{self, Pair, Subject};
+use super::beside::{self, BenchChart, Pair};
 use super::figures::Output;
 use super::samples;
 use conformance::corpus;
@@ -52,16 +52,16 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     beside::conclude("overlays", Oracle::Kustomize.name(), &rows, options.output, &load)
 }
 
-fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {
+fn subjects(options: &Options) -> anyhow::Result<Vec<BenchChart>> {
     if !options.overlays.is_empty() {
         return options
             .overlays
             .iter()
-            .map(|path| Subject::given(path, MIN_SPEEDUP_LARGE))
+            .map(|path| BenchChart::given(path, MIN_SPEEDUP_LARGE))
             .collect();
     }
     let ours = |name, objects, is_plain, wanted| {
-        Subject::ours(name, corpus::overlay(objects, is_plain), "overlay", wanted)
+        BenchChart::ours(name, corpus::overlay(objects, is_plain), "overlay", wanted)
     };
     Ok(vec![
         ours("2 objects", 2, false, MIN_SPEEDUP_SMALL)?,

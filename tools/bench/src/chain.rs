@@ -10,23 +10,23 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::arrivals::Arrivals;
 use super::workload;
-use e2e::installation::{Installation, Seen, Selection, Watch};
+use e2e::installation::{Installation, Selection, Watch, WatchedObject};
 
 /// How many Kustomizations depend on each other in a row.
-pub(super) const HOPS: usize = 10;
+pub(super) const CHAIN_KUSTOMIZATION_COUNT: usize = 10;
 
 const NAMESPACE: &str = "bench";
 
 /// The chain on an installation.
 pub(super) struct Chain<'a> {
     installation: &'a Installation,
-    repository: Repository,
+    repository: StoryRepository,
     /// Counts the commits; the objects carry the number.
     round: u32,
     /// The interval of all of it.
@@ -61,7 +61,7 @@ impl<'a> Chain<'a> {
         let mut watch = self.watch_chain().await?;
         // Each has seen that its source is missing; from here on only wake-ups can help.
         let mut told = BTreeSet::new();
-        while told.len() < HOPS {
+        while told.len() < CHAIN_KUSTOMIZATION_COUNT {
             let seen =
                 watch.next("the chain to wait for its source", Instant::now() + self.limit).await?;
             if !seen.message().is_empty() {
@@ -70,7 +70,7 @@ impl<'a> Chain<'a> {
         }
         let url = self.installation.git().url(&self.repository);
         self.apply("source.yaml", &workload::source("chain", &url, self.interval))?;
-        Arrivals::of(&commit, HOPS, &mut watch, self.limit).await
+        Arrivals::of(&commit, CHAIN_KUSTOMIZATION_COUNT, &mut watch, self.limit).await
     }
 
     /// Deletes all of it, and waits until it is gone.
@@ -98,7 +98,7 @@ impl<'a> Chain<'a> {
         let api = source().api(self.installation.client());
         let begun = Instant::now();
         api.patch("chain", &PatchParams::default(), &patch).await?;
-        Ok((begun, Arrivals::of(&commit, HOPS, &mut watch, self.limit).await?))
+        Ok((begun, Arrivals::of(&commit, CHAIN_KUSTOMIZATION_COUNT, &mut watch, self.limit).await?))
     }
 
     /// Edits the object of a hop, and waits until it is put back.
@@ -106,15 +106,16 @@ impl<'a> Chain<'a> {
     /// # Errors
     /// When it is not in time.
     pub(super) async fn edit(&self, number: usize) -> anyhow::Result<Duration> {
-        let name = hop(number % HOPS + 1);
+        let name = hop(number % CHAIN_KUSTOMIZATION_COUNT + 1);
         let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
         let patch = Patch::Merge(json!({"data": {"round": "edited"}}));
         let begun = Instant::now();
         api.patch(&name, &PatchParams::default(), &patch).await?;
-        let is_edited = |seen: &Seen| seen.exists && seen.value("/data/round") == "edited";
+        let is_edited = |seen: &WatchedObject| seen.exists && seen.value("/data/round") == "edited";
         watch.until(&format!("the edit of {name}"), self.limit, is_edited).await?;
         let round = self.round.to_string();
-        let is_back = |seen: &Seen| seen.exists && seen.value("/data/round") == round.as_str();
+        let is_back =
+            |seen: &WatchedObject| seen.exists && seen.value("/data/round") == round.as_str();
         let back = watch.until(&format!("{name} to be put back"), self.limit, is_back).await?;
         Ok(back.at.saturating_duration_since(begun))
     }
@@ -124,13 +125,13 @@ impl<'a> Chain<'a> {
     /// # Errors
     /// When it is not in time.
     pub(super) async fn delete(&self, number: usize) -> anyhow::Result<Duration> {
-        let name = hop(number % HOPS + 1);
+        let name = hop(number % CHAIN_KUSTOMIZATION_COUNT + 1);
         let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
         let begun = Instant::now();
         api.delete(&name, &DeleteParams::default()).await?;
         let gone =
             watch.until(&format!("the end of {name}"), self.limit, |seen| !seen.exists).await?;
-        let is_back = |seen: &Seen| seen.exists && seen.uid() != gone.uid();
+        let is_back = |seen: &WatchedObject| seen.exists && seen.uid() != gone.uid();
         let back = watch.until(&format!("{name} to be created again"), self.limit, is_back).await?;
         Ok(back.at.saturating_duration_since(begun))
     }
@@ -143,7 +144,7 @@ impl<'a> Chain<'a> {
 
     fn commit(&mut self) -> anyhow::Result<String> {
         self.round += 1;
-        let files: Vec<(String, String)> = (1..=HOPS)
+        let files: Vec<(String, String)> = (1..=CHAIN_KUSTOMIZATION_COUNT)
             .map(|number| (format!("{0}/{0}.yaml", hop(number)), self.object(number)))
             .collect();
         let files: Vec<(&str, &str)> =
@@ -183,7 +184,7 @@ fn hop(number: usize) -> String {
 /// The Kustomizations, each of which depends on the one before.
 fn chain(interval: &str) -> String {
     let mut text = String::new();
-    for number in 1..=HOPS {
+    for number in 1..=CHAIN_KUSTOMIZATION_COUNT {
         let name = hop(number);
         let depends =
             if number == 1 { String::new() } else { format!("{{name: {}}}", hop(number - 1)) };
@@ -212,8 +213,8 @@ mod tests {
     #[test]
     fn the_chain_is_a_chain() {
         let documents =
-            goyaml::documents(chain("10m").as_bytes(), &goyaml::Limits::default()).unwrap();
-        assert_eq!(documents.len(), HOPS);
+            goyaml::documents(chain("10m").as_bytes(), &goyaml::YamlLimits::default()).unwrap();
+        assert_eq!(documents.len(), CHAIN_KUSTOMIZATION_COUNT);
         assert!(chain("10m").contains("dependsOn: [{name: hop-09}]"));
         assert!(!chain("10m").contains("dependsOn: [{name: hop-10}]"));
     }

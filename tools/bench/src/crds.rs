@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use kube::api::ListParams;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::arrivals::Arrivals;
-use super::bed::{self, Bed, Target, Who};
-use super::figures::{Comparison, Limits, Phase};
+use super::bed::{self, BenchTarget, BenchTestbed, Who};
+use super::figures::{BenchLimits, Comparison, Phase};
 use super::{process, rounds, workload};
 use e2e::installation::{Selection, Watch};
 use testbed::progress::step;
 
 /// The promise: windlass takes at most this many times what the raw client takes, from this many objects on. With few of
 /// them, judging the definition weighs more than writing them.
-const PROMISE: (f64, u32) = (1.2, 10_000);
+const MAX_TIME_RATIO_FROM_COUNT: (f64, u32) = (1.2, 10_000);
 
 /// The promise: what windlass needs more, in MiB, than with a few objects.
 const MAX_MEMORY_GROWTH_MIB: f64 = 48.0;
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     #[command(flatten)]
-    target: Target,
+    target: BenchTarget,
 }
 
 /// Measures and prints the table.
@@ -66,26 +66,29 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     })
 }
 
-fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Comparison> {
+fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::Result<Comparison> {
     let count = options.objects;
     step(&format!("both once with {WARM_UP_OBJECTS} objects"), || {
         runtime.block_on(async {
-            raw_round(bed, &Work::of(bed, Who::Raw, 0, WARM_UP_OBJECTS)).await?;
-            operator_round(bed, &Work::of(bed, Who::Operator, 0, WARM_UP_OBJECTS)).await.map(drop)
+            raw_round(bed, &BenchObjects::of(bed, Who::Raw, 0, WARM_UP_OBJECTS)).await?;
+            operator_round(bed, &BenchObjects::of(bed, Who::Operator, 0, WARM_UP_OBJECTS))
+                .await
+                .map(drop)
         })
     })?;
     let before = process::peak_mebibytes(bed.operators())?;
-    let ratio = (count >= PROMISE.1).then_some(PROMISE.0);
-    let limits = Limits { ratio, peak: Some(before + MAX_MEMORY_GROWTH_MIB), ..Limits::default() };
+    let ratio = (count >= MAX_TIME_RATIO_FROM_COUNT.1).then_some(MAX_TIME_RATIO_FROM_COUNT.0);
+    let limits =
+        BenchLimits { ratio, peak: Some(before + MAX_MEMORY_GROWTH_MIB), ..BenchLimits::default() };
     let title = format!("{count} objects moved out of a version that is dropped");
     let mut comparison = Comparison::new(title, usize::try_from(count)?, limits);
     for round in 1..=options.rounds {
-        let raw = Work::of(bed, Who::Raw, round, count);
+        let raw = BenchObjects::of(bed, Who::Raw, round, count);
         step(&format!("round {round}: raw client"), || {
             comparison.add(Who::Raw, runtime.block_on(raw_round(bed, &raw))?);
             Ok(())
         })?;
-        let own = Work::of(bed, Who::Operator, round, count);
+        let own = BenchObjects::of(bed, Who::Operator, round, count);
         step(&format!("round {round}: windlass"), || {
             comparison.add(Who::Operator, runtime.block_on(operator_round(bed, &own))?);
             Ok(())
@@ -96,14 +99,14 @@ fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Co
 }
 
 /// A kind and its objects, in a namespace.
-struct Work {
+struct BenchObjects {
     name: String,
     kind: String,
     count: u32,
 }
 
-impl Work {
-    fn of(bed: &Bed, who: Who, round: u16, count: u32) -> Self {
+impl BenchObjects {
+    fn of(bed: &BenchTestbed, who: Who, round: u16, count: u32) -> Self {
         let name = bed.work(who, round);
         let kind = format!("Of{}", name.replace('-', ""));
         Self { name, kind, count }
@@ -153,7 +156,7 @@ impl Work {
     }
 
     /// Creates the objects, as soon as their definition is served.
-    async fn fill(&self, bed: &Bed) -> anyhow::Result<()> {
+    async fn fill(&self, bed: &BenchTestbed) -> anyhow::Result<()> {
         let deadline = Instant::now() + STEP_TIMEOUT;
         while let Err(error) = bed.raw().names(&self.path()).await {
             ensure!(Instant::now() < deadline, "the kind is not served: {error:#}");
@@ -163,7 +166,7 @@ impl Work {
     }
 
     /// Fails unless all objects are there, and stored in the version that stays.
-    async fn check(&self, bed: &Bed) -> anyhow::Result<()> {
+    async fn check(&self, bed: &BenchTestbed) -> anyhow::Result<()> {
         let there = bed.raw().names(&self.path()).await?.len();
         ensure!(
             there == usize::try_from(self.count)?,
@@ -183,7 +186,7 @@ impl Work {
     }
 
     /// Deletes the definition with its objects, so that the next round has none of them.
-    async fn end(&self, bed: &Bed) -> anyhow::Result<()> {
+    async fn end(&self, bed: &BenchTestbed) -> anyhow::Result<()> {
         bed.raw().delete(&bed::prepare(&[self.definition(&["v1"])])?).await?;
         let only =
             ListParams::default().fields(&format!("metadata.name={}.{GROUP}", self.plural()));
@@ -196,7 +199,7 @@ impl Work {
     }
 }
 
-async fn raw_round(bed: &Bed, work: &Work) -> anyhow::Result<Phase> {
+async fn raw_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<Phase> {
     bed.create_namespaces(std::slice::from_ref(&work.name)).await?;
     bed.apply(&[work.definition(&["v1", "v1alpha1"])]).await?;
     work.fill(bed).await?;
@@ -216,10 +219,10 @@ async fn raw_round(bed: &Bed, work: &Work) -> anyhow::Result<Phase> {
     Ok(phase)
 }
 
-async fn operator_round(bed: &Bed, work: &Work) -> anyhow::Result<Phase> {
+async fn operator_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<Phase> {
     bed.create_namespaces(std::slice::from_ref(&work.name)).await?;
     let repository = bed.git()?.repository(&work.name)?;
-    let commit = |versions: &[&str], repository: &Repository| {
+    let commit = |versions: &[&str], repository: &StoryRepository| {
         repository.commit(&[("crds/definition.yaml", &*work.definition(versions))], "versions")
     };
     let first = commit(&["v1", "v1alpha1"], &repository)?;

@@ -38,7 +38,7 @@ pub(super) struct Phase {
 
 /// What the operator may take at most.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Limits {
+pub(super) struct BenchLimits {
     /// Seconds until all of it is done.
     pub(super) total: Option<f64>,
     /// Total time, as a multiple of the raw client's.
@@ -59,7 +59,7 @@ pub(super) struct Comparison {
     title: String,
     /// How many objects the work is about.
     objects: usize,
-    limits: Limits,
+    limits: BenchLimits,
     columns: [&'static str; 2],
     raw: Vec<Phase>,
     operator: Vec<Phase>,
@@ -93,12 +93,17 @@ struct RequestRow {
 
 impl Comparison {
     /// Nothing measured yet.
-    pub(super) fn new(title: String, objects: usize, limits: Limits) -> Self {
+    pub(super) fn new(title: String, objects: usize, limits: BenchLimits) -> Self {
         Self { title, objects, limits, columns: COLUMNS, raw: Vec::new(), operator: Vec::new() }
     }
 
     /// The operator of this comparison in place of the raw client, beside that of another, which did the same work.
-    pub(super) fn against(self, other: Self, columns: [&'static str; 2], limits: Limits) -> Self {
+    pub(super) fn against(
+        self,
+        other: Self,
+        columns: [&'static str; 2],
+        limits: BenchLimits,
+    ) -> Self {
         Self { columns, limits, raw: self.operator, operator: other.operator, ..other }
     }
 
@@ -275,7 +280,7 @@ mod tests {
         Phase { total, cpu, peak, ..Phase::default() }
     }
 
-    fn comparison(limits: Limits, raw: &[f64], operator: &[Phase]) -> Comparison {
+    fn comparison(limits: BenchLimits, raw: &[f64], operator: &[Phase]) -> Comparison {
         let mut all = Comparison::new("work".into(), 10, limits);
         raw.iter().for_each(|total| all.add(Who::Raw, phase(*total, 0.0, 1.0)));
         operator.iter().for_each(|phase| all.add(Who::Operator, phase.clone()));
@@ -293,7 +298,7 @@ mod tests {
 
     #[test]
     fn the_ratio_of_medians_is_judged() {
-        let limits = Limits { ratio: Some(1.5), ..Limits::default() };
+        let limits = BenchLimits { ratio: Some(1.5), ..BenchLimits::default() };
         let judge = |operator: f64| {
             comparison(limits, &[2.0, 9.0, 1.0], &[phase(operator, 0.0, 0.0)]).passes()
         };
@@ -307,7 +312,7 @@ mod tests {
 
     #[test]
     fn one_round_above_the_peak_is_too_much_and_one_busy_round_is_not() {
-        let limits = Limits { cpu: Some(1.2), peak: Some(60.0), ..Limits::default() };
+        let limits = BenchLimits { cpu: Some(1.2), peak: Some(60.0), ..BenchLimits::default() };
         let rounds =
             |peak, cpu| [phase(1.0, 1.0, 50.0), phase(1.0, 1.1, 50.0), phase(1.0, cpu, peak)];
         assert!(comparison(limits, &[1.0], &rounds(59.0, 9.0)).passes());
@@ -316,7 +321,7 @@ mod tests {
 
     #[test]
     fn without_limits_everything_passes_and_json_has_the_figures() {
-        let all = comparison(Limits::default(), &[1.0], &[phase(100.0, 100.0, 1000.0)]);
+        let all = comparison(BenchLimits::default(), &[1.0], &[phase(100.0, 100.0, 1000.0)]);
         assert!(all.passes());
         assert_eq!(all.to_json()["figures"][0]["ratio"], 100.0);
         assert_eq!(all.to_json()["totals"]["operator"][0], 100.0);

@@ -15,19 +15,19 @@ use tokio::runtime::Runtime;
 
 use self::chart::Origin;
 
-use super::bed::{self, Bed, Reading, Who};
-use super::figures::{Comparison, Limits, Phase};
+use super::bed::{self, BenchTestbed, Reading, Who};
+use super::figures::{BenchLimits, Comparison, Phase};
 use super::rounds::{self, RawRound, Rounds};
 use super::workload::{App, NAMESPACE};
-use e2e::installation::{Seen, Watch};
+use e2e::installation::{Watch, WatchedObject};
 use testbed::progress::step;
 
 /// The promise: how many times as long as a client that applies the same objects a release takes, which also has its
 /// records, its status and the waiting.
-const PROMISE: f64 = 2.0;
+const MAX_TIME_RATIO: f64 = 2.0;
 
 /// The promise for installing a hundred and waiting: CPU seconds.
-const HUNDRED: f64 = 1.5;
+const MAX_HUNDRED_RELEASES_CPU_SECONDS: f64 = 1.5;
 
 /// The promise for the memory at the peak of up to five hundred, in MiB.
 const MAX_PEAK_MIB: f64 = 80.0;
@@ -36,10 +36,10 @@ const MAX_PEAK_MIB: f64 = 80.0;
 const WITH_TEMPLATE: f64 = 7.5;
 
 /// The promise for installing five hundred with a HelmChart each, and for updating them: seconds.
-const SECONDS: (f64, f64) = (28.0, 20.0);
+const MAX_INSTALL_AND_UPDATE_SECONDS: (f64, f64) = (28.0, 20.0);
 
 /// How many objects the chart has.
-const OBJECTS: usize = 3;
+const OBJECTS_PER_CHART: usize = 3;
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
@@ -59,18 +59,19 @@ impl Options {
     }
 
     /// What an install may take, and what an update.
-    fn limits(&self) -> [Limits; 2] {
+    fn limits(&self) -> [BenchLimits; 2] {
         let peak = (self.rounds.count <= 500).then_some(MAX_PEAK_MIB);
         if self.chart_template {
             let cpu = (self.rounds.count <= 500).then_some(WITH_TEMPLATE);
-            let seconds = (self.rounds.count <= 500).then_some(SECONDS);
-            let limits = |total| Limits { total, cpu, peak, ..Limits::default() };
+            let seconds = (self.rounds.count <= 500).then_some(MAX_INSTALL_AND_UPDATE_SECONDS);
+            let limits = |total| BenchLimits { total, cpu, peak, ..BenchLimits::default() };
             return [limits(seconds.map(|it| it.0)), limits(seconds.map(|it| it.1))];
         }
-        let cpu = (self.rounds.count <= 100 && self.rounds.wait).then_some(HUNDRED);
-        let ratio = self.rounds.wait.then_some(PROMISE);
-        let install = Limits { ratio, cpu, peak, ..Limits::default() };
-        [install, Limits { peak, ..Limits::default() }]
+        let cpu = (self.rounds.count <= 100 && self.rounds.wait)
+            .then_some(MAX_HUNDRED_RELEASES_CPU_SECONDS);
+        let ratio = self.rounds.wait.then_some(MAX_TIME_RATIO);
+        let install = BenchLimits { ratio, cpu, peak, ..BenchLimits::default() };
+        [install, BenchLimits { peak, ..BenchLimits::default() }]
     }
 }
 
@@ -88,18 +89,19 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 /// When something was not done in time.
 pub(super) fn measure(
     runtime: &Runtime,
-    bed: &Bed,
+    bed: &BenchTestbed,
     options: &Options,
 ) -> anyhow::Result<Vec<Comparison>> {
     let count = usize::from(options.rounds.count);
     let waiting = if options.rounds.wait { "until ready" } else { "without waiting" };
     let limits = if bed.is_windlass() { options.limits() } else { Default::default() };
     let with = if options.chart_template { " with a HelmChart each" } else { "" };
-    let title =
-        |what: &str| format!("{count} HelmReleases{with} of {OBJECTS} objects, {what}, {waiting}");
+    let title = |what: &str| {
+        format!("{count} HelmReleases{with} of {OBJECTS_PER_CHART} objects, {what}, {waiting}")
+    };
     let [of_install, of_update] = limits;
-    let mut install = Comparison::new(title("install"), count * OBJECTS, of_install);
-    let mut update = Comparison::new(title("update"), count * OBJECTS, of_update);
+    let mut install = Comparison::new(title("install"), count * OBJECTS_PER_CHART, of_install);
+    let mut update = Comparison::new(title("update"), count * OBJECTS_PER_CHART, of_update);
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
@@ -134,7 +136,7 @@ pub(super) fn measure(
 
 /// One of both in one round.
 struct Side<'a> {
-    bed: &'a Bed,
+    bed: &'a BenchTestbed,
     options: &'a Options,
     who: Who,
     /// The value of the label, and the name of the source and of the HelmChart.
@@ -145,7 +147,7 @@ struct Side<'a> {
 
 impl<'a> Side<'a> {
     async fn prepare(
-        bed: &'a Bed,
+        bed: &'a BenchTestbed,
         options: &'a Options,
         who: Who,
         round: u16,
@@ -188,7 +190,8 @@ impl<'a> Side<'a> {
         let mut watch = Watch::begin(self.bed.client(), &bed::releases()).await?;
         if !self.options.chart_template {
             self.bed.apply(&[chart::helm_chart(&self.work)]).await?;
-            let is_packed = |seen: &Seen| seen.is("HelmChart", &self.work) && seen.is_ready();
+            let is_packed =
+                |seen: &WatchedObject| seen.is("HelmChart", &self.work) && seen.is_ready();
             watch.until("the chart", self.options.rounds.limit(), is_packed).await?;
         }
         let releases = bed::prepare(&self.releases(1))?;
@@ -285,7 +288,7 @@ spec:
 }
 
 /// Whether the newest release is of a version of the chart. Of a chart in Git the version may carry a commit.
-fn has_released(seen: &Seen, version: &str) -> bool {
+fn has_released(seen: &WatchedObject, version: &str) -> bool {
     let released = seen.value("/status/history/0/chartVersion").as_str().unwrap_or_default();
     released.split('+').next() == Some(version)
 }

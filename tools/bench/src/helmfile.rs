@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use testbed::oracle::Oracle;
 
-use super::beside::{self, Asked, Pair, Subject};
+use super::beside::{self, BenchChart, Pair, ProgramCommand};
 use super::figures::Output;
 use super::samples;
 use conformance::compare::helmfile::{Real, real};
@@ -17,10 +17,10 @@ use e2e::installation::{Build, make, program};
 use testbed::progress::step;
 
 /// The promise: how many times faster than helmfile a process is.
-const FASTER: f64 = 20.0;
+const MIN_SPEEDUP_RATIO: f64 = 20.0;
 
 /// How many releases the helmfiles have.
-const RELEASES: [u16; 2] = [10, 200];
+const RELEASE_COUNTS: [u16; 2] = [10, 200];
 
 /// Our own chart of all releases.
 const CHART: &str = "web";
@@ -75,13 +75,19 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let own = program(Build::Release)?;
     let load = samples::load();
     let mut rows = Vec::new();
-    for releases in RELEASES {
+    for releases in RELEASE_COUNTS {
         for command in ["list", "template"] {
             let name = format!("{command}, {releases} releases");
-            let subject = Subject::ours(&name, files(releases)?, "helmfile.yaml.gotmpl", FASTER)?;
-            let real = Asked { program: &path, arguments: &[command, "--file"] };
+            let subject = BenchChart::ours(
+                &name,
+                files(releases)?,
+                "helmfile.yaml.gotmpl",
+                MIN_SPEEDUP_RATIO,
+            )?;
+            let real = ProgramCommand { program: &path, arguments: &[command, "--file"] };
             step(&name, || {
-                let own = Asked { program: &own, arguments: &["helmfile", command, "--file"] };
+                let own =
+                    ProgramCommand { program: &own, arguments: &["helmfile", command, "--file"] };
                 let pair = Pair { real, own, tools: &tools };
                 rows.extend(beside::processes(&pair, &subject, options.rounds)?);
                 Ok(())

@@ -9,37 +9,37 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
 use super::audit::Purpose;
-use super::bed::{self, Bed, Target, Who};
-use super::figures::{self, Comparison, Limits, Output, Phase};
+use super::bed::{self, BenchTarget, BenchTestbed, Who};
+use super::figures::{self, BenchLimits, Comparison, Output, Phase};
 use super::helm_releases::chart;
-use super::idle::Heard;
+use super::idle::IdleMeasurement;
 use super::rounds::{self, RawRound};
 use super::samples;
 use super::workload::{self, App, NAMESPACE};
-use e2e::installation::{Seen, Selection, Watch};
+use e2e::installation::{Selection, Watch, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise for an install: total time as a multiple of the raw client's.
-const RATIO: f64 = 2.0;
+const MAX_INSTALL_TIME_RATIO: f64 = 2.0;
 
 /// The promise for the memory at the peak of up to a hundred releases, in MiB.
 const MAX_PEAK_MIB: f64 = 80.0;
 
 /// The promise for a pass of a settled Helmfile of up to a hundred releases: CPU seconds.
-const PASS: f64 = 0.05;
+const MAX_PASS_CPU_SECONDS: f64 = 0.05;
 
 /// The interval of the Helmfile and of its source.
-const INTERVAL: Duration = Duration::from_secs(30);
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How many intervals are listened to.
-const PASSES: u32 = 4;
+const MEASURED_INTERVAL_COUNT: u32 = 4;
 
 /// How many objects the chart has.
-const OBJECTS: usize = 3;
+const OBJECTS_PER_CHART: usize = 3;
 
 /// How much is measured how often.
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     #[command(flatten)]
-    target: Target,
+    target: BenchTarget,
 }
 
 /// Measures and prints the tables.
@@ -60,12 +60,12 @@ pub(crate) struct Options {
 /// When something was not released, a settled Helmfile made a request, or windlass took more than promised.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut bed = Bed::open(&runtime, &options.target)?;
+    let mut bed = BenchTestbed::open(&runtime, &options.target)?;
     let load = samples::load();
     let measured = measure(&runtime, &bed, options);
     let (install, heard) = measured.map_err(|error| bed.explain(error))?;
     let is_promised = options.count <= 100;
-    let pass = heard.cpu / f64::from(PASSES);
+    let pass = heard.cpu / f64::from(MEASURED_INTERVAL_COUNT);
     if options.target.output == Output::Json {
         print_json(&install, &heard, pass, &load);
     } else {
@@ -73,7 +73,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
         print(options, &heard, pass, is_promised);
     }
     let is_idle = heard.requests.total(Purpose::Work) == 0;
-    let is_cheap = !is_promised || pass <= PASS;
+    let is_cheap = !is_promised || pass <= MAX_PASS_CPU_SECONDS;
     if !(install.passes() && is_idle && is_cheap) {
         bail!("a promise was not kept");
     }
@@ -81,7 +81,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are what the command is for")]
-fn print_json(install: &Comparison, heard: &Heard, pass: f64, load: &str) {
+fn print_json(install: &Comparison, heard: &IdleMeasurement, pass: f64, load: &str) {
     let requests = heard.to_json();
     let settled = serde_json::json!({"cpu_a_pass": pass, "peak": heard.peak, "requests": requests});
     let comparisons = [install.to_json()];
@@ -92,30 +92,40 @@ fn print_json(install: &Comparison, heard: &Heard, pass: f64, load: &str) {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(options: &Options, heard: &Heard, pass: f64, is_promised: bool) {
+fn print(options: &Options, heard: &IdleMeasurement, pass: f64, is_promised: bool) {
     let count = options.count;
-    println!("\n{}", bold(&format!("a settled Helmfile of {count} releases, {PASSES} intervals")));
+    println!(
+        "\n{}",
+        bold(&format!(
+            "a settled Helmfile of {count} releases, {MEASURED_INTERVAL_COUNT} intervals"
+        ))
+    );
     heard.print();
-    let verdict = match (is_promised, pass <= PASS) {
+    let verdict = match (is_promised, pass <= MAX_PASS_CPU_SECONDS) {
         (false, _) => String::new(),
-        (true, true) => format!("  {} (at most {PASS:.3})", green("PASS")),
-        (true, false) => format!("  {} (at most {PASS:.3})", red("FAIL")),
+        (true, true) => format!("  {} (at most {MAX_PASS_CPU_SECONDS:.3})", green("PASS")),
+        (true, false) => format!("  {} (at most {MAX_PASS_CPU_SECONDS:.3})", red("FAIL")),
     };
     println!("CPU of the operator for an interval, with its Git source, s: {pass:.3}{verdict}");
 }
 
-fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<(Comparison, Heard)> {
+fn measure(
+    runtime: &Runtime,
+    bed: &BenchTestbed,
+    options: &Options,
+) -> anyhow::Result<(Comparison, IdleMeasurement)> {
     let count = usize::from(options.count);
     let limits = match bed.is_windlass() {
-        true => Limits {
-            ratio: Some(RATIO),
+        true => BenchLimits {
+            ratio: Some(MAX_INSTALL_TIME_RATIO),
             peak: (options.count <= 100).then_some(MAX_PEAK_MIB),
-            ..Limits::default()
+            ..BenchLimits::default()
         },
-        false => Limits::default(),
+        false => BenchLimits::default(),
     };
-    let title = format!("a Helmfile of {count} releases of {OBJECTS} objects, until ready");
-    let mut install = Comparison::new(title, count * OBJECTS, limits);
+    let title =
+        format!("a Helmfile of {count} releases of {OBJECTS_PER_CHART} objects, until ready");
+    let mut install = Comparison::new(title, count * OBJECTS_PER_CHART, limits);
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
@@ -146,26 +156,33 @@ fn measure(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<(C
     Ok((install, heard.context("there was no round")?))
 }
 
-fn listen(bed: &Bed) -> anyhow::Result<Heard> {
+fn listen(bed: &BenchTestbed) -> anyhow::Result<IdleMeasurement> {
     step("the first interval, in which it settles", || {
-        std::thread::sleep(INTERVAL * 3 / 2);
+        std::thread::sleep(RECONCILE_INTERVAL * 3 / 2);
         Ok(())
     })?;
-    step(&format!("listening for {PASSES} intervals"), || Heard::listen(bed, INTERVAL * PASSES))
+    step(&format!("listening for {MEASURED_INTERVAL_COUNT} intervals"), || {
+        IdleMeasurement::listen(bed, RECONCILE_INTERVAL * MEASURED_INTERVAL_COUNT)
+    })
 }
 
 /// One of both in one round.
 struct Side<'a> {
-    bed: &'a Bed,
+    bed: &'a BenchTestbed,
     who: Who,
     /// The value of the label, and the name of the source and of the Helmfile.
     work: String,
     apps: Vec<App>,
-    repository: Repository,
+    repository: StoryRepository,
 }
 
 impl<'a> Side<'a> {
-    async fn prepare(bed: &'a Bed, who: Who, round: u16, count: usize) -> anyhow::Result<Self> {
+    async fn prepare(
+        bed: &'a BenchTestbed,
+        who: Who,
+        round: u16,
+        count: usize,
+    ) -> anyhow::Result<Self> {
         let work = format!("hf-{}", bed.work(who, round));
         let apps = rounds::apps(bed, &work, count).await?;
         let repository = bed.git()?.repository(&work)?;
@@ -193,13 +210,13 @@ impl<'a> Side<'a> {
         let commit = self.publish()?;
         let mut watch = Watch::begin(self.bed.client(), &[bed::sources(), helmfiles()]).await?;
         self.bed.apply(&[self.source()?]).await?;
-        let is_fetched = |seen: &Seen| seen.name == self.work && seen.has_fetched(&commit);
+        let is_fetched = |seen: &WatchedObject| seen.name == self.work && seen.has_fetched(&commit);
         watch.until("the source", rounds::limit(self.apps.len()), is_fetched).await?;
         let helmfile = bed::prepare(&[self.helmfile()])?;
         let before = self.bed.read(self.who)?;
         let begun = Instant::now();
         self.bed.raw().apply(&helmfile).await?;
-        let is_done = |seen: &Seen| seen.is("Helmfile", &self.work) && seen.is_ready();
+        let is_done = |seen: &WatchedObject| seen.is("Helmfile", &self.work) && seen.is_ready();
         let seen = watch.until("the releases", rounds::limit(self.apps.len()), is_done).await?;
         let time = seen.at.saturating_duration_since(begun);
         self.bed.settle(&self.work, self.apps.len()).await?;
@@ -223,7 +240,7 @@ impl<'a> Side<'a> {
     }
 
     fn source(&self) -> anyhow::Result<String> {
-        let interval = format!("{}s", INTERVAL.as_secs());
+        let interval = format!("{}s", RECONCILE_INTERVAL.as_secs());
         Ok(workload::source(&self.work, &self.bed.git()?.url(&self.repository), &interval))
     }
 
@@ -241,7 +258,7 @@ spec:
 ",
             self.work,
             self.work,
-            INTERVAL.as_secs()
+            RECONCILE_INTERVAL.as_secs()
         )
     }
 

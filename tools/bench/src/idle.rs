@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::arrivals::Arrivals;
 use super::audit::{Purpose, Requests};
-use super::bed::{self, Bed, Target, Who};
+use super::bed::{self, BenchTarget, BenchTestbed, Who};
 use super::figures::Output;
 use super::workload::{self, App};
 use super::{process, samples};
@@ -20,13 +20,13 @@ use e2e::installation::Watch;
 use testbed::progress::{bold, green, red, step};
 
 /// The interval of all objects: each is reconciled several times while they are listened to.
-const INTERVAL: Duration = Duration::from_secs(30);
+const RECONCILE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long the work before may take.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// After listening, for the last watches to be opened again after their lists.
-const REOPENING: Duration = Duration::from_secs(2);
+const WATCH_REOPEN_DELAY: Duration = Duration::from_secs(2);
 
 /// How many for how long.
 #[derive(Debug, Args)]
@@ -41,11 +41,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=60))]
     minutes: u16,
     #[command(flatten)]
-    target: Target,
+    target: BenchTarget,
 }
 
 /// What was heard.
-pub(super) struct Heard {
+pub(super) struct IdleMeasurement {
     /// What the operator asked of the API server.
     pub(super) requests: Requests,
     /// CPU seconds of the operator in that time.
@@ -54,18 +54,18 @@ pub(super) struct Heard {
     pub(super) peak: f64,
 }
 
-impl Heard {
+impl IdleMeasurement {
     /// Listens to the operator for a while.
     ///
     /// # Errors
     /// When there is no audit log, or the operator has ended.
-    pub(super) fn listen(bed: &Bed, time: Duration) -> anyhow::Result<Self> {
+    pub(super) fn listen(bed: &BenchTestbed, time: Duration) -> anyhow::Result<Self> {
         let audit = bed.audit()?;
         let cpu = process::cpu_seconds(bed.operators())?;
         let mark = audit.mark()?;
         std::thread::sleep(time);
         let cpu = process::cpu_seconds(bed.operators())? - cpu;
-        std::thread::sleep(REOPENING);
+        std::thread::sleep(WATCH_REOPEN_DELAY);
         let requests = audit.since(mark, OPERATOR)?;
         Ok(Self { requests, cpu, peak: process::peak_mebibytes(bed.operators())? })
     }
@@ -107,7 +107,7 @@ impl Heard {
 /// When there was a request that is not needed to keep watches and the Lease.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut bed = Bed::open(&runtime, &options.target)?;
+    let mut bed = BenchTestbed::open(&runtime, &options.target)?;
     let load = samples::load();
     let heard = listen(&runtime, &bed, options).map_err(|error| bed.explain(error))?;
     print(options, &heard, &load);
@@ -118,17 +118,22 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn listen(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Heard> {
+fn listen(
+    runtime: &Runtime,
+    bed: &BenchTestbed,
+    options: &Options,
+) -> anyhow::Result<IdleMeasurement> {
     let count = usize::from(options.kustomizations);
     let (kustomizations, source) =
         step(&format!("{count} Kustomizations"), || runtime.block_on(install(bed, options)))?;
     step("the first interval, in which they settle", || {
-        std::thread::sleep(INTERVAL * 3 / 2);
+        std::thread::sleep(RECONCILE_INTERVAL * 3 / 2);
         Ok(())
     })?;
     let minutes = options.minutes;
     let time = Duration::from_secs(60 * u64::from(minutes));
-    let heard = step(&format!("listening for {minutes} min"), || Heard::listen(bed, time))?;
+    let heard =
+        step(&format!("listening for {minutes} min"), || IdleMeasurement::listen(bed, time))?;
     step("removal", || {
         runtime.block_on(async {
             bed.remove(&kustomizations, source).await?;
@@ -139,7 +144,7 @@ fn listen(runtime: &Runtime, bed: &Bed, options: &Options) -> anyhow::Result<Hea
 }
 
 /// Returns the manifests of the Kustomizations and of their source.
-async fn install(bed: &Bed, options: &Options) -> anyhow::Result<(Vec<String>, String)> {
+async fn install(bed: &BenchTestbed, options: &Options) -> anyhow::Result<(Vec<String>, String)> {
     let work = &bed.work(Who::Operator, 1);
     let app = |number: u16| {
         let name = format!("{work}-{number:04}");
@@ -154,7 +159,7 @@ async fn install(bed: &Bed, options: &Options) -> anyhow::Result<(Vec<String>, S
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
     let commit = repository.commit(&files, work)?;
     let mut watch = Watch::begin(bed.client(), &[bed::sources(), bed::kustomizations()]).await?;
-    let interval = format!("{}s", INTERVAL.as_secs());
+    let interval = format!("{}s", RECONCILE_INTERVAL.as_secs());
     let source = workload::source(work, &bed.git()?.url(&repository), &interval);
     let one =
         |app: &App| workload::kustomization(&app.name, work, &app.name, &interval, options.wait);
@@ -167,8 +172,8 @@ async fn install(bed: &Bed, options: &Options) -> anyhow::Result<(Vec<String>, S
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(options: &Options, heard: &Heard, load: &str) {
-    let Heard { cpu, peak, .. } = heard;
+fn print(options: &Options, heard: &IdleMeasurement, load: &str) {
+    let IdleMeasurement { cpu, peak, .. } = heard;
     if options.target.output == Output::Json {
         let lines = heard.to_json();
         let all = serde_json::json!({"load": load, "cpu": cpu, "peak": peak, "requests": lines});

@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
-use super::apply::PROMISE;
+use super::apply::MAX_TIME_RATIO;
 use super::arrivals::Arrivals;
-use super::bed::{self, Bed, Who};
-use super::figures::{Comparison, Limits, Phase};
+use super::bed::{self, BenchTestbed, Who};
+use super::figures::{BenchLimits, Comparison, Phase};
 use super::rounds::{self, RawRound, Rounds};
 use super::workload::{self, App};
-use e2e::installation::{Seen, Watch};
+use e2e::installation::{Watch, WatchedObject};
 use testbed::progress::step;
 
 /// The promise for installing a hundred and waiting until they are healthy: CPU seconds, and MiB at the peak.
-const HUNDRED: (f64, f64) = (1.2, 60.0);
+const MAX_HUNDRED_INSTALL_COST: (f64, f64) = (1.2, 60.0);
 
 /// When an installation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -48,14 +48,14 @@ impl Options {
         Self { rounds: Rounds::alone(count), from: Begin::Kustomizations }
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> BenchLimits {
         let is_promised = self.rounds.count <= 100 && self.rounds.wait;
-        Limits {
+        BenchLimits {
             // Without waiting the raw client is done before Pods are; nothing is promised about that.
-            ratio: self.rounds.wait.then_some(PROMISE),
-            cpu: is_promised.then_some(HUNDRED.0),
-            peak: is_promised.then_some(HUNDRED.1),
-            ..Limits::default()
+            ratio: self.rounds.wait.then_some(MAX_TIME_RATIO),
+            cpu: is_promised.then_some(MAX_HUNDRED_INSTALL_COST.0),
+            peak: is_promised.then_some(MAX_HUNDRED_INSTALL_COST.1),
+            ..BenchLimits::default()
         }
     }
 }
@@ -74,16 +74,16 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 /// When something was not done in time.
 pub(super) fn measure(
     runtime: &Runtime,
-    bed: &Bed,
+    bed: &BenchTestbed,
     options: &Options,
 ) -> anyhow::Result<Vec<Comparison>> {
     let count = usize::from(options.rounds.count);
     let waiting = if options.rounds.wait { "until healthy" } else { "without waiting for health" };
-    let limits = if bed.is_windlass() { options.limits() } else { Limits::default() };
+    let limits = if bed.is_windlass() { options.limits() } else { BenchLimits::default() };
     let title = |what: &str| format!("{count} Kustomizations of 2 objects, {what}, {waiting}");
     let mut install = Comparison::new(title("install"), count * 2, limits);
     // Nothing is promised about it.
-    let mut update = Comparison::new(title("update"), count * 2, Limits::default());
+    let mut update = Comparison::new(title("update"), count * 2, BenchLimits::default());
     // Whoever does something for the first time learns what there is: connections, kinds, schemas.
     step("both once with one", || {
         runtime.block_on(async {
@@ -130,19 +130,19 @@ pub(super) fn measure(
 
 /// One of both in one round.
 struct Side<'a> {
-    bed: &'a Bed,
+    bed: &'a BenchTestbed,
     options: &'a Options,
     who: Who,
     /// The value of the label, and the name of the GitRepository.
     work: String,
     apps: Vec<App>,
-    repository: Repository,
+    repository: StoryRepository,
 }
 
 impl<'a> Side<'a> {
     /// Its namespaces and, for the operator, its commit.
     async fn prepare(
-        bed: &'a Bed,
+        bed: &'a BenchTestbed,
         options: &'a Options,
         who: Who,
         round: u16,
@@ -191,7 +191,8 @@ impl<'a> Side<'a> {
     async fn install_kustomizations(&self) -> anyhow::Result<Phase> {
         let commit = self.commit(1)?;
         self.bed.apply(&[self.source()?]).await?;
-        let is_there = |seen: &Seen| seen.kind == "GitRepository" && seen.has_fetched(&commit);
+        let is_there =
+            |seen: &WatchedObject| seen.kind == "GitRepository" && seen.has_fetched(&commit);
         self.watch().await?.until("the artifact", self.options.rounds.limit(), is_there).await?;
         let kustomizations = bed::prepare(&self.kustomizations())?;
         let mut watch = self.watch().await?;

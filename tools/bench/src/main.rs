@@ -49,11 +49,11 @@ use testbed::released;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum BenchCommand {
     /// Measure
     Bench {
         #[command(subcommand)]
@@ -145,8 +145,8 @@ fn as_shipped(measure: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Bench { command } => run(&command).map(|()| ExitCode::SUCCESS),
-        Command::Measured(options) => measured::run(&options),
+        BenchCommand::Bench { command } => run(&command).map(|()| ExitCode::SUCCESS),
+        BenchCommand::Measured(options) => measured::run(&options),
     };
     progress::exit_code(outcome)
 }

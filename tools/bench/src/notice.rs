@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -17,11 +17,11 @@ use tokio::runtime::Runtime;
 use super::raw::Raw;
 use super::samples::{self, Samples};
 use super::{bed, workload};
-use e2e::installation::{Build, Installation, Seen, Selection, Watch};
+use e2e::installation::{Build, Installation, Selection, Watch, WatchedObject};
 use testbed::progress::step;
 
 /// The promise: each change is acted on within this time.
-const PROMISE: Duration = Duration::from_secs(1);
+const MAX_REACTION_DELAY: Duration = Duration::from_secs(1);
 
 /// When waiting for something ends in failure: far below the interval, at which it would happen by itself.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(120);
@@ -70,7 +70,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 struct Scene<'a> {
     installation: Installation,
-    repository: Repository,
+    repository: StoryRepository,
     options: &'a Options,
 }
 
@@ -85,8 +85,10 @@ impl Scene<'_> {
             Ok(())
         })?;
         let mut values =
-            Samples::new("Secret of values changed, object changed", PROMISE).judged_at(100);
-        let mut drift = Samples::new("object of one of the kinds put back", PROMISE).judged_at(100);
+            Samples::new("Secret of values changed, object changed", MAX_REACTION_DELAY)
+                .judged_at(100);
+        let mut drift =
+            Samples::new("object of one of the kinds put back", MAX_REACTION_DELAY).judged_at(100);
         step("every Secret changed", || {
             runtime.block_on(async {
                 let raw = Raw::connect(&self.installation.kubeconfig()).await?;
@@ -153,8 +155,9 @@ impl Scene<'_> {
         let wanted = value(number, 1);
         let begun = Instant::now();
         raw.apply(&change).await?;
-        let is_new =
-            |seen: &Seen| seen.name == name && seen.value("/data/value") == wanted.as_str();
+        let is_new = |seen: &WatchedObject| {
+            seen.name == name && seen.value("/data/value") == wanted.as_str()
+        };
         let what = format!("the new value of {name}");
         let seen = watch.until(&what, ROUND_TIMEOUT, is_new).await?;
         Ok(seen.at.saturating_duration_since(begun))
@@ -168,7 +171,7 @@ impl Scene<'_> {
         let patch = Patch::Merge(json!({"spec": {"value": "edited"}}));
         let begun = Instant::now();
         api.patch(&name, &PatchParams::default(), &patch).await?;
-        let of = |seen: &Seen| seen.value("/spec/value").clone();
+        let of = |seen: &WatchedObject| seen.value("/spec/value").clone();
         watch.until("the edit", ROUND_TIMEOUT, |seen| of(seen) == "edited").await?;
         let what = format!("{} {name} to be put back", kind(number));
         let back = watch.until(&what, ROUND_TIMEOUT, |seen| of(seen) == "fixed").await?;
@@ -265,7 +268,8 @@ mod tests {
     #[test]
     fn every_text_is_a_manifest() {
         for text in [crd(1), secret(1, 0), release(1, true), release(2, false), CHART.to_owned()] {
-            let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+            let documents =
+                goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()).unwrap();
             assert!(documents[0].value["kind"].as_str().is_some(), "{text}");
         }
         assert!(release(1, true).contains("Kind001") && !release(2, false).contains("Kind"));

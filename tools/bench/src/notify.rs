@@ -23,8 +23,8 @@ use tokio::runtime::Runtime;
 
 use self::posting::Posting;
 use self::service::Service;
-use super::bed::{Bed, Who};
-use super::figures::{self, Comparison, Limits, Output, Phase};
+use super::bed::{BenchTestbed, Who};
+use super::figures::{self, BenchLimits, Comparison, Output, Phase};
 use super::samples;
 use e2e::installation::{Build, Selection, Serving, make};
 use testbed::progress::{bold, green, red, step};
@@ -39,11 +39,11 @@ const COLUMNS: [&str; 2] = ["Flux", "windlass"];
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// When nothing was delivered for so long, what is missing is lost. Longer than the timeout that Providers have.
-const QUIET: Duration = Duration::from_secs(30);
+const DELIVERY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the dead service does not work yet when the live ones have everything: longer than the timeout of its Provider,
 /// within which Flux tries again.
-const DOWN: Duration = Duration::from_secs(20);
+const DEAD_SERVICE_DOWN_PERIOD: Duration = Duration::from_secs(20);
 
 /// What the service does that is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,7 +102,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let flux = step(flux.version(), || flux.ensure())?;
     // What this program itself does is not measured, so only windlass is optimised.
     step("windlass itself", || make(Build::Release))?;
-    let mut bed = Bed::with(&runtime, Serving::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, Serving::Programs(&[], &[]))?;
     let load = samples::load();
     let mut sides = Vec::new();
     for side in [Side::Windlass, Side::Flux] {
@@ -123,7 +123,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// Starts a side; the address to which events are posted.
-fn start(bed: &mut Bed, side: Side, flux: &str) -> anyhow::Result<String> {
+fn start(bed: &mut BenchTestbed, side: Side, flux: &str) -> anyhow::Result<String> {
     match side {
         Side::Windlass => {
             bed.serve("windlass", Serving::Windlass(Build::Release, &[]))?;
@@ -145,7 +145,7 @@ fn start(bed: &mut Bed, side: Side, flux: &str) -> anyhow::Result<String> {
 }
 
 async fn measure(
-    bed: &Bed,
+    bed: &BenchTestbed,
     options: &Options,
     side: Side,
     events_at: &str,
@@ -174,7 +174,7 @@ async fn measure(
     quiet_or(is_there, progress).await;
     let times: Vec<Duration> = live.iter().flat_map(|service| service.times(begun)).collect();
     let phase = bed.spent(&before, times)?;
-    tokio::time::sleep(DOWN).await;
+    tokio::time::sleep(DEAD_SERVICE_DOWN_PERIOD).await;
     let waiting = match side {
         Side::Windlass => Some(waiting(&bed.installation()?.metrics()?)?),
         Side::Flux => None,
@@ -222,7 +222,7 @@ async fn probe(posting: &Posting, live: &[Service]) -> anyhow::Result<()> {
 async fn quiet_or(is_done: impl Fn() -> bool, progress: impl Fn() -> usize) {
     let mut last = progress();
     let mut since = Instant::now();
-    while !is_done() && since.elapsed() < QUIET {
+    while !is_done() && since.elapsed() < DELIVERY_IDLE_TIMEOUT {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let now = progress();
         if now != last {
@@ -232,7 +232,7 @@ async fn quiet_or(is_done: impl Fn() -> bool, progress: impl Fn() -> usize) {
 }
 
 /// Changes the Provider of the dead service.
-async fn touch(bed: &Bed, namespace: &str) -> anyhow::Result<()> {
+async fn touch(bed: &BenchTestbed, namespace: &str) -> anyhow::Result<()> {
     let providers = Selection::of(objects::VERSION, "Provider").within(namespace);
     let patch = Patch::Merge(json!({"spec": {"timeout": "5s"}}));
     providers.api(bed.client()).patch("dead", &PatchParams::default(), &patch).await?;
@@ -252,11 +252,11 @@ fn compared(options: &Options, flux: &DeliveryFigures, windlass: &DeliveryFigure
     let title =
         format!("{count} events to 3 services of which one is dead, to the last live delivery");
     let of = |delivered: &DeliveryFigures| {
-        let mut all = Comparison::new(title.clone(), usize::from(count), Limits::default());
+        let mut all = Comparison::new(title.clone(), usize::from(count), BenchLimits::default());
         all.add(Who::Operator, delivered.phase.clone());
         all
     };
-    let limits = Limits { peak: Some(MAX_MEMORY_MIB), ..Limits::default() };
+    let limits = BenchLimits { peak: Some(MAX_MEMORY_MIB), ..BenchLimits::default() };
     of(flux).against(of(windlass), COLUMNS, limits)
 }
 

@@ -51,7 +51,7 @@ impl PreparedObject {
     /// # Errors
     /// When the text is not YAML, or a document is no object.
     pub(super) fn all(manifest: &str) -> anyhow::Result<Vec<Self>> {
-        let documents = goyaml::documents(manifest.as_bytes(), &goyaml::Limits::default())?;
+        let documents = goyaml::documents(manifest.as_bytes(), &goyaml::YamlLimits::default())?;
         documents.iter().map(|document| Self::of(&document.value)).collect()
     }
 

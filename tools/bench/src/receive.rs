@@ -12,17 +12,17 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use self::repository::Pushed;
+use self::repository::WebhookBenchmark;
 use super::samples::{self, Samples};
 use e2e::installation::{Build, Installation};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: 95 of 100 pushes are applied within this time.
-const PROMISE: Duration = Duration::from_secs(2);
+const MAX_PUSH_DELAY: Duration = Duration::from_secs(2);
 
 /// The promise: a burst of webhooks is fetched so many times, once for those that came before and once for those that came
 /// meanwhile.
-const FETCHES: usize = 2;
+const MAX_FETCHES_PER_BURST: usize = 2;
 
 /// How many pushes are made, and how many webhooks tell of the same one.
 #[derive(Debug, Args)]
@@ -78,9 +78,11 @@ fn measure(
     installation: &Installation,
     options: &Options,
 ) -> anyhow::Result<(Samples, Burst)> {
-    let mut pushes = Samples::new("commit announced by a webhook, its object applied", PROMISE);
-    let mut pushed =
-        step("a repository with a Receiver", || runtime.block_on(Pushed::install(installation)))?;
+    let mut pushes =
+        Samples::new("commit announced by a webhook, its object applied", MAX_PUSH_DELAY);
+    let mut pushed = step("a repository with a Receiver", || {
+        runtime.block_on(WebhookBenchmark::install(installation))
+    })?;
     step(&format!("{} pushes", options.pushes), || {
         for _ in 0..options.pushes {
             pushes.add(runtime.block_on(pushed.push())?);
@@ -93,7 +95,7 @@ fn measure(
     Ok((pushes, burst))
 }
 
-async fn burst(pushed: &mut Pushed<'_>, webhooks: u16) -> anyhow::Result<Burst> {
+async fn burst(pushed: &mut WebhookBenchmark<'_>, webhooks: u16) -> anyhow::Result<Burst> {
     // What the pushes asked for is done.
     pushed.fetches().await?;
     let commit = pushed.commit()?;
@@ -120,7 +122,7 @@ async fn burst(pushed: &mut Pushed<'_>, webhooks: u16) -> anyhow::Result<Burst> 
 
 impl Burst {
     fn passes(&self) -> bool {
-        self.accepted > 0 && (1..=FETCHES).contains(&self.fetches)
+        self.accepted > 0 && (1..=MAX_FETCHES_PER_BURST).contains(&self.fetches)
     }
 
     #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
@@ -129,7 +131,7 @@ impl Burst {
         let verdict = if self.passes() { green("PASS") } else { red("FAIL") };
         println!("\n{}", bold(&format!("{webhooks} webhooks at the same time")));
         println!(
-            "{:<52} {fetches:>5}  {verdict} (at most {FETCHES})",
+            "{:<52} {fetches:>5}  {verdict} (at most {MAX_FETCHES_PER_BURST})",
             "reconciliations of the repository"
         );
         println!("{:<52} {asked:>5}", "requests to the Git server");

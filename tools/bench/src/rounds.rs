@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::installation::Seen;
+use e2e::installation::WatchedObject;
 use tokio::runtime::Runtime;
 
-use super::bed::{self, Bed, Target, Who};
+use super::bed::{self, BenchTarget, BenchTestbed, Who};
 use super::figures::{self, Comparison, Phase};
 use super::samples;
 use super::workload::{self, App};
@@ -34,13 +34,13 @@ pub(crate) struct Rounds {
     #[arg(skip)]
     pub(super) is_alone: bool,
     #[command(flatten)]
-    pub(super) target: Target,
+    pub(super) target: BenchTarget,
 }
 
 impl Rounds {
     /// One install of so many that wait, by the operator alone.
     pub(super) fn alone(count: u16) -> Self {
-        let target = Target::default();
+        let target = BenchTarget::default();
         Self { count, wait: true, update: false, rounds: 1, is_alone: true, target }
     }
 
@@ -65,11 +65,11 @@ pub(super) fn limit(count: usize) -> Duration {
 /// # Errors
 /// When something was not done in time, or windlass took more than promised.
 pub(super) fn run(
-    target: &Target,
-    measure: impl FnOnce(&Runtime, &Bed) -> anyhow::Result<Vec<Comparison>>,
+    target: &BenchTarget,
+    measure: impl FnOnce(&Runtime, &BenchTestbed) -> anyhow::Result<Vec<Comparison>>,
 ) -> anyhow::Result<()> {
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let mut bed = Bed::open(&runtime, target)?;
+    let mut bed = BenchTestbed::open(&runtime, target)?;
     let load = samples::load();
     let measured = measure(&runtime, &bed);
     let comparisons = measured.map_err(|error| bed.explain(error))?;
@@ -85,7 +85,7 @@ pub(super) fn run(
 ///
 /// # Errors
 /// A namespace cannot be created.
-pub(super) async fn apps(bed: &Bed, work: &str, count: usize) -> anyhow::Result<Vec<App>> {
+pub(super) async fn apps(bed: &BenchTestbed, work: &str, count: usize) -> anyhow::Result<Vec<App>> {
     let app = |number: usize| {
         let name = format!("{work}-{number:04}");
         App { namespace: name.clone(), name, work: work.to_owned(), replicas: 1 }
@@ -114,7 +114,7 @@ impl RawRound<'_> {
     ///
     /// # Errors
     /// An object is rejected, or is not available in time.
-    pub(super) async fn apply(self, bed: &Bed) -> anyhow::Result<Phase> {
+    pub(super) async fn apply(self, bed: &BenchTestbed) -> anyhow::Result<Phase> {
         let objects = bed::prepare(&self.manifests)?;
         let mut watch = bed.watch_deployments(self.work).await?;
         let image = workload::image(self.version);
@@ -122,7 +122,7 @@ impl RawRound<'_> {
         let begun = Instant::now();
         let mut times = bed.raw().apply(&objects).await?;
         if self.waits {
-            let is_new = |seen: &Seen| {
+            let is_new = |seen: &WatchedObject| {
                 seen.value("/spec/template/spec/containers/0/image") == image.as_str()
             };
             let done = bed::rollouts(&mut watch, self.deployments, is_new).await?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use e2e::control_plane::OPERATOR;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -19,14 +19,14 @@ use super::audit::{AuditLog, Purpose};
 use super::raw::Raw;
 use super::samples::{self, Samples};
 use super::{bed, process, workload};
-use e2e::installation::{Build, Installation, Seen, Selection, Watch};
+use e2e::installation::{Build, Installation, Selection, Watch, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: 99 of 100 wake-ups take less than this, however many objects there are.
-const PROMISE: Duration = Duration::from_secs(1);
+const MAX_WAKE_DELAY: Duration = Duration::from_secs(1);
 
 /// The promise: ten times as many take no more than this times ten, in time, CPU and memory.
-const GROWTH: f64 = 1.3;
+const MAX_GROWTH_RATIO: f64 = 1.3;
 
 /// When waiting for something ends in failure.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(1800);
@@ -93,7 +93,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 
 struct Scene<'a> {
     installation: Installation,
-    repository: Repository,
+    repository: StoryRepository,
     size: usize,
     options: &'a Options,
 }
@@ -111,9 +111,10 @@ impl Scene<'_> {
         let audit = AuditLog::at(self.installation.plane()?.state().audit_log())
             .context("the control plane has no audit log")?;
         let mark = audit.mark()?;
-        let mut edited = Samples::new("object edited by hand put back", PROMISE).judged_at(99);
+        let mut edited =
+            Samples::new("object edited by hand put back", MAX_WAKE_DELAY).judged_at(99);
         let mut referred =
-            Samples::new("Secret changed, what it fills in changed", PROMISE).judged_at(99);
+            Samples::new("Secret changed, what it fills in changed", MAX_WAKE_DELAY).judged_at(99);
         let changes = usize::from(self.options.changes);
         step(&format!("{changes} edits by hand"), || {
             (0..changes).try_for_each(|number| {
@@ -212,7 +213,7 @@ impl Scene<'_> {
         let begun = Instant::now();
         let patch = Patch::Merge(json!({"data": {"value": "edited"}}));
         api.patch(&name, &PatchParams::default(), &patch).await?;
-        let is_edited = |seen: &Seen| seen.value("/data/value") == "edited";
+        let is_edited = |seen: &WatchedObject| seen.value("/data/value") == "edited";
         watch.until("the edit", SETTLE_TIMEOUT, is_edited).await?;
         let back = watch
             .until("it to be put back", SETTLE_TIMEOUT, |seen| *seen.value("/data/value") == before)
@@ -229,7 +230,7 @@ impl Scene<'_> {
         let change = bed::prepare(&[secret(number, round + 1)])?;
         let begun = Instant::now();
         raw.apply(&change).await?;
-        let is_new = |seen: &Seen| seen.value("/data/value") == wanted.as_str();
+        let is_new = |seen: &WatchedObject| seen.value("/data/value") == wanted.as_str();
         let seen = watch.until("the new value", SETTLE_TIMEOUT, is_new).await?;
         Ok(seen.at.saturating_duration_since(begun))
     }
@@ -323,11 +324,11 @@ fn print(all: &[SettleCost]) -> bool {
             let verdict = if kept { green("PASS") } else { red("FAIL") };
             println!("{what:<40} ×{ratio:.2}  {verdict} (at most ×{limit:.2})");
         };
-        judge("install, CPU", large.install_cpu / small.install_cpu, times * GROWTH);
-        judge("restart, CPU", large.settle_cpu / small.settle_cpu, times * GROWTH);
-        judge("memory", large.peak / small.peak, times * GROWTH);
+        judge("install, CPU", large.install_cpu / small.install_cpu, times * MAX_GROWTH_RATIO);
+        judge("restart, CPU", large.settle_cpu / small.settle_cpu, times * MAX_GROWTH_RATIO);
+        judge("memory", large.peak / small.peak, times * MAX_GROWTH_RATIO);
         judge("requests of a changed object", large.requests / small.requests, 1.1);
-        judge("CPU of a changed object", large.change_cpu / small.change_cpu, GROWTH);
+        judge("CPU of a changed object", large.change_cpu / small.change_cpu, MAX_GROWTH_RATIO);
     }
     for it in all {
         println!("{}", bold(&format!("{} Kustomizations", it.size)));
@@ -353,7 +354,7 @@ mod tests {
     #[test]
     fn a_kustomization_refers_to_a_secret_of_its_own() {
         let documents =
-            goyaml::documents(kustomization(7).as_bytes(), &goyaml::Limits::default()).unwrap();
+            goyaml::documents(kustomization(7).as_bytes(), &goyaml::YamlLimits::default()).unwrap();
         let spec = &documents[0].value["spec"];
         assert_eq!(spec["postBuild"]["substituteFrom"][0]["name"], "k-00007");
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use e2e::relay::{Passed, Relay};
+use e2e::relay::{Relay, RelayTraffic};
 use kube::api::{Patch, PatchParams};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use super::figures::Output;
 use super::workload::NAMESPACE;
 use super::{process, samples};
-use e2e::installation::{Build, Installation, Seen, Selection, Serving, Watch};
+use e2e::installation::{Build, Installation, Selection, Serving, Watch, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise, in MiB.
@@ -38,7 +38,7 @@ const API: &str = "source.toolkit.fluxcd.io/v1";
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Subject {
+enum SourceBenchmark {
     /// A Git repository of 5 000 files, one of which changes
     Git,
     /// A bucket of 1 000 objects, one of which changes
@@ -52,7 +52,7 @@ enum Subject {
 pub(crate) struct Options {
     /// Which sources; all by default
     #[arg(value_enum)]
-    subjects: Vec<Subject>,
+    subjects: Vec<SourceBenchmark>,
     /// How often a change and a run without one are measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
@@ -68,7 +68,7 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, Copy)]
 struct Fetch {
     seconds: f64,
-    passed: Passed,
+    passed: RelayTraffic,
     /// What the server was asked for.
     requests: usize,
 }
@@ -92,7 +92,7 @@ struct Row {
 
 /// All that was measured of one source.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct SourceMeasurement {
     title: String,
     rows: Vec<Row>,
     /// Highest resident memory of the whole process since its start, in MiB.
@@ -121,7 +121,7 @@ impl Row {
     }
 }
 
-impl Measured {
+impl SourceMeasurement {
     fn passes(&self) -> bool {
         self.peak <= MAX_PEAK_MIB && self.rows.iter().all(Row::passes)
     }
@@ -140,17 +140,18 @@ fn median(mut all: Vec<f64>) -> f64 {
 /// When something did not happen at all, or took more requests or memory than promised.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let load = samples::load();
-    let all = [Subject::Git, Subject::Bucket, Subject::Charts];
-    let chosen =
-        |subject: &Subject| options.subjects.is_empty() || options.subjects.contains(subject);
+    let all = [SourceBenchmark::Git, SourceBenchmark::Bucket, SourceBenchmark::Charts];
+    let chosen = |subject: &SourceBenchmark| {
+        options.subjects.is_empty() || options.subjects.contains(subject)
+    };
     let mut measured = Vec::new();
     for subject in all.iter().filter(|subject| chosen(subject)) {
         // Each has a process of its own, since a peak is never forgotten.
         let mut scene = Scene::open(&options.flags)?;
         let outcome = match subject {
-            Subject::Git => git::measure(&scene, options.rounds),
-            Subject::Bucket => bucket::measure(&scene, options.rounds),
-            Subject::Charts => charts::measure(&scene, options.rounds),
+            SourceBenchmark::Git => git::measure(&scene, options.rounds),
+            SourceBenchmark::Bucket => bucket::measure(&scene, options.rounds),
+            SourceBenchmark::Charts => charts::measure(&scene, options.rounds),
         };
         measured.push(outcome.map_err(|error| scene.installation.explain(&error))?);
     }
@@ -162,13 +163,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the command is for")]
-fn print(output: Output, all: &[Measured], load: &str) {
+fn print(output: Output, all: &[SourceMeasurement], load: &str) {
     if output == Output::Json {
         println!("{}", json!({"load": load, "sources": all}));
         return;
     }
     let verdict = |passes| if passes { green("PASS") } else { red("FAIL") };
-    for Measured { title, rows, peak, idle } in all {
+    for SourceMeasurement { title, rows, peak, idle } in all {
         println!("\n{}; figures are medians", bold(title));
         println!(
             "{:<36} {:>6} {:>9} {:>12} {:>10} {:>11} {:>9}",
@@ -203,7 +204,7 @@ struct Scene {
 struct AwaitedObjects<'a> {
     kind: &'a str,
     count: usize,
-    is_done: &'a dyn Fn(&Seen) -> bool,
+    is_done: &'a dyn Fn(&WatchedObject) -> bool,
 }
 
 impl Scene {
@@ -272,7 +273,7 @@ impl Scene {
     /// How long a run takes at which nothing is new.
     async fn reconcile(&self, relay: &Relay, kind: &str, name: &str) -> anyhow::Result<Fetch> {
         let token = std::cell::RefCell::new(None);
-        let is_done = |seen: &Seen| {
+        let is_done = |seen: &WatchedObject| {
             let handled = seen.value("/status/lastHandledReconcileAt").as_str();
             seen.name == name && handled.is_some() && handled == token.borrow().as_deref()
         };
@@ -293,7 +294,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
 }
 
 /// The revision of the artifact, if the object is Ready.
-fn revision(seen: &Seen) -> Option<&str> {
+fn revision(seen: &WatchedObject) -> Option<&str> {
     seen.value("/status/artifact/revision").as_str().filter(|_| seen.exists && seen.is_ready())
 }
 
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
 
     fn fetch(seconds: f64, requests: usize) -> Fetch {
-        Fetch { seconds, passed: Passed::default(), requests }
+        Fetch { seconds, passed: RelayTraffic::default(), requests }
     }
 
     #[test]
@@ -329,7 +330,8 @@ mod tests {
 
     #[test]
     fn one_byte_of_memory_too_much_does_not_pass() {
-        let of = |peak| Measured { title: "git".to_owned(), rows: Vec::new(), peak, idle: 0.0 };
+        let of =
+            |peak| SourceMeasurement { title: "git".to_owned(), rows: Vec::new(), peak, idle: 0.0 };
         assert!(of(MAX_PEAK_MIB).passes() && !of(MAX_PEAK_MIB + 0.1).passes());
     }
 }

@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use testbed::oracle::{self, Oracle};
 
-use super::beside::{self, Pair, Row, Subject, median};
+use super::beside::{self, BenchChart, Pair, Row, median};
 use super::figures::Output;
 use super::samples;
 use conformance::corpus::{self, Case, Corpus};
@@ -23,9 +23,9 @@ use testbed::progress::step;
 
 /// The promises: how many times faster than Helm a whole process is with a small chart, and with others;
 /// how many times faster the engine is.
-const SMALL: f64 = 8.0;
-const LARGE: f64 = 10.0;
-const ENGINE: f64 = 5.0;
+const MIN_SMALL_CHART_SPEEDUP: f64 = 8.0;
+const MIN_LARGE_CHART_SPEEDUP: f64 = 10.0;
+const MIN_ENGINE_SPEEDUP: f64 = 5.0;
 
 /// Our own chart that stands for small ones.
 const SMALL_CHART: &str = "web";
@@ -68,22 +68,22 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     beside::conclude("charts", Oracle::Helm.name(), &rows, options.output, &load)
 }
 
-fn subjects(options: &Options) -> anyhow::Result<Vec<Subject>> {
+fn subjects(options: &Options) -> anyhow::Result<Vec<BenchChart>> {
     if options.charts.is_empty() {
         let small = Case::load(Corpus::Charts, &[SMALL_CHART.to_owned()])?;
         let small = small.first().context("the small chart is not there")?;
         let large = corpus::large_chart();
         let objects = "200 templates, 600 objects";
         return Ok(vec![
-            Subject::ours(SMALL_CHART, small.files()?, "chart", SMALL)?,
-            Subject::ours(objects, large, "chart", LARGE)?,
+            BenchChart::ours(SMALL_CHART, small.files()?, "chart", MIN_SMALL_CHART_SPEEDUP)?,
+            BenchChart::ours(objects, large, "chart", MIN_LARGE_CHART_SPEEDUP)?,
         ]);
     }
-    options.charts.iter().map(|path| Subject::given(path, LARGE)).collect()
+    options.charts.iter().map(|path| BenchChart::given(path, MIN_LARGE_CHART_SPEEDUP)).collect()
 }
 
 /// Times of a render in a process that has rendered the chart before.
-fn engines(renders: &Path, subject: &Subject, times: u16) -> anyhow::Result<Row> {
+fn engines(renders: &Path, subject: &BenchChart, times: u16) -> anyhow::Result<Row> {
     let output = Command::new(renders).arg(&subject.path).arg(times.to_string()).output();
     let output = output.context("Helm's engine cannot be started")?;
     if !output.status.success() {
@@ -93,5 +93,5 @@ fn engines(renders: &Path, subject: &Subject, times: u16) -> anyhow::Result<Row>
     let helm = median(&seconds).context("no renders")? * 1000.0;
     let own = in_process::seconds(&subject.path, times)?;
     let own = own.and_then(|seconds| median(&seconds)).map(|seconds| seconds * 1000.0);
-    Ok(Row::new(&subject.name, "one render in a process, ms", helm, own, ENGINE))
+    Ok(Row::new(&subject.name, "one render in a process, ms", helm, own, MIN_ENGINE_SPEEDUP))
 }

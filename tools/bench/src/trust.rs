@@ -21,10 +21,10 @@ use super::samples::{self, Samples};
 use testbed::progress::step;
 
 /// The promise: how many times faster than Flux's decryptor windlass decrypts.
-const DECRYPTION: f64 = 5.0;
+const MIN_DECRYPTION_SPEEDUP: f64 = 5.0;
 
 /// The promise: 95 of 100 verifications of a commit take less than this.
-const VERIFICATION: Duration = Duration::from_millis(5);
+const MAX_VERIFICATION_DELAY: Duration = Duration::from_millis(5);
 
 /// Makes the keys of a signer.
 type MakeSigner = fn() -> anyhow::Result<Signer>;
@@ -65,7 +65,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     for (number, (what, signer)) in SIGNERS.into_iter().enumerate() {
         step(what, || {
             let repository = git.repository(&format!("signed-{number}"))?;
-            let mut samples = Samples::new(what, VERIFICATION);
+            let mut samples = Samples::new(what, MAX_VERIFICATION_DELAY);
             for time in commits::times(&repository, &signer()?, options.verifications)? {
                 samples.add(time);
             }

@@ -15,15 +15,15 @@ use futures::future::try_join_all;
 use testbed::oracle::Oracle;
 use tokio::runtime::Runtime;
 
-use super::bed::{Bed, Who};
-use super::chain::{Chain, HOPS};
-use super::figures::{self, Comparison, Limits, Output};
+use super::bed::{BenchTestbed, Who};
+use super::chain::{CHAIN_KUSTOMIZATION_COUNT, Chain};
+use super::figures::{self, BenchLimits, Comparison, Output};
 use super::{helm_releases, kustomizations, samples};
 use e2e::installation::{Build, Serving};
 use testbed::progress::step;
 
 /// What windlass may take of what Flux takes: all of the time, a tenth of the CPU, a fifth of the memory.
-const PROMISE: Limits = Limits {
+const PROMISE: BenchLimits = BenchLimits {
     ratio: Some(1.0),
     cpu_ratio: Some(0.1),
     peak_ratio: Some(0.2),
@@ -64,7 +64,7 @@ pub(crate) struct Options {
 
 /// A piece of work.
 #[derive(Debug, Clone, Copy)]
-enum Work {
+enum BenchWorkload {
     Kustomizations(u16),
     HelmReleases(u16),
     Chain,
@@ -86,11 +86,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let Other::Flux = options.other;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let flux = programs()?;
-    let mut bed = Bed::with(&runtime, Serving::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, Serving::Programs(&[], &[]))?;
     let load = samples::load();
-    let mut work: Vec<Work> = options.count.iter().copied().map(Work::Kustomizations).collect();
-    work.extend(options.count.iter().copied().map(Work::HelmReleases));
-    work.extend([Work::Chain, Work::Drift]);
+    let mut work: Vec<BenchWorkload> =
+        options.count.iter().copied().map(BenchWorkload::Kustomizations).collect();
+    work.extend(options.count.iter().copied().map(BenchWorkload::HelmReleases));
+    work.extend([BenchWorkload::Chain, BenchWorkload::Drift]);
     let mut all = Vec::new();
     for work in work {
         let mut sides = Vec::new();
@@ -135,9 +136,9 @@ fn programs() -> anyhow::Result<Vec<String>> {
 
 fn measure(
     runtime: &Runtime,
-    bed: &mut Bed,
+    bed: &mut BenchTestbed,
     flux: &[String],
-    work: Work,
+    work: BenchWorkload,
     side: Side,
 ) -> anyhow::Result<Comparison> {
     let (name, serving) = match side {
@@ -145,30 +146,31 @@ fn measure(
         Side::Flux => ("flux", Serving::Programs(flux, &[])),
     };
     let count = match work {
-        Work::Kustomizations(count) | Work::HelmReleases(count) => count,
-        Work::Chain | Work::Drift => 0,
+        BenchWorkload::Kustomizations(count) | BenchWorkload::HelmReleases(count) => count,
+        BenchWorkload::Chain | BenchWorkload::Drift => 0,
     };
     bed.serve(&format!("{name}-{count}"), serving)?;
     let mut measured = match work {
-        Work::Kustomizations(count) => {
+        BenchWorkload::Kustomizations(count) => {
             kustomizations::measure(runtime, bed, &kustomizations::Options::alone(count))?
         }
-        Work::HelmReleases(count) => {
+        BenchWorkload::HelmReleases(count) => {
             helm_releases::measure(runtime, bed, &helm_releases::Options::alone(count))?
         }
-        Work::Chain => vec![chain(runtime, bed, name)?],
-        Work::Drift => vec![drift(runtime, bed, name)?],
+        BenchWorkload::Chain => vec![chain(runtime, bed, name)?],
+        BenchWorkload::Drift => vec![drift(runtime, bed, name)?],
     };
     measured.pop().context("nothing was measured")
 }
 
 /// From the artifact until the last of the chain is Ready.
-fn chain(runtime: &Runtime, bed: &Bed, name: &str) -> anyhow::Result<Comparison> {
-    let title = format!("a chain of {HOPS} Kustomizations, from the artifact on");
-    let mut comparison = Comparison::new(title, HOPS, Limits::default());
+fn chain(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Comparison> {
+    let title =
+        format!("a chain of {CHAIN_KUSTOMIZATION_COUNT} Kustomizations, from the artifact on");
+    let mut comparison = Comparison::new(title, CHAIN_KUSTOMIZATION_COUNT, BenchLimits::default());
     let repository = format!("chain-{name}");
     let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
-    step(&format!("{name}: a chain of {HOPS}"), || {
+    step(&format!("{name}: a chain of {CHAIN_KUSTOMIZATION_COUNT}"), || {
         let before = bed.read(Who::Operator)?;
         let arrivals = runtime.block_on(chain.install())?;
         comparison.add(Who::Operator, bed.spent(&before, arrivals.since(arrivals.fetched))?);
@@ -178,15 +180,17 @@ fn chain(runtime: &Runtime, bed: &Bed, name: &str) -> anyhow::Result<Comparison>
 }
 
 /// Every object of the chain is edited at the same time, until all are put back.
-fn drift(runtime: &Runtime, bed: &Bed, name: &str) -> anyhow::Result<Comparison> {
-    let title = format!("{HOPS} objects edited by hand, until put back, interval {INTERVAL}");
-    let mut comparison = Comparison::new(title, HOPS, Limits::default());
+fn drift(runtime: &Runtime, bed: &BenchTestbed, name: &str) -> anyhow::Result<Comparison> {
+    let title = format!(
+        "{CHAIN_KUSTOMIZATION_COUNT} objects edited by hand, until put back, interval {INTERVAL}"
+    );
+    let mut comparison = Comparison::new(title, CHAIN_KUSTOMIZATION_COUNT, BenchLimits::default());
     let repository = format!("drift-{name}");
     let mut chain = Chain::new(bed.installation()?, &repository, INTERVAL, STEP_TIMEOUT)?;
-    step(&format!("{name}: {HOPS} edits by hand"), || {
+    step(&format!("{name}: {CHAIN_KUSTOMIZATION_COUNT} edits by hand"), || {
         runtime.block_on(chain.install())?;
         let before = bed.read(Who::Operator)?;
-        let edits = (0..HOPS).map(|hop| chain.edit(hop));
+        let edits = (0..CHAIN_KUSTOMIZATION_COUNT).map(|hop| chain.edit(hop));
         let times = runtime.block_on(try_join_all(edits))?;
         comparison.add(Who::Operator, bed.spent(&before, times)?);
         chain.remove()
@@ -200,7 +204,7 @@ mod tests {
     use super::*;
 
     fn done(total: f64, cpu: f64, peak: f64) -> Comparison {
-        let mut all = Comparison::new("work".into(), 1, Limits::default());
+        let mut all = Comparison::new("work".into(), 1, BenchLimits::default());
         all.add(Who::Operator, Phase { total, cpu, peak, ..Phase::default() });
         all
     }

@@ -9,13 +9,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::chain::{Chain, HOPS};
+use super::chain::{CHAIN_KUSTOMIZATION_COUNT, Chain};
 use super::samples::{self, Samples};
 use e2e::installation::{Build, Installation};
 use testbed::progress::step;
 
 /// The promise: 95 of 100 wake-ups take less than this.
-const PROMISE: Duration = Duration::from_secs(1);
+const MAX_WAKE_DELAY: Duration = Duration::from_secs(1);
 
 /// A fetch and ten hops, one after the other: each of them may take what it was promised.
 const CHAIN_PROMISE: Duration = Duration::from_secs(11);
@@ -63,13 +63,13 @@ fn measure(
     options: &Options,
 ) -> anyhow::Result<Vec<Samples>> {
     let mut chain = Chain::new(installation, "chain", "10m", ROUND_TIMEOUT)?;
-    let mut first = Samples::new("next of the chain Ready after its dependency", PROMISE);
-    let mut next = Samples::new("the same, when a commit changes all of them", PROMISE);
-    let mut edited = Samples::new("object edited by hand put back", PROMISE);
-    let mut deleted = Samples::new("object deleted by hand created again", PROMISE);
-    let mut fetched = Samples::new("commit announced, its artifact there", PROMISE);
+    let mut first = Samples::new("next of the chain Ready after its dependency", MAX_WAKE_DELAY);
+    let mut next = Samples::new("the same, when a commit changes all of them", MAX_WAKE_DELAY);
+    let mut edited = Samples::new("object edited by hand put back", MAX_WAKE_DELAY);
+    let mut deleted = Samples::new("object deleted by hand created again", MAX_WAKE_DELAY);
+    let mut fetched = Samples::new("commit announced, its artifact there", MAX_WAKE_DELAY);
     let mut commits = Samples::new("commit applied by all ten of the chain (a sum)", CHAIN_PROMISE);
-    let what = format!("a chain of {HOPS}");
+    let what = format!("a chain of {CHAIN_KUSTOMIZATION_COUNT}");
     step(&what, || {
         let arrivals = runtime.block_on(chain.install())?;
         arrivals.hops().for_each(|hop| first.add(hop));

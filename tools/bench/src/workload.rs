@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<String> {
-        let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+        let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()).unwrap();
         documents.iter().map(|it| it.value["kind"].as_str().unwrap().to_owned()).collect()
     }
 

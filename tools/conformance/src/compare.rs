@@ -16,14 +16,14 @@ use clap::{Args, Subcommand};
 use e2e::operator;
 use testbed::oracle::Oracle;
 
-use crate::corpus::{self, Answer, Case, Corpus, Recorded};
+use crate::corpus::{self, Case, Corpus, ProgramOutput, RecordedAnswer};
 use e2e::installation::{Build, make};
 use report::{Difference, Table};
 use testbed::progress::step;
 
 /// With which program.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CompareCommand {
     /// `windlass template` beside `helm template`: exit status, both outputs and written files
     Helm(HelmOptions),
     /// `windlass helmfile` beside `helmfile`: exit status and standard output
@@ -85,12 +85,12 @@ struct Comparison<'a> {
 ///
 /// # Errors
 /// When something differs, or a program cannot be built or run.
-pub fn run(command: &Command) -> anyhow::Result<()> {
+pub fn run(command: &CompareCommand) -> anyhow::Result<()> {
     let (corpus, given, how, values) = match command {
-        Command::Helmfile(options) => return helmfile::run(options),
-        Command::Crds(options) => return crds::run(options),
-        Command::Helm(it) => (Corpus::Charts, &it.charts, &it.how, it.values.as_slice()),
-        Command::Kustomize(it) => (Corpus::Overlays, &it.overlays, &it.how, [].as_slice()),
+        CompareCommand::Helmfile(options) => return helmfile::run(options),
+        CompareCommand::Crds(options) => return crds::run(options),
+        CompareCommand::Helm(it) => (Corpus::Charts, &it.charts, &it.how, it.values.as_slice()),
+        CompareCommand::Kustomize(it) => (Corpus::Overlays, &it.overlays, &it.how, [].as_slice()),
     };
     let home = corpus.home();
     let is_path = |name: &String| !home.join(name).join("case.yaml").is_file();
@@ -118,12 +118,16 @@ pub fn run(command: &Command) -> anyhow::Result<()> {
 /// When something differs.
 pub fn recorded() -> anyhow::Result<()> {
     let how = || How { recorded: true, ..How::default() };
-    run(&Command::Helm(HelmOptions { charts: Vec::new(), values: Vec::new(), how: how() }))?;
-    run(&Command::Kustomize(KustomizeOptions { overlays: Vec::new(), how: how() }))
+    run(&CompareCommand::Helm(HelmOptions { charts: Vec::new(), values: Vec::new(), how: how() }))?;
+    run(&CompareCommand::Kustomize(KustomizeOptions { overlays: Vec::new(), how: how() }))
 }
 
 /// What two answers to one command differ in, for people; none when nothing.
-pub fn difference(arguments: &[String], wanted: &Answer, got: &Answer) -> Option<String> {
+pub fn difference(
+    arguments: &[String],
+    wanted: &ProgramOutput,
+    got: &ProgramOutput,
+) -> Option<String> {
     Difference::between("", arguments, wanted, got).map(Difference::into_text)
 }
 
@@ -219,7 +223,12 @@ struct Real {
 }
 
 impl Real {
-    fn ask(&self, case: &Case, folder: &Path, arguments: &[String]) -> anyhow::Result<Answer> {
+    fn ask(
+        &self,
+        case: &Case,
+        folder: &Path,
+        arguments: &[String],
+    ) -> anyhow::Result<ProgramOutput> {
         corpus::ask(case.corpus, &self.program, folder, arguments, self.tools.as_deref())
     }
 
@@ -228,7 +237,7 @@ impl Real {
         for (run, arguments) in case.runs() {
             let again = || {
                 let copy = case.lay_out()?;
-                self.ask(case, copy.path(), arguments).map(|answer| Recorded::of(&answer))
+                self.ask(case, copy.path(), arguments).map(|answer| RecordedAnswer::of(&answer))
             };
             let answer = again()?;
             // What changes from one time to the next is no answer to compare with.
@@ -285,7 +294,7 @@ fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// Takes away what is worded otherwise. A silence where something has to be said stays a difference.
-fn same_silence(got: &mut Answer, has_to_speak: bool) {
+fn same_silence(got: &mut ProgramOutput, has_to_speak: bool) {
     let speaks = !got.stderr.is_empty();
     got.stderr.clear();
     if speaks != has_to_speak {

@@ -31,8 +31,8 @@ use testbed::oracle::Oracle;
 
 use testbed::root;
 
-pub use answer::{Answer, ask, prepare};
-pub use record::{Recorded, Text, read_recorded, write_recorded};
+pub use answer::{ProgramOutput, ask, prepare};
+pub use record::{RecordedAnswer, RecordedText, read_recorded, write_recorded};
 
 /// Which cases, and so which command and whose answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,11 +13,11 @@ use testbed::progress;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: ConformanceCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ConformanceCommand {
     /// Replay recorded answers of the original programs
     Conformance {
         /// Folders in the layout of `e2e/conformance`, which is the default
@@ -27,7 +27,7 @@ enum Command {
     Compare {
         /// With which
         #[command(subcommand)]
-        command: compare::Command,
+        command: compare::CompareCommand,
     },
     /// Compare our own charts and overlays with what is recorded of them
     #[command(hide = true)]
@@ -36,9 +36,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Conformance { folders } => replay::run(&folders),
-        Command::Compare { command } => compare::run(&command),
-        Command::Recorded => compare::recorded(),
+        ConformanceCommand::Conformance { folders } => replay::run(&folders),
+        ConformanceCommand::Compare { command } => compare::run(&command),
+        ConformanceCommand::Recorded => compare::recorded(),
     };
     progress::exit_code(outcome.map(|()| ExitCode::SUCCESS))
 }

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 
-use case::{Case, Fault, Judgement};
+use case::{Case, CaseFailure, Judgement};
 use testbed::root;
 
 /// One recorded file, or folder of files, and the engine that has to give the same answers.
@@ -78,7 +78,7 @@ struct Tally {
     passed: usize,
     /// Case and reason.
     excepted: Vec<(String, &'static str)>,
-    failures: Vec<(String, Fault)>,
+    failures: Vec<(String, CaseFailure)>,
     /// How many cases were not run, by reason.
     not_run: BTreeMap<String, usize>,
 }
@@ -93,9 +93,11 @@ impl Tally {
         let exception = topic.exceptions.iter().find(|(known, _)| *known == name);
         match (judgement, exception) {
             (Ok(()), _) => self.passed += 1,
-            (Err(Fault::OtherTopic), _) => {}
-            (Err(Fault::NotRun(reason)), _) => *self.not_run.entry(reason).or_default() += 1,
-            (Err(Fault::Mismatch { .. }), Some((_, reason))) => self.excepted.push((name, reason)),
+            (Err(CaseFailure::OtherTopic), _) => {}
+            (Err(CaseFailure::NotRun(reason)), _) => *self.not_run.entry(reason).or_default() += 1,
+            (Err(CaseFailure::Mismatch { .. }), Some((_, reason))) => {
+                self.excepted.push((name, reason));
+            }
             (Err(mismatch), None) => self.failures.push((name, mismatch)),
         }
     }
@@ -186,7 +188,8 @@ fn replay_path(topic: &Topic, path: &Path, tally: &mut Tally) {
     let strings = match strings(path) {
         Ok(strings) => strings,
         Err(error) => {
-            let fault = Fault::Mismatch { wanted: "cases".to_owned(), got: error.to_string() };
+            let fault =
+                CaseFailure::Mismatch { wanted: "cases".to_owned(), got: error.to_string() };
             tally.failures.push((path.display().to_string(), fault));
             return;
         }
@@ -198,7 +201,7 @@ fn replay_path(topic: &Topic, path: &Path, tally: &mut Tally) {
                 let name = case.name.clone();
                 let judge = AssertUnwindSafe(|| (topic.judge)(case));
                 let judgement = catch_unwind(judge).unwrap_or_else(|_| {
-                    Err(Fault::Mismatch {
+                    Err(CaseFailure::Mismatch {
                         wanted: "an answer".to_owned(),
                         got: "a panic".to_owned(),
                     })
@@ -207,7 +210,7 @@ fn replay_path(topic: &Topic, path: &Path, tally: &mut Tally) {
             }
             Err(error) => {
                 let got = error.to_string();
-                let fault = Fault::Mismatch { wanted: "a JSON object".to_owned(), got };
+                let fault = CaseFailure::Mismatch { wanted: "a JSON object".to_owned(), got };
                 tally.failures.push((format!("{}: {place}", path.display()), fault));
             }
         }

@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 
 use super::Demo;
 use super::narration::{command, fact, milliseconds, moment};
-use e2e::installation::{Seen, Selection, Watch};
+use e2e::installation::{Selection, Watch, WatchedObject};
 use e2e::servers::chart_archive::{digest, pack};
 
 /// How long what was asked for may take.
@@ -80,12 +80,12 @@ impl Servers {
     }
 }
 
-fn runs(seen: &Seen, version: &str) -> bool {
+fn runs(seen: &WatchedObject, version: &str) -> bool {
     let image = seen.value("/spec/template/spec/containers/0/image");
     seen.is("Deployment", "web") && image == format!("registry.example/web:{version}").as_str()
 }
 
-fn says(seen: &Seen, text: &str) -> bool {
+fn says(seen: &WatchedObject, text: &str) -> bool {
     seen.is("ConfigMap", "banner") && seen.value("/data/text") == text
 }
 
@@ -134,10 +134,10 @@ impl Demo {
         servers.publish(&["1.0.0", "1.1.0"])?;
         let begun = Instant::now();
         self.refresh("helmrepository/charts", "upgrade")?;
-        let upgraded = |seen: &Seen| runs(seen, "1.1.0") && seen.is_rolled_out();
+        let upgraded = |seen: &WatchedObject| runs(seen, "1.1.0") && seen.is_rolled_out();
         let seen = watch.until("web 1.1.0 to run", REQUEST_TIMEOUT, upgraded).await?;
         moment(begun, seen.at, "web 1.1.0 runs, all its Pods are available");
-        let ready = |seen: &Seen| seen.is("HelmRelease", "web") && seen.is_ready();
+        let ready = |seen: &WatchedObject| seen.is("HelmRelease", "web") && seen.is_ready();
         watch.until("HelmRelease web to be Ready", REQUEST_TIMEOUT, ready).await?;
         self.show(&["-n", "shop", "get", "helmreleases"])
     }
@@ -155,8 +155,9 @@ impl Demo {
         ])?;
         self.suspend_release(true)?;
         self.kubectl(&["-n", "shop", "scale", "deployment/web", "--replicas=6"])?;
-        let scaled =
-            |seen: &Seen| seen.is("Deployment", "web") && seen.value("/spec/replicas") == 6;
+        let scaled = |seen: &WatchedObject| {
+            seen.is("Deployment", "web") && seen.value("/spec/replicas") == 6
+        };
         watch.until("Deployment web to have 6 replicas", REQUEST_TIMEOUT, scaled).await?;
 
         servers.publish(&["1.0.0", "1.1.0", "1.2.0"])?;
@@ -165,10 +166,10 @@ impl Demo {
         servers.push("We are on it").await?;
         let begun = Instant::now();
         self.refresh("bucket/bundles", "incident")?;
-        let told = |seen: &Seen| says(seen, "We are on it");
+        let told = |seen: &WatchedObject| says(seen, "We are on it");
         let seen = watch.until("the new text in ConfigMap banner", REQUEST_TIMEOUT, told).await?;
         moment(begun, seen.at, "the bundle is applied: the incident holds nothing else");
-        let is_moved = |seen: &Seen| {
+        let is_moved = |seen: &WatchedObject| {
             seen.is("Deployment", "web")
                 && (!runs(seen, "1.1.0") || seen.value("/spec/replicas") != 6)
         };
@@ -179,11 +180,12 @@ impl Demo {
         watch.forget();
         let begun = Instant::now();
         self.suspend_release(false)?;
-        let upgraded = |seen: &Seen| runs(seen, "1.2.0") && seen.value("/spec/replicas") == 2;
+        let upgraded =
+            |seen: &WatchedObject| runs(seen, "1.2.0") && seen.value("/spec/replicas") == 2;
         let seen = watch.until("web 1.2.0 with 2 replicas", REQUEST_TIMEOUT, upgraded).await?;
         let took = milliseconds(seen.at.saturating_duration_since(begun));
         fact(&format!("resumed: 1.2.0 with 2 replicas {took} later"));
-        let ready = |seen: &Seen| {
+        let ready = |seen: &WatchedObject| {
             seen.is("HelmRelease", "web")
                 && seen.is_ready()
                 && seen.value("/status/history/0/chartVersion") == "1.2.0"

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Parser;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use tokio::runtime::Runtime;
 
 use e2e::installation::{Build, Installation};
@@ -52,7 +52,7 @@ const FILES: [(&str, &str); 6] = [
 /// What the scenes are played with.
 struct Demo {
     installation: Installation,
-    repository: Repository,
+    repository: StoryRepository,
 }
 
 /// Starts everything, plays the scenes and, unless `--once`, leaves everything running until Ctrl-C.

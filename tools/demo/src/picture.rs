@@ -7,7 +7,7 @@ const CHARACTER_WIDTH: f64 = 7.83;
 const LINE_HEIGHT: usize = 18;
 const FONT_SIZE: usize = 13;
 /// Space around the text, and the height of the bar above it.
-const MARGIN: usize = 16;
+const TEXT_MARGIN_PIXELS: usize = 16;
 const BAR_HEIGHT: usize = 30;
 /// Longer lines are cut.
 const MAX_COLUMNS: usize = 118;
@@ -27,8 +27,8 @@ pub(super) fn svg(lines: Vec<String>) -> String {
         clippy::cast_sign_loss,
         reason = "a picture has some hundreds of pixels"
     )]
-    let width = (columns as f64 * CHARACTER_WIDTH).ceil() as usize + 2 * MARGIN;
-    let height = BAR_HEIGHT + lines.len() * LINE_HEIGHT + 2 * MARGIN;
+    let width = (columns as f64 * CHARACTER_WIDTH).ceil() as usize + 2 * TEXT_MARGIN_PIXELS;
+    let height = BAR_HEIGHT + lines.len() * LINE_HEIGHT + 2 * TEXT_MARGIN_PIXELS;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
@@ -45,9 +45,10 @@ pub(super) fn svg(lines: Vec<String>) -> String {
     )
     .ok();
     for (number, line) in lines.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
-        let y = BAR_HEIGHT + MARGIN + number * LINE_HEIGHT;
+        let y = BAR_HEIGHT + TEXT_MARGIN_PIXELS + number * LINE_HEIGHT;
         let style = style(line);
-        writeln!(out, "<text x=\"{MARGIN}\" y=\"{y}\"{style}>{}</text>", escaped(line)).ok();
+        writeln!(out, "<text x=\"{TEXT_MARGIN_PIXELS}\" y=\"{y}\"{style}>{}</text>", escaped(line))
+            .ok();
     }
     out.push_str("</g>\n</svg>\n");
     out

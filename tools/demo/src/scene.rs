@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 
 use super::narration::{command, fact, milliseconds, moment, output, typed};
 use super::{Demo, FILES};
-use e2e::installation::{Seen, Selection, Watch};
+use e2e::installation::{Selection, Watch, WatchedObject};
 
 /// How long objects and their pods may take to appear.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(120);
@@ -115,22 +115,22 @@ impl Demo {
     pub(super) async fn edits_are_put_back(&mut self) -> anyhow::Result<()> {
         let mut watch = self.watch(&managed()).await?;
         let scale = ["-n", "shop", "scale", "deployment/shop", "--replicas=5"];
-        let replicas = |seen: &Seen, count: i64| {
+        let replicas = |seen: &WatchedObject, count: i64| {
             seen.is("Deployment", "shop") && seen.value("/spec/replicas") == count
         };
-        let edited = |seen: &Seen| replicas(seen, 5);
+        let edited = |seen: &WatchedObject| replicas(seen, 5);
         self.is_put_back(&mut watch, &scale, edited, |seen, _| replicas(seen, 2)).await?;
 
         let patch = r#"{"data":{"currency":"USD"}}"#;
         let patch = ["-n", "shop", "patch", "configmap/settings", "--type=merge", "-p", patch];
-        let currency = |seen: &Seen, name: &str| {
+        let currency = |seen: &WatchedObject, name: &str| {
             seen.is("ConfigMap", "settings") && seen.value("/data/currency") == name
         };
-        let edited = |seen: &Seen| currency(seen, "USD");
+        let edited = |seen: &WatchedObject| currency(seen, "USD");
         self.is_put_back(&mut watch, &patch, edited, |seen, _| currency(seen, "EUR")).await?;
 
         let delete = ["-n", "shop", "delete", "service/shop"];
-        let gone = |seen: &Seen| seen.is("Service", "shop") && !seen.exists;
+        let gone = |seen: &WatchedObject| seen.is("Service", "shop") && !seen.exists;
         self.is_put_back(&mut watch, &delete, gone, |seen, edited| {
             seen.is("Service", "shop") && seen.exists && seen.uid() != edited.uid()
         })
@@ -143,8 +143,8 @@ impl Demo {
         &self,
         watch: &mut Watch,
         arguments: &[&str],
-        is_edited: impl Fn(&Seen) -> bool,
-        is_back: impl Fn(&Seen, &Seen) -> bool,
+        is_edited: impl Fn(&WatchedObject) -> bool,
+        is_back: impl Fn(&WatchedObject, &WatchedObject) -> bool,
     ) -> anyhow::Result<()> {
         watch.forget();
         self.kubectl(arguments)?;
@@ -165,18 +165,19 @@ impl Demo {
         let begun = Instant::now();
         let commit = self.second_commit()?;
         self.kubectl(&reconcile_now(&commit))?;
-        let arrived = |seen: &Seen| {
+        let arrived = |seen: &WatchedObject| {
             seen.is("ConfigMap", "settings") && seen.value("/data/greeting") == "good morning"
         };
         let seen =
             watch.until("the new greeting in ConfigMap settings", COMMIT_TIMEOUT, arrived).await?;
         moment(begun, seen.at, "ConfigMap settings has the new greeting");
-        let applied =
-            |seen: &Seen| seen.is("Kustomization", "database") && seen.has_applied(&commit);
+        let applied = |seen: &WatchedObject| {
+            seen.is("Kustomization", "database") && seen.has_applied(&commit)
+        };
         let seen = watch.until("database to be at the new commit", COMMIT_TIMEOUT, applied).await?;
         moment(begun, seen.at, "infrastructure and database are at the new commit");
 
-        let is_moved = |seen: &Seen| {
+        let is_moved = |seen: &WatchedObject| {
             (seen.is("Deployment", "shop") && seen.value("/spec/replicas") != 2)
                 || (seen.is("Kustomization", "shop") && seen.has_applied(&commit))
         };
@@ -194,15 +195,18 @@ impl Demo {
 
         watch.forget();
         self.set_suspend(false)?;
-        let resumed =
-            |seen: &Seen| seen.is("Kustomization", "shop") && seen.value("/spec/suspend") != true;
+        let resumed = |seen: &WatchedObject| {
+            seen.is("Kustomization", "shop") && seen.value("/spec/suspend") != true
+        };
         let resumed = watch.until("shop to be resumed", COMMIT_TIMEOUT, resumed).await?;
-        let scaled =
-            |seen: &Seen| seen.is("Deployment", "shop") && seen.value("/spec/replicas") == 3;
+        let scaled = |seen: &WatchedObject| {
+            seen.is("Deployment", "shop") && seen.value("/spec/replicas") == 3
+        };
         let scaled = watch.until("shop to have 3 replicas", COMMIT_TIMEOUT, scaled).await?;
         let took = milliseconds(scaled.at.saturating_duration_since(resumed.at));
         fact(&format!("the change arrived {took} after the object was resumed"));
-        let applied = |seen: &Seen| seen.is("Kustomization", "shop") && seen.has_applied(&commit);
+        let applied =
+            |seen: &WatchedObject| seen.is("Kustomization", "shop") && seen.has_applied(&commit);
         watch.until("shop to be Ready at the new commit", CREATION_TIMEOUT, applied).await?;
         fact("shop is Ready at the new commit");
         self.show(&["-n", "flux-system", "get", "kustomizations"])

@@ -16,7 +16,7 @@ use futures::future::LocalBoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use tokio::runtime::Runtime;
 
-use attempt::{Outcome, attempt};
+use attempt::{CrashRunReport, attempt};
 use e2e::installation;
 use points::{Point, Sample};
 use scenario::Scenario;
@@ -62,8 +62,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     step("what the machine needs", machine::ensure)?;
     step("windlass itself", || installation::make(installation::Build::Debug))?;
     let runtime = Runtime::new().context("cannot start the runtime")?;
-    let is_wanted = |it: &Entry| options.scenario.as_deref().is_none_or(|name| name == it.name);
-    let chosen: Vec<Entry> = entries().into_iter().filter(is_wanted).collect();
+    let is_wanted =
+        |it: &ScenarioEntry| options.scenario.as_deref().is_none_or(|name| name == it.name);
+    let chosen: Vec<ScenarioEntry> = entries().into_iter().filter(is_wanted).collect();
     ensure!(!chosen.is_empty(), "there is no scenario of this name");
     let mut points = 0;
     let mut violations = Vec::new();
@@ -82,20 +83,20 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 /// A scenario, and what tries it.
-struct Entry {
+struct ScenarioEntry {
     name: &'static str,
-    explore: for<'a> fn(&'a Options) -> LocalBoxFuture<'a, anyhow::Result<Explored>>,
+    explore: for<'a> fn(&'a Options) -> LocalBoxFuture<'a, anyhow::Result<CrashTestReport>>,
 }
 
 /// What trying a scenario came to.
-struct Explored {
+struct CrashTestReport {
     /// How many cut points there were.
     points: usize,
     violations: Vec<String>,
 }
 
 /// Every scenario.
-fn entries() -> [Entry; 5] {
+fn entries() -> [ScenarioEntry; 5] {
     [
         entry::<Kustomizations>(),
         entry::<HelmReleases>(),
@@ -105,12 +106,12 @@ fn entries() -> [Entry; 5] {
     ]
 }
 
-fn entry<S: Scenario + 'static>() -> Entry {
-    Entry { name: S::NAME, explore: |options| explore::<S>(options).boxed_local() }
+fn entry<S: Scenario + 'static>() -> ScenarioEntry {
+    ScenarioEntry { name: S::NAME, explore: |options| explore::<S>(options).boxed_local() }
 }
 
 /// One scenario without a cut, then with each.
-async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<Explored> {
+async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<CrashTestReport> {
     let begun = Instant::now();
     let name = S::NAME;
     let usual = attempt::<S>(None, None).await.with_context(|| format!("{name}, without a cut"))?;
@@ -148,13 +149,13 @@ async fn explore<S: Scenario>(options: &Options) -> anyhow::Result<Explored> {
         spell(begun.elapsed()),
         spell(slowest)
     );
-    Ok(Explored { points: total, violations })
+    Ok(CrashTestReport { points: total, violations })
 }
 
 /// Prints one line of the table; returns what went wrong.
 fn report(
     point: Point,
-    outcome: &anyhow::Result<Outcome>,
+    outcome: &anyhow::Result<CrashRunReport>,
     progress: &str,
     writes: usize,
 ) -> Vec<String> {

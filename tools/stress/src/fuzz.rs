@@ -31,7 +31,7 @@ use conformance::corpus::Corpus;
 use testbed::progress::red;
 
 /// What reads something that tenants write.
-pub(crate) struct Target {
+pub(crate) struct FuzzTarget {
     /// Its name, and that of the folder with its inputs.
     name: &'static str,
     /// Bytes of stack that it has where it is used.
@@ -47,7 +47,7 @@ pub(crate) struct Target {
 /// What reads on threads of its own needs no more than any thread has.
 const USUAL_STACK: usize = 2 << 20;
 
-const TARGETS: [&Target; 8] = [
+const TARGETS: [&FuzzTarget; 8] = [
     &archive::TARGET,
     &cel::TARGET,
     &envsubst::TARGET,
@@ -60,7 +60,7 @@ const TARGETS: [&Target; 8] = [
 
 /// What is changed at random.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum FuzzCommand {
     /// Everything but `spec`, each for an equal part of the time
     All {
         /// For how long, together
@@ -91,7 +91,7 @@ pub(crate) enum Command {
     Yaml(Options),
     /// The process that reads inputs, and may die of one
     #[command(hide = true)]
-    Reader(rounds::Reader),
+    Reader(rounds::FuzzReaderArguments),
 }
 
 /// For how long, and by which numbers.
@@ -116,22 +116,22 @@ impl Options {
 ///
 /// # Errors
 /// When something was found, or nothing could be run.
-pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
     let of = |target, options: &Options| rounds::run(target, options.time(), options.seed);
     match command {
-        Command::All { minutes } => all(Duration::from_secs(u64::from(*minutes) * 60)),
-        Command::Archive(options) => of(&archive::TARGET, options),
-        Command::Cel(options) => of(&cel::TARGET, options),
-        Command::Envsubst(options) => of(&envsubst::TARGET, options),
-        Command::Helmfile(options) => of(&helmfile::TARGET, options),
-        Command::Index(options) => of(&index::TARGET, options),
-        Command::Overlay(options) => cases::run(Corpus::Overlays, options),
-        Command::Schema(options) => of(&schema::TARGET, options),
-        Command::Signature(options) => of(&signature::TARGET, options),
-        Command::Spec(options) => spec::run(options),
-        Command::Template(options) => cases::run(Corpus::Charts, options),
-        Command::Yaml(options) => of(&yaml::TARGET, options),
-        Command::Reader(reader) => return rounds::read(reader),
+        FuzzCommand::All { minutes } => all(Duration::from_secs(u64::from(*minutes) * 60)),
+        FuzzCommand::Archive(options) => of(&archive::TARGET, options),
+        FuzzCommand::Cel(options) => of(&cel::TARGET, options),
+        FuzzCommand::Envsubst(options) => of(&envsubst::TARGET, options),
+        FuzzCommand::Helmfile(options) => of(&helmfile::TARGET, options),
+        FuzzCommand::Index(options) => of(&index::TARGET, options),
+        FuzzCommand::Overlay(options) => cases::run(Corpus::Overlays, options),
+        FuzzCommand::Schema(options) => of(&schema::TARGET, options),
+        FuzzCommand::Signature(options) => of(&signature::TARGET, options),
+        FuzzCommand::Spec(options) => spec::run(options),
+        FuzzCommand::Template(options) => cases::run(Corpus::Charts, options),
+        FuzzCommand::Yaml(options) => of(&yaml::TARGET, options),
+        FuzzCommand::Reader(reader) => return rounds::read(reader),
     }?;
     Ok(ExitCode::SUCCESS)
 }

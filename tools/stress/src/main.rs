@@ -22,11 +22,11 @@ use testbed::progress;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: StressCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum StressCommand {
     /// Kill windlass at every write and see whether anything is lost
     Crash(crash::Options),
     /// Run random operations, API server failures and kills, and verify that windlass converges
@@ -35,7 +35,7 @@ enum Command {
     Fuzz {
         /// What
         #[command(subcommand)]
-        command: fuzz::Command,
+        command: fuzz::FuzzCommand,
     },
     /// Run a command and report its peak of memory: for other commands
     #[command(hide = true)]
@@ -44,10 +44,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
-        Command::Crash(options) => crash::run(&options).map(|()| ExitCode::SUCCESS),
-        Command::Soak(options) => soak::run(&options).map(|()| ExitCode::SUCCESS),
-        Command::Fuzz { command } => fuzz::run(&command),
-        Command::Measured(options) => measured::run(&options),
+        StressCommand::Crash(options) => crash::run(&options).map(|()| ExitCode::SUCCESS),
+        StressCommand::Soak(options) => soak::run(&options).map(|()| ExitCode::SUCCESS),
+        StressCommand::Fuzz { command } => fuzz::run(&command),
+        StressCommand::Measured(options) => measured::run(&options),
     };
     progress::exit_code(outcome)
 }

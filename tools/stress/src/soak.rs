@@ -24,9 +24,9 @@ use testbed::machine;
 use testbed::progress::{dim, green, spell, step};
 use tokio::runtime::Runtime;
 
-use deeds::Deed;
+use deeds::SoakOperation;
 use model::Model;
-use world::World;
+use world::SoakEnvironment;
 
 /// How long, how much, and by which numbers.
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
     let length = total.div_f64(rounds as f64);
     let mut random = Random::new(seed);
     let mut model = Model::new(options.kustomizations.into());
-    let mut world = World::begin(&model, options.other.clone()).await?;
+    let mut world = SoakEnvironment::begin(&model, options.other.clone()).await?;
     let took = settle(&mut world, &mut model).await?;
     eprintln!("{} Kustomizations are Ready after {}", options.kustomizations, spell(took));
     // Memory is only comparable within one life of the process.
@@ -117,7 +117,7 @@ async fn soak(options: &Options, seed: u64) -> anyhow::Result<()> {
 
 /// One round of deeds; returns how many there were of each sort.
 async fn play(
-    world: &mut World,
+    world: &mut SoakEnvironment,
     model: &mut Model,
     random: &mut Random,
     length: Duration,
@@ -126,7 +126,7 @@ async fn play(
     let begun = Instant::now();
     let mut counts = deeds::Counts::default();
     while begun.elapsed() < length {
-        let deed = Deed::choose(model, random, may_kill);
+        let deed = SoakOperation::choose(model, random, may_kill);
         counts.add(&deed);
         world.perform(&deed, model).await.with_context(|| format!("{deed:?}"))?;
         let pause = OPERATION_INTERVAL.mul_f64((random.below(200) as f64) / 100.0);
@@ -137,7 +137,7 @@ async fn play(
 }
 
 /// Ends faults and suspensions, and waits until everything is as it should be.
-async fn settle(world: &mut World, model: &mut Model) -> anyhow::Result<Duration> {
+async fn settle(world: &mut SoakEnvironment, model: &mut Model) -> anyhow::Result<Duration> {
     world.heal();
     for name in model.resume_all() {
         world.suspend(&name, false).await?;

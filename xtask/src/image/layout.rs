@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use testbed::ENVIRONMENT;
 
-use super::root::{PROGRAM, USER, WRITABLE};
+use super::root::{NONROOT_USER_ID, PROGRAM, WRITABLE_FOLDER_MODES};
 
 /// What the labels say.
 #[derive(Debug, Clone, Copy)]
@@ -131,7 +131,7 @@ fn image(layer: &str, config: Config<'_>) -> Value {
         "architecture": config.architecture,
         "os": "linux",
         "config": {
-            "User": format!("{USER}:{USER}"),
+            "User": format!("{NONROOT_USER_ID}:{NONROOT_USER_ID}"),
             "Env": environment,
             "Entrypoint": [PROGRAM],
             "Labels": labels(config),
@@ -164,10 +164,10 @@ fn pack(top: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn add(archive: &mut tar::Builder<Vec<u8>>, top: &Path, path: &PathBuf) -> anyhow::Result<()> {
     let name = path.strip_prefix(top)?;
-    let writable = WRITABLE.iter().find(|(folder, _)| Path::new(folder) == name);
+    let writable = WRITABLE_FOLDER_MODES.iter().find(|(folder, _)| Path::new(folder) == name);
     let mut header = tar::Header::new_gnu();
     header.set_mtime(0);
-    let owner = u64::from(if writable.is_some() { USER } else { 0 });
+    let owner = u64::from(if writable.is_some() { NONROOT_USER_ID } else { 0 });
     header.set_uid(owner);
     header.set_gid(owner);
     if path.is_dir() {
@@ -194,7 +194,7 @@ mod tests {
         let top = out.join("root");
         fs::create_dir_all(top.join("usr/local/bin")).unwrap();
         fs::write(top.join("usr/local/bin/windlass"), "program").unwrap();
-        for (folder, _) in WRITABLE {
+        for (folder, _) in WRITABLE_FOLDER_MODES {
             fs::create_dir_all(top.join(folder)).unwrap();
         }
         make(&top, &out.join("oci"), Config { version: "v1", commit: "abc", architecture: "amd64" })
@@ -223,8 +223,8 @@ mod tests {
             })
             .collect();
         let of = |name: &str| entries.iter().find(|entry| entry.0 == Path::new(name)).unwrap();
-        assert_eq!(*of("data"), (PathBuf::from("data"), u64::from(USER), 0o755, 0));
-        assert_eq!(*of("tmp"), (PathBuf::from("tmp"), u64::from(USER), 0o1777, 0));
+        assert_eq!(*of("data"), (PathBuf::from("data"), u64::from(NONROOT_USER_ID), 0o755, 0));
+        assert_eq!(*of("tmp"), (PathBuf::from("tmp"), u64::from(NONROOT_USER_ID), 0o1777, 0));
         assert_eq!(of("usr/local/bin/windlass").1, 0, "the program is not its user's");
     }
 

@@ -10,7 +10,7 @@ use anyhow::{Context as _, ensure};
 use super::platform::Platform;
 
 /// The user and group that the program runs as, whom the manifests name, too.
-pub(super) const USER: u32 = 65532;
+pub(super) const NONROOT_USER_ID: u32 = 65532;
 /// Where the program is.
 pub(super) const PROGRAM: &str = "/usr/local/bin/windlass";
 /// Where it stores artifacts.
@@ -20,7 +20,7 @@ pub(super) const STORAGE: &str = "/data";
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Folders that the user may write to, with their modes.
-pub(super) const WRITABLE: [(&str, u32); 2] = [("data", 0o755), ("tmp", 0o1777)];
+pub(super) const WRITABLE_FOLDER_MODES: [(&str, u32); 2] = [("data", 0o755), ("tmp", 0o1777)];
 
 /// Makes it in a folder, in place of what was there.
 ///
@@ -43,10 +43,13 @@ pub(super) fn make(top: &Path, program: &Path, platform: Platform) -> anyhow::Re
         let place = top.join(path);
         fs::write(&place, text).with_context(|| place.display().to_string())
     };
-    text("etc/passwd", format!("nonroot:x:{USER}:{USER}:nonroot:{STORAGE}:/sbin/nologin\n"))?;
-    text("etc/group", format!("nonroot:x:{USER}:\n"))?;
+    text(
+        "etc/passwd",
+        format!("nonroot:x:{NONROOT_USER_ID}:{NONROOT_USER_ID}:nonroot:{STORAGE}:/sbin/nologin\n"),
+    )?;
+    text("etc/group", format!("nonroot:x:{NONROOT_USER_ID}:\n"))?;
     text("etc/nsswitch.conf", "hosts: files dns\n".to_owned())?;
-    for (folder, mode) in WRITABLE {
+    for (folder, mode) in WRITABLE_FOLDER_MODES {
         let place = top.join(folder);
         fs::create_dir_all(&place)?;
         fs::set_permissions(&place, fs::Permissions::from_mode(mode))?;

@@ -42,7 +42,7 @@ pub(super) struct Jobs {
 
 /// What a job came to.
 #[derive(Debug, Clone)]
-pub(super) struct Outcome {
+pub(super) struct JobOutcome {
     /// The job's name.
     pub(super) name: String,
     /// How long it ran.
@@ -121,7 +121,11 @@ impl Slots {
 ///
 /// # Errors
 /// Names the jobs that failed, after their logs were printed.
-pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> anyhow::Result<()> {
+pub(super) fn run(
+    jobs: Jobs,
+    at_once: usize,
+    outcomes: &mut Vec<JobOutcome>,
+) -> anyhow::Result<()> {
     let total = jobs.with_cluster.len() + jobs.computing.len();
     let folder = tempfile::tempdir()?;
     let with_cluster = Mutex::new(jobs.with_cluster.into_iter());
@@ -150,7 +154,7 @@ pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> an
     });
     *outcomes = done.into_inner().unwrap_or_default();
     let sum = outcomes.iter().fold(Tests::default(), |sum, it| sum.and(it.tests));
-    let failed: Vec<&Outcome> = outcomes.iter().filter(|it| it.failure.is_some()).collect();
+    let failed: Vec<&JobOutcome> = outcomes.iter().filter(|it| it.failure.is_some()).collect();
     for outcome in &failed {
         eprintln!("\n{} {}", red("✘ failed:"), bold(&outcome.name));
         eprintln!("{}", outcome.failure.as_deref().unwrap_or_default());
@@ -166,7 +170,7 @@ pub(super) fn run(jobs: Jobs, at_once: usize, outcomes: &mut Vec<Outcome>) -> an
     Ok(())
 }
 
-fn report(outcome: Option<&Outcome>, done: usize, total: usize) {
+fn report(outcome: Option<&JobOutcome>, done: usize, total: usize) {
     let Some(outcome) = outcome else { return };
     let sign = if outcome.failure.is_none() { green("✔") } else { red("✘ failed") };
     let tests = outcome.tests;
@@ -179,7 +183,7 @@ fn report(outcome: Option<&Outcome>, done: usize, total: usize) {
     eprintln!("{sign} {done}/{total} {} {}", outcome.name, dim(&took));
 }
 
-fn one(mut job: Job, log: PathBuf) -> Outcome {
+fn one(mut job: Job, log: PathBuf) -> JobOutcome {
     let begun = Instant::now();
     let ended = start(&mut job.command, &log);
     let output = std::fs::read(&log).unwrap_or_default();
@@ -191,7 +195,13 @@ fn one(mut job: Job, log: PathBuf) -> Outcome {
         }
         Err(error) => (Duration::ZERO, Some(format!("{error:#}"))),
     };
-    Outcome { name: job.name, took: begun.elapsed(), processor, tests: Tests::of(&output), failure }
+    JobOutcome {
+        name: job.name,
+        took: begun.elapsed(),
+        processor,
+        tests: Tests::of(&output),
+        failure,
+    }
 }
 
 /// Runs a command to its end: what it took of processors, and how it ended unless well.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use testbed::progress::{bold, dim, spell, step};
 
 use super::build;
-use super::jobs::Outcome;
+use super::jobs::JobOutcome;
 
 /// How many crates are listed that took longest to compile.
 const MAX_CRATES_LISTED: usize = 40;
@@ -29,7 +29,7 @@ struct TimedStep {
     name: String,
     took: Duration,
     units: Vec<Unit>,
-    jobs: Vec<Outcome>,
+    jobs: Vec<JobOutcome>,
 }
 
 /// What cargo compiled in one go.
@@ -87,7 +87,7 @@ impl Timings {
     pub(super) fn jobs(
         &mut self,
         name: &str,
-        work: impl FnOnce(&mut Vec<Outcome>) -> anyhow::Result<()>,
+        work: impl FnOnce(&mut Vec<JobOutcome>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut jobs = Vec::new();
         let outcome = self.step(name, || work(&mut jobs));
@@ -119,12 +119,12 @@ fn line(text: &mut String, [name, took, processor, waited, tests]: [&str; 5]) {
     let _ = writeln!(text, "{}", row.trim_end());
 }
 
-fn jobs(text: &mut String, jobs: &[Outcome]) {
-    let mut jobs: Vec<&Outcome> = jobs.iter().collect();
+fn jobs(text: &mut String, jobs: &[JobOutcome]) {
+    let mut jobs: Vec<&JobOutcome> = jobs.iter().collect();
     jobs.sort_by_key(|job| std::cmp::Reverse(job.took));
-    let (long, short): (Vec<&Outcome>, Vec<&Outcome>) =
+    let (long, short): (Vec<&JobOutcome>, Vec<&JobOutcome>) =
         jobs.into_iter().partition(|job| job.took >= MIN_DURATION_LISTED);
-    let mut row = |name: &str, of: &[&Outcome]| {
+    let mut row = |name: &str, of: &[&JobOutcome]| {
         let took: Duration = of.iter().map(|job| job.took).sum();
         let processor: Duration = of.iter().map(|job| job.processor).sum();
         let tests: usize = of.iter().map(|job| job.tests.passed).sum();

@@ -14,7 +14,8 @@ const PROGRAMS: [&str; 6] = ["windlass", "bench", "conformance", "demo", "e2e", 
 
 /// Programs that must not need much, each with how many crates it may have, and how many of them with fewer features than
 /// others: those take seconds.
-const SMALL: [(&str, usize, usize); 2] = [("xtask", 70, 15), ("crd-manifests", 90, 30)];
+const MAX_CRATES_PER_PROGRAM: [(&str, usize, usize); 2] =
+    [("xtask", 70, 15), ("crd-manifests", 90, 30)];
 
 /// A crate with its version, and the sets of its features.
 type Crates = BTreeMap<String, BTreeSet<String>>;
@@ -79,7 +80,7 @@ fn each_third_party_crate_is_compiled_once() {
 #[test]
 fn commands_that_everything_waits_for_need_little() {
     let of_tests = of_tests();
-    for (program, most, most_others) in SMALL {
+    for (program, most, most_others) in MAX_CRATES_PER_PROGRAM {
         let crates = compiled(&["--package", program, "--edges", "normal,build"]);
         assert!(crates.len() <= most, "{program} has {} crates", crates.len());
         let others = others(&of_tests, &crates);

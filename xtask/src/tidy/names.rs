@@ -293,7 +293,8 @@ fn each_habit_is_found() {
         const MOST: usize = 1; const MAX_BYTES: u64 = 1; const NAME: &str = \"\";
         fn a<T: Fn(u8)>(pair: (u8, u8)) {} fn b(one: (u8,), f: impl Fn((u8, u8))) {}
         fn c() -> Result<Result<(), u8>, u8> {
-            let (a, mut b) = (1, 2);
+            let a = 1;
+            let mut b = 2;
             let (a, b) = pair();
             let told = 1;
         }

@@ -4,13 +4,13 @@
 use super::{assert_none, files, read};
 
 /// A call that no gate is asked about, and the files that may have it.
-struct Ungated {
+struct UngatedCall {
     call: &'static str,
     files: &'static [&'static str],
 }
 
-const UNGATED: [Ungated; 2] = [
-    Ungated {
+const UNGATED: [UngatedCall; 2] = [
+    UngatedCall {
         call: ".delete_unmanaged(",
         files: &[
             // The user of a command names what goes.
@@ -31,15 +31,15 @@ const UNGATED: [Ungated; 2] = [
         ],
     },
     // A journal shows that the operation is under way.
-    Ungated {
+    UngatedCall {
         call: "RemovalGate::permit_under_way(",
         files: &["engines/release/src/operation/next.rs"],
     },
 ];
 
 /// Calls in files that are not listed, and files that are listed in vain.
-fn faults(ungated: &Ungated, texts: &[(String, String)]) -> Vec<String> {
-    let Ungated { call, files } = ungated;
+fn faults(ungated: &UngatedCall, texts: &[(String, String)]) -> Vec<String> {
+    let UngatedCall { call, files } = ungated;
     let calling: Vec<&str> = texts
         .iter()
         .filter(|(_, text)| text.contains(call))
@@ -64,7 +64,7 @@ fn only_listed_files_delete_without_asking_the_gate() {
 
 #[test]
 fn a_file_that_is_not_listed_and_one_that_is_listed_in_vain_are_found() {
-    let ungated = Ungated { call: ".delete_unmanaged(", files: &["src/a.rs"] };
+    let ungated = UngatedCall { call: ".delete_unmanaged(", files: &["src/a.rs"] };
     let text = |file: &str, text: &str| (file.to_owned(), text.to_owned());
     let listed = text("src/a.rs", "cluster.delete_unmanaged(&it)");
     assert!(faults(&ungated, std::slice::from_ref(&listed)).is_empty());

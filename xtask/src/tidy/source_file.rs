@@ -5,7 +5,7 @@
 use super::{assert_none, files, read};
 
 /// The longest that a file may be.
-const LONGEST: usize = 1000;
+const MAX_FILE_LINES: usize = 1000;
 
 /// Names that say nothing about what is inside.
 const MEANINGLESS: [&str; 6] = ["utils", "common", "helpers", "misc", "types", "manager"];
@@ -32,7 +32,7 @@ fn text_faults(path: &str, text: &str) -> Vec<String> {
         faults.push(format!("{path} does not begin with `//!` and what is here"));
     }
     let length = text.lines().count();
-    if length > LONGEST {
+    if length > MAX_FILE_LINES {
         faults.push(format!("{path} has {length} lines: split it by nouns"));
     }
     for (number, line) in text.lines().map(str::trim).enumerate() {
@@ -90,8 +90,8 @@ fn bad_files_are_found() {
     assert_eq!(check("//! Here.\n#[ignore = \"\"]\n"), 1);
     assert_eq!(check("//! Here.\npub(crate) mod helpers {\n"), 1);
     assert_eq!(check("//! Here.\nmod misc;\n"), 1);
-    assert_eq!(check(&format!("//! Here.\n{}", "\n".repeat(LONGEST))), 1);
-    assert_eq!(check(&format!("//! Here.\n{}", "\n".repeat(LONGEST - 1))), 0);
+    assert_eq!(check(&format!("//! Here.\n{}", "\n".repeat(MAX_FILE_LINES))), 1);
+    assert_eq!(check(&format!("//! Here.\n{}", "\n".repeat(MAX_FILE_LINES - 1))), 0);
 }
 
 #[test]

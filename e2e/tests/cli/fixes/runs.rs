@@ -1,10 +1,10 @@
 //! Objects that were deleted, windows that are closed, releases that gave up: the command that `why` prints mends them.
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::SOON;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, config_map, deployment, widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 use crate::cli::fixes::mend;
@@ -19,13 +19,13 @@ async fn what_was_deleted_comes_back() -> Result<()> {
     charts.seen().await?;
     let release = charts.release("app", json!({})).await?;
     story.await_ready(&release).await?;
-    let config = Target::config_map("app-config");
+    let config = StoryTarget::config_map("app-config");
     story.delete(&config).await?;
-    story.await_gone(&config, SOON).await?;
+    story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     let parts = ["ConfigMap/{ns}/app-config", "does not exist"];
     await_cause(&story, "hr/app", "Missing", &parts).await?;
     mend(&story, "hr/app", &[])?;
-    story.await_object(&config, SOON, |_| true).await?;
+    story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.end().await
 }
 
@@ -37,9 +37,12 @@ async fn a_closed_window_is_opened() -> Result<()> {
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let window = json!({"windlass.dev/window": "0 0 29 2 * 1s"});
     let closed = json!({"metadata": {"annotations": window}, "spec": {"suspend": false}});
-    story.merge(&Target::kustomization("app"), closed).await?;
+    story.merge(&StoryTarget::kustomization("app"), closed).await?;
     await_cause(&story, "ks/app", "ClosedWindow", &["Kustomization/{ns}/app"]).await?;
-    ensure!(story.read(&Target::config_map("a")).await?.is_none(), "applied in a closed window");
+    ensure!(
+        story.read(&StoryTarget::config_map("a")).await?.is_none(),
+        "applied in a closed window"
+    );
     mend(&story, "ks/app", &[])?;
     story.await_value("a", "1").await?;
     story.end().await
@@ -59,16 +62,16 @@ async fn a_release_that_gave_up_is_tried_again() -> Result<()> {
     let text = why["advice"]["text"].as_str().unwrap_or_default().to_owned();
     ensure!(text.contains("install the CustomResourceDefinition"), "{why:#}");
     story.apply(&widget_crd(&group)).await?;
-    let definition = Target::new(
+    let definition = StoryTarget::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
     );
-    story.await_condition(&definition, "Established", "True", SOON).await?;
+    story.await_condition(&definition, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     mend(&story, "hr/app", &[])?;
     story.await_ready(&release).await?;
     story.delete(&release).await?;
-    story.await_gone(&release, SOON).await?;
+    story.await_gone(&release, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&definition).await?;
     story.end().await
 }

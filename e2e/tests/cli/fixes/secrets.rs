@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use e2e::git_server::{Access, GitServer};
-use e2e::harness::flux::{NEVER, SOON};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::proxy::Proxy;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::{PASSWORD, Registry, USER};
@@ -48,7 +48,7 @@ async fn create(
         let said = windlass(story, &["why", object, "--timeout", "2s"])?;
         Ok((said.code == Some(0)).then_some(()))
     };
-    let is_well = story.await_until(&what, SOON, is_well).await;
+    let is_well = story.await_until(&what, DEFAULT_WAIT_TIMEOUT, is_well).await;
     is_well.with_context(|| format!("{:?}", windlass(story, &["why", object])))
 }
 
@@ -204,7 +204,7 @@ async fn secrets_of_receivers_providers_and_kustomizations_mend_them() -> Result
     mend(&story, "ks/app", &[("PATH", &other)])?;
     await_cause(&story, "ks/app", "Build", &["decrypt"]).await?;
     mend(&story, "ks/app", &[("PATH", &key("right", &encrypted.keys)?)])?;
-    story.await_ready(&Target::kustomization("app")).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
     story.end().await
 }
 

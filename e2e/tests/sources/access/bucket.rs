@@ -6,7 +6,9 @@ use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use serde_json::{Map, Value, json};
 
 use super::proxies::Proxies;
-use super::{API, Failure, Failures, Subject, Url, WRONG, Ways, over_http, plain, tell};
+use super::{
+    API, AccessFailure, AccessSubject, Failures, Url, WRONG, Ways, over_http, plain, tell,
+};
 
 pub(super) const FAILED: &str = "BucketOperationFailed";
 pub(super) const NAME: &str = "app";
@@ -26,9 +28,9 @@ pub(super) fn subject(
     always: Vec<(&'static str, Value)>,
     refused: &'static str,
     objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
-) -> Subject {
-    let fails = |says| Failure { reason: FAILED, says };
-    Subject {
+) -> AccessSubject {
+    let fails = |says| AccessFailure { reason: FAILED, says };
+    AccessSubject {
         kind: (API, "Bucket"),
         certificates: "certSecretRef",
         always,
@@ -61,7 +63,7 @@ async fn a_bucket_is_reached_by_every_way() -> Result<()> {
     let refused = subject.failures.refused;
     let stranger = json!({"accesskey": "stranger"});
     // Not as S3 answers: this server has a code and a status of its own for that.
-    let unknown = Failure { reason: FAILED, says: "No user exists" };
+    let unknown = AccessFailure { reason: FAILED, says: "No user exists" };
     cells.extend([
         plain("key-wrong", address).with("secretRef", keys(WRONG)).fails(refused),
         plain("key-unknown", address).with("secretRef", stranger).fails(unknown),

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 
 use super::bucket::{NAME, subject};
 use super::proxies::Proxies;
-use super::{API, Failure, Url, Ways, over_http, plain, tell};
+use super::{API, AccessFailure, Url, Ways, over_http, plain, tell};
 
 /// A Secret that cannot be used is told before anybody is asked.
-const fn unusable(says: &'static str) -> Failure {
-    Failure { reason: "AuthenticationFailed", says }
+const fn unusable(says: &'static str) -> AccessFailure {
+    AccessFailure { reason: "AuthenticationFailed", says }
 }
 
 fn in_google(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {

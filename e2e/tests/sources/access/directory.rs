@@ -10,7 +10,9 @@ use e2e::servers::s3::S3Server;
 use serde_json::{Map, Value, json};
 
 use super::bucket::NAME;
-use super::{API, Failure, Failures, Subject, Url, WRONG, Ways, over_http, plain, tell};
+use super::{
+    API, AccessFailure, AccessSubject, Failures, Url, WRONG, Ways, over_http, plain, tell,
+};
 
 const DENIED: &str = "AuthenticationFailed";
 const FIELD: &str = "sts.secretRef";
@@ -32,8 +34,8 @@ async fn a_token_service_for_users_of_a_directory_is_reached_by_every_way() -> R
             "timeout": super::timeout(name), "sts": {"provider": "ldap", "endpoint": url.base()}});
         vec![super::object(API, "Bucket", name, spec, &own)]
     };
-    let fails = |says| Failure { reason: DENIED, says };
-    let subject = Subject {
+    let fails = |says| AccessFailure { reason: DENIED, says };
+    let subject = AccessSubject {
         kind: (API, "Bucket"),
         certificates: "sts.certSecretRef",
         always: vec![(FIELD, user(LDAP_PASSWORD))],

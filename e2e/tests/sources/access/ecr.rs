@@ -20,7 +20,8 @@ use tempfile::NamedTempFile;
 
 use super::oci::filled;
 use super::{
-    API, Cell, Failure, PASSWORD, Subject, USER, Url, WRONG, nobody, plain, silent, tell_within,
+    API, AccessFailure, AccessSubject, Cell, PASSWORD, USER, Url, WRONG, nobody, plain, silent,
+    tell_within,
 };
 
 const DENIED: &str = "AuthenticationFailed";
@@ -95,7 +96,7 @@ impl Aws {
     async fn tell(
         &self,
         story: &Story,
-        subject: &Subject,
+        subject: &AccessSubject,
         secret: &str,
         cells: &[Cell],
     ) -> Result<()> {
@@ -116,14 +117,14 @@ impl Aws {
 /// `unreachable` and `stalled` are of the registry itself.
 async fn reached(
     name: &str,
-    subject: &Subject,
-    unreachable: Failure,
-    stalled: Failure,
+    subject: &AccessSubject,
+    unreachable: AccessFailure,
+    stalled: AccessFailure,
 ) -> Result<()> {
     let story = Story::begin(name).await?;
     let aws = Aws::start().await?;
     let ([there, gone, silent], [right, closed, slow]) = (ACCOUNTS, REGIONS);
-    let fails = |says| Failure { reason: DENIED, says };
+    let fails = |says| AccessFailure { reason: DENIED, says };
     let cells = [
         plain("works", registry(there, right)),
         plain("login-unreachable", registry(there, closed))
@@ -143,7 +144,7 @@ async fn reached(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_artifact_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<()> {
-    let fails = |says| Failure { reason: "OCIArtifactPullFailed", says };
+    let fails = |says| AccessFailure { reason: "OCIArtifactPullFailed", says };
     let subject = super::oci::repositories_of(repositories);
     let unreachable = fails("cannot connect to 222222222222.dkr.ecr.eu-west-1.amazonaws.com");
     reached("access-ecr", &subject, unreachable, fails("did not respond within 2s")).await
@@ -151,7 +152,7 @@ async fn an_artifact_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_of_a_registry_of_aws_is_reached_as_the_machine() -> Result<()> {
-    let fails = |says| Failure { reason: "ChartPullError", says };
+    let fails = |says| AccessFailure { reason: "ChartPullError", says };
     let subject = super::oci::charts_of(charts);
     let unreachable = fails("cannot connect to 222222222222.dkr.ecr.eu-west-1.amazonaws.com");
     reached("access-ecr-charts", &subject, unreachable, fails("did not respond within 2s")).await

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::proxies::Proxies;
 use super::{
-    API, Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, nobody, over_http, plain,
-    tell,
+    API, AccessFailure, AccessSubject, Failures, PASSWORD, USER, Url, WRONG, Ways, nobody,
+    over_http, plain, tell,
 };
 
 const FAILED: &str = "GitOperationFailed";
@@ -20,19 +20,19 @@ fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value
     vec![super::object(API, "GitRepository", name, spec, &own)]
 }
 
-fn subject() -> Subject {
-    Subject {
+fn subject() -> AccessSubject {
+    AccessSubject {
         kind: (API, "GitRepository"),
         certificates: "secretRef",
         always: Vec::new(),
         failures: Failures {
-            refused: Failure { reason: DENIED, says: "credentials" },
-            untrusted: Failure { reason: FAILED, says: "ca.crt" },
+            refused: AccessFailure { reason: DENIED, says: "credentials" },
+            untrusted: AccessFailure { reason: FAILED, says: "ca.crt" },
             unknown: FAILED,
-            unreachable: Failure { reason: FAILED, says: "Connection refused" },
-            stalled: Failure { reason: FAILED, says: "2s" },
-            proxy_refuses: Failure { reason: DENIED, says: "proxy" },
-            proxy_unreachable: Failure { reason: FAILED, says: "proxy" },
+            unreachable: AccessFailure { reason: FAILED, says: "Connection refused" },
+            stalled: AccessFailure { reason: FAILED, says: "2s" },
+            proxy_refuses: AccessFailure { reason: DENIED, says: "proxy" },
+            proxy_unreachable: AccessFailure { reason: FAILED, says: "proxy" },
         },
         objects: Box::new(repositories),
     }
@@ -100,7 +100,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let stranger = GitServer::start(Access::Open)?;
     let stranger = stranger.ssh()?;
 
-    let subject = Subject { objects: Box::new(over_ssh), ..subject() };
+    let subject = AccessSubject { objects: Box::new(over_ssh), ..subject() };
     let known = ssh.known_hosts()?;
     let key = known.split_once(' ').context("no known host")?.1;
     let strange_hosts = stranger.known_hosts()?;
@@ -112,7 +112,7 @@ async fn a_repository_over_ssh_is_reached_by_a_key_of_a_known_host() -> Result<(
     let mine = ssh.identity()?;
     let strange = stranger.identity()?;
     let field = "secretRef";
-    let fails = |reason, says| Failure { reason, says };
+    let fails = |reason, says| AccessFailure { reason, says };
     let cells = [
         plain("ssh-works", address).with(field, secret(&mine, hosts(address, key))),
         plain("ssh-key-wrong", address)

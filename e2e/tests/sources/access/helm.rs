@@ -7,7 +7,8 @@ use e2e::servers::s3::{ACCESS, REGION, S3Server, SECRET};
 use serde_json::{Map, Value, json};
 
 use super::{
-    API, Cell, Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, over_http, plain, tell,
+    API, AccessFailure, AccessSubject, Cell, Failures, PASSWORD, USER, Url, WRONG, Ways, over_http,
+    plain, tell,
 };
 
 const FAILED: &str = "Failed";
@@ -36,7 +37,7 @@ fn chart_last(objects: Box<super::Objects>) -> Box<super::Objects> {
 }
 
 /// Tells of repositories, and then of the charts in those that are reached: where the index comes, so does the chart.
-async fn tell_both(story: &Story, mut subject: Subject, mut cells: Vec<Cell>) -> Result<()> {
+async fn tell_both(story: &Story, mut subject: AccessSubject, mut cells: Vec<Cell>) -> Result<()> {
     tell(story, &subject, &cells).await?;
     subject.kind = (API, "HelmChart");
     subject.objects = chart_last(subject.objects);
@@ -47,9 +48,9 @@ async fn tell_both(story: &Story, mut subject: Subject, mut cells: Vec<Cell>) ->
 fn subject(
     refused: &'static str,
     objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
-) -> Subject {
-    let fails = |says| Failure { reason: FAILED, says };
-    Subject {
+) -> AccessSubject {
+    let fails = |says| AccessFailure { reason: FAILED, says };
+    AccessSubject {
         kind: (API, "HelmRepository"),
         certificates: "certSecretRef",
         always: Vec::new(),
@@ -109,7 +110,7 @@ async fn a_repository_in_a_bucket_is_reached_by_every_way() -> Result<()> {
     }
     let field = "secretRef";
     let address = store.endpoint().parse()?;
-    let subject = Subject {
+    let subject = AccessSubject {
         always: vec![(field, json!({"accesskey": ACCESS, "secretkey": SECRET, "region": REGION}))],
         ..subject("authentication failed at", in_bucket)
     };

@@ -7,7 +7,10 @@ use e2e::servers::web::WebServer;
 use serde_json::{Map, Value, json};
 
 use super::proxies::Proxies;
-use super::{Failure, Failures, PASSWORD, Subject, USER, Url, WRONG, Ways, over_http, plain, tell};
+use super::{
+    AccessFailure, AccessSubject, Failures, PASSWORD, USER, Url, WRONG, Ways, over_http, plain,
+    tell,
+};
 
 const GROUP: &str = "source.windlass.dev/v1alpha1";
 const FAILED: &str = "HTTPOperationFailed";
@@ -18,19 +21,19 @@ fn objects(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     vec![super::object(GROUP, "HTTPArchive", name, spec, &own)]
 }
 
-fn subject() -> Subject {
-    Subject {
+fn subject() -> AccessSubject {
+    AccessSubject {
         kind: (GROUP, "HTTPArchive"),
         certificates: "certSecretRef",
         always: Vec::new(),
         failures: Failures {
-            refused: Failure { reason: DENIED, says: "HTTP status 401" },
-            untrusted: Failure { reason: FAILED, says: "spec.certSecretRef" },
+            refused: AccessFailure { reason: DENIED, says: "HTTP status 401" },
+            untrusted: AccessFailure { reason: FAILED, says: "spec.certSecretRef" },
             unknown: FAILED,
-            unreachable: Failure { reason: FAILED, says: "Connection refused" },
-            stalled: Failure { reason: FAILED, says: "timed out after 2s" },
-            proxy_refuses: Failure { reason: FAILED, says: "407" },
-            proxy_unreachable: Failure { reason: FAILED, says: "through the proxy" },
+            unreachable: AccessFailure { reason: FAILED, says: "Connection refused" },
+            stalled: AccessFailure { reason: FAILED, says: "timed out after 2s" },
+            proxy_refuses: AccessFailure { reason: FAILED, says: "407" },
+            proxy_unreachable: AccessFailure { reason: FAILED, says: "through the proxy" },
         },
         objects: Box::new(objects),
     }

@@ -4,12 +4,14 @@ use anyhow::Result;
 use e2e::harness::Story;
 use e2e::servers::registry::{self, Layer, Registry};
 use serde_json::{Map, Value, json};
-use sources::charts::Files;
+use sources::charts::LoadedChartFiles;
 use sources::oci::chart;
-use tree::{Memory, RelPath};
+use tree::{MemoryTree, RelPath};
 
 use super::proxies::Proxies;
-use super::{API, Cell, Failure, Failures, Subject, Url, WRONG, Ways, over_http, plain, tell};
+use super::{
+    API, AccessFailure, AccessSubject, Cell, Failures, Url, WRONG, Ways, over_http, plain, tell,
+};
 
 fn repositories(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
     let own = json!({"url": format!("oci://{}/app", url.server), "insecure": !url.is_tls,
@@ -30,42 +32,50 @@ fn charts(name: &str, url: Url<'_>, spec: Map<String, Value>) -> Vec<Value> {
 /// An OCIRepository, and how its failures are called.
 pub(super) fn repositories_of(
     objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
-) -> Subject {
+) -> AccessSubject {
     let failed = "OCIArtifactPullFailed";
-    Subject {
+    AccessSubject {
         kind: (API, "OCIRepository"),
         certificates: "certSecretRef",
         always: Vec::new(),
         failures: Failures {
-            refused: Failure { reason: failed, says: "UNAUTHORIZED: authentication required" },
-            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
+            refused: AccessFailure {
+                reason: failed,
+                says: "UNAUTHORIZED: authentication required",
+            },
+            untrusted: AccessFailure { reason: failed, says: "spec.certSecretRef" },
             unknown: failed,
-            unreachable: Failure { reason: failed, says: "Connection refused" },
-            stalled: Failure { reason: failed, says: "2s" },
-            proxy_refuses: Failure { reason: failed, says: "407" },
-            proxy_unreachable: Failure { reason: failed, says: "through the proxy" },
+            unreachable: AccessFailure { reason: failed, says: "Connection refused" },
+            stalled: AccessFailure { reason: failed, says: "2s" },
+            proxy_refuses: AccessFailure { reason: failed, says: "407" },
+            proxy_unreachable: AccessFailure { reason: failed, says: "through the proxy" },
         },
         objects: Box::new(objects),
     }
 }
 
 /// A chart of a registry, and how its failures are called.
-pub(super) fn charts_of(objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>) -> Subject {
+pub(super) fn charts_of(
+    objects: fn(&str, Url<'_>, Map<String, Value>) -> Vec<Value>,
+) -> AccessSubject {
     let failed = "ChartPullError";
     let denied = "AuthenticationFailed";
-    Subject {
+    AccessSubject {
         kind: (API, "HelmChart"),
         certificates: "certSecretRef",
         always: Vec::new(),
         failures: Failures {
-            refused: Failure { reason: denied, says: "UNAUTHORIZED: authentication required" },
-            untrusted: Failure { reason: failed, says: "spec.certSecretRef" },
+            refused: AccessFailure {
+                reason: denied,
+                says: "UNAUTHORIZED: authentication required",
+            },
+            untrusted: AccessFailure { reason: failed, says: "spec.certSecretRef" },
             unknown: failed,
-            unreachable: Failure { reason: failed, says: "Connection refused" },
-            stalled: Failure { reason: failed, says: "2s" },
+            unreachable: AccessFailure { reason: failed, says: "Connection refused" },
+            stalled: AccessFailure { reason: failed, says: "2s" },
             // A HelmRepository names no proxy.
-            proxy_refuses: Failure { reason: failed, says: "" },
-            proxy_unreachable: Failure { reason: failed, says: "" },
+            proxy_refuses: AccessFailure { reason: failed, says: "" },
+            proxy_unreachable: AccessFailure { reason: failed, says: "" },
         },
         objects: Box::new(objects),
     }
@@ -76,14 +86,19 @@ pub(super) async fn filled(registry: Registry) -> Result<Registry> {
     registry.push_files("app", "latest", &[("a.yaml", "value: 1\n")], json!({})).await?;
     let chart = [("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")];
     let mut packed = Vec::new();
-    Files::in_tree(&Memory::from_files(chart)?, &RelPath::parse("app")?)?.write(&mut packed)?;
+    LoadedChartFiles::in_tree(&MemoryTree::from_files(chart)?, &RelPath::parse("app")?)?
+        .write(&mut packed)?;
     let layer = Layer { media_type: chart::CHART, bytes: packed };
     registry.push("charts/app", "1.0.0", &[layer], json!({})).await?;
     Ok(registry)
 }
 
 /// With a password, which a docker config or two keys of a Secret have.
-async fn by_password(registry: &Registry, failure: Failure, in_keys: bool) -> Result<Vec<Cell>> {
+async fn by_password(
+    registry: &Registry,
+    failure: AccessFailure,
+    in_keys: bool,
+) -> Result<Vec<Cell>> {
     let server = registry.host();
     let field = "secretRef";
     let config = |password: &str| json!({".dockerconfigjson": registry.docker_config(password)});

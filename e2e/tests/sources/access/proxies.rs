@@ -10,7 +10,7 @@ use e2e::relay::Relay;
 use e2e::servers::socks::Socks;
 use serde_json::json;
 
-use super::{Cell, Failure, Subject, USER, WRONG, Ways, nobody, plain, silent, tls};
+use super::{AccessFailure, AccessSubject, Cell, USER, WRONG, Ways, nobody, plain, silent, tls};
 
 const FIELD: &str = "proxySecretRef";
 
@@ -44,7 +44,7 @@ impl Proxies {
 
     pub(super) fn cells(
         &self,
-        subject: &Subject,
+        subject: &AccessSubject,
         server: SocketAddr,
         ways: &Ways,
     ) -> Result<Vec<Cell>> {
@@ -53,8 +53,13 @@ impl Proxies {
         Ok(cells)
     }
 
-    fn by_http(&self, subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
-        let Subject { certificates, failures, .. } = subject;
+    fn by_http(
+        &self,
+        subject: &AccessSubject,
+        server: SocketAddr,
+        ways: &Ways,
+    ) -> Result<Vec<Cell>> {
+        let AccessSubject { certificates, failures, .. } = subject;
         let way = |address: String, password: &str| json!({"address": address, "username": USER, "password": password});
         let right = way(self.http.url(), PASSWORD);
         let wrong = way(self.http.url(), WRONG);
@@ -73,8 +78,13 @@ impl Proxies {
         ])
     }
 
-    fn by_socks(&self, subject: &Subject, server: SocketAddr, ways: &Ways) -> Result<Vec<Cell>> {
-        let Subject { certificates, failures, .. } = subject;
+    fn by_socks(
+        &self,
+        subject: &AccessSubject,
+        server: SocketAddr,
+        ways: &Ways,
+    ) -> Result<Vec<Cell>> {
+        let AccessSubject { certificates, failures, .. } = subject;
         let at = |address: SocketAddr| json!({"address": format!("socks5://{address}")});
         let with = |password: &str| {
             let address = format!("socks5://{}", self.closed.address());
@@ -83,8 +93,8 @@ impl Proxies {
         let ca = json!({"ca.crt": ways.authority.certificate()});
         let over_tls = tls("socks-tls-works", ways.tls.address());
         // Whoever refuses is told as one for HTTP, but in its own words.
-        let refuses = |says| Failure { reason: failures.proxy_refuses.reason, says };
-        let unreachable = Failure {
+        let refuses = |says| AccessFailure { reason: failures.proxy_refuses.reason, says };
+        let unreachable = AccessFailure {
             reason: failures.proxy_unreachable.reason,
             says: "cannot connect to the SOCKS proxy",
         };

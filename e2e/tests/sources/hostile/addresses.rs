@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, Windlass};
 use e2e::servers::web::WebServer;
@@ -42,7 +42,7 @@ async fn ensure_untold(
 ) -> Result<()> {
     for (kind, name) in kinds {
         let api = if *kind == "HTTPArchive" { super::OURS } else { super::API };
-        let target = super::Target::new(api, kind, name);
+        let target = super::StoryTarget::new(api, kind, name);
         let status = story.expect(&target).await?.data["status"].to_string();
         let events = story.events(kind, name).await?.join("\n");
         ensure!(!status.contains(secret) && !events.contains(secret), "{target} tells it");
@@ -220,7 +220,7 @@ async fn what_does_not_fit_into_the_store_is_told_and_what_fits_goes_on() -> Res
     let before = story.expect(&small).await?.data["status"]["artifact"]["revision"].clone();
     story.request(&small).await?;
     let is_new = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] != before;
-    let object = story.await_object(&small, SOON, is_new).await?;
+    let object = story.await_object(&small, DEFAULT_WAIT_TIMEOUT, is_new).await?;
     object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
     let kept = windlass.storage().join("httparchive").join(&story.namespace).join("big");
     let left = std::fs::read_dir(&kept).map_or(0, Iterator::count);

@@ -5,14 +5,14 @@ use std::io::{Cursor, Write as _};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::condition;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::servers::registry::{FLUX_LAYER, Layer, Registry};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use e2e::servers::web::WebServer;
 use flate2::{Compression, write::GzEncoder};
 use serde_json::json;
 use sources::archive::{ExtractOptions, extract};
-use tree::{Entry, Files as _};
+use tree::{FileMetadata, FileTree as _};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -192,8 +192,8 @@ fn zips() -> Result<Vec<(&'static str, Vec<u8>, Fate)>> {
 }
 
 /// What has to become of the objects.
-struct Judged {
-    target: Target,
+struct ExpectedObjectFate {
+    target: StoryTarget,
     name: String,
     fate: usize,
 }
@@ -205,7 +205,7 @@ async fn files(object: &kube::api::DynamicObject) -> Result<BTreeSet<String>> {
     let tree = extract(&bytes[..], &ExtractOptions::default())?;
     let mut found = BTreeSet::new();
     for (path, entry) in tree.walk() {
-        if matches!(entry, Entry::File { .. }) {
+        if matches!(entry, FileMetadata::File { .. }) {
             let text = tree.read(path)?;
             ensure!(text.len() <= 2, "`{path}` has more in it than the archive");
             found.insert(path.to_string());
@@ -239,23 +239,23 @@ async fn an_archive_that_means_harm_is_refused_or_harmless_and_others_go_on() ->
         let key = format!("{name}.{ending}");
         let url = web.put(&key, bytes.clone());
         let target = create(&story, "HTTPArchive", name, json!({"url": url})).await?;
-        all.push(Judged { target, name: format!("{name} over HTTP"), fate });
+        all.push(ExpectedObjectFate { target, name: format!("{name} over HTTP"), fate });
         s3.put(BUCKET, &key, bytes).await?;
         let spec = json!({"endpoint": s3.endpoint(), "bucketName": BUCKET, "insecure": true,
             "secretRef": {"name": "keys"}});
         let annotations = json!({"windlass.dev/bundle": key});
         let target = create_with(&story, "Bucket", name, annotations, spec).await?;
-        all.push(Judged { target, name: format!("{name} as a bundle"), fate });
+        all.push(ExpectedObjectFate { target, name: format!("{name} as a bundle"), fate });
         if fate < count {
             let layer = Layer { media_type: FLUX_LAYER, bytes: bytes.clone() };
             registry.push(name, "latest", &[layer], json!({})).await?;
             let spec = json!({"url": registry.url(name), "insecure": true});
             let target = create(&story, "OCIRepository", name, spec).await?;
-            all.push(Judged { target, name: format!("{name} as a layer"), fate });
+            all.push(ExpectedObjectFate { target, name: format!("{name} as a layer"), fate });
         }
     }
     let mut wrong = Vec::new();
-    for Judged { target, name, fate } in &all {
+    for ExpectedObjectFate { target, name, fate } in &all {
         let object = outcome(&story, target).await?;
         let ready = condition(&object, "Ready");
         let text = ready["message"].as_str().unwrap_or_default();
@@ -278,7 +278,7 @@ async fn an_archive_that_means_harm_is_refused_or_harmless_and_others_go_on() ->
     story.request(&good).await?;
     // The others are tried again meanwhile, and a build without optimisation unpacks bombs slowly.
     story
-        .await_until("the good one to be fetched", 4 * super::SOON, async || {
+        .await_until("the good one to be fetched", 4 * super::DEFAULT_WAIT_TIMEOUT, async || {
             let found = files(&story.await_ready(&good).await?).await?;
             Ok((found.len() == 2).then_some(()))
         })

@@ -79,7 +79,11 @@ async fn an_index_that_means_harm_is_refused_or_read_in_little_memory() -> Resul
                 super::outcome(&story, target).await?;
             }
             // Tens of megabytes, which a build without optimisation reads slowly where others use the processors.
-            None => drop(story.await_condition(target, "Ready", "True", 6 * super::SOON).await?),
+            None => drop(
+                story
+                    .await_condition(target, "Ready", "True", 6 * super::DEFAULT_WAIT_TIMEOUT)
+                    .await?,
+            ),
             Some(says) => {
                 let text = refusal(&story, target).await?;
                 ensure!(text.contains(says), "{target}: {text}");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::condition;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::Registry;
 use serde_json::{Value, json};
@@ -18,14 +18,14 @@ const NONE: &str = "no matching signatures were found";
 
 /// In what a signature is kept.
 #[derive(Clone, Copy)]
-enum Format {
+enum SignatureFormat {
     /// A bundle that refers to the image, as cosign 3 does.
     Bundle,
     /// Under a tag beside the image, as cosign 2 does.
     Tag,
 }
 
-impl Format {
+impl SignatureFormat {
     /// A short name, and what the tag ends with under which signatures are found.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
@@ -62,12 +62,14 @@ impl Signer {
         registry: &Registry,
         repository: &str,
         digest: &str,
-        format: Format,
+        format: SignatureFormat,
     ) -> Result<()> {
         let image = format!("{}/{repository}@{digest}", registry.host());
         let how: &[&str] = match format {
-            Format::Bundle => &["--signing-config", "services.json", "--trusted-root", "root.json"],
-            Format::Tag => {
+            SignatureFormat::Bundle => {
+                &["--signing-config", "services.json", "--trusted-root", "root.json"]
+            }
+            SignatureFormat::Tag => {
                 &["--new-bundle-format=false", "--use-signing-config=false", "--tlog-upload=false"]
             }
         };
@@ -97,7 +99,7 @@ async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the
     let story = Story::with_windlass("cosign").await?;
     let registry = Registry::start().await?;
     owner.publish(&story, "owner").await?;
-    for format in [Format::Bundle, Format::Tag] {
+    for format in [SignatureFormat::Bundle, SignatureFormat::Tag] {
         let (name, suffix) = format.names();
         let digest = push_image(&registry, name).await?;
         let target = follow(&story, &registry, name, verify()).await?;
@@ -117,7 +119,7 @@ async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the
         refused("the signature is that of another image").await?;
         other.sign(&registry, "app", &digest, format)?;
         refused("the key is that of another").await?;
-        ensure!(story.read(&Target::config_map(name)).await?.is_none(), "{name} is applied");
+        ensure!(story.read(&StoryTarget::config_map(name)).await?.is_none(), "{name} is applied");
 
         owner.sign(&registry, "app", &digest, format)?;
         story.request(&target).await?;
@@ -139,7 +141,7 @@ async fn a_chart_that_helm_pushed_counts_once_cosign_signed_it_in_either_format(
     let registry = Registry::start().await?;
     owner.publish(&story, "owner").await?;
     charts(&story, &registry).await?;
-    for (version, format) in [("1.0.0", Format::Bundle), ("2.0.0", Format::Tag)] {
+    for (version, format) in [("1.0.0", SignatureFormat::Bundle), ("2.0.0", SignatureFormat::Tag)] {
         let digest = push_chart(&server, &registry, version)?;
         let more = json!({"version": version, "verify": verify()});
         let app = chart_of(&story, ("HelmRepository", "charts"), "app", more).await?;

@@ -1,11 +1,11 @@
 //! Commits and tags that `ssh-keygen` and `gpg` sign, in every mode, and keys that count no longer.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use e2e::gnupg::GnuPg;
-use e2e::harness::flux::{SOON, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 use crate::stories::signer::{Signer, signing};
@@ -17,7 +17,12 @@ const MODES: [&str; 3] = ["HEAD", "Tag", "TagAndHEAD"];
 type By<'s> = Option<&'s Signer>;
 
 /// Commits as one signs, and tags as another does. Gives the hash of the commit.
-fn release(repository: &Repository, version: &str, commit: By<'_>, tag: By<'_>) -> Result<String> {
+fn release(
+    repository: &StoryRepository,
+    version: &str,
+    commit: By<'_>,
+    tag: By<'_>,
+) -> Result<String> {
     let sign = |signer: By<'_>| match signer {
         Some(signer) => signer.sign(repository),
         None => signing(repository, false),
@@ -35,7 +40,7 @@ fn name_of(kind: &str, mode: &str) -> String {
 
 /// Puts a public key into the Secret `keys` as an entry of its own.
 async fn add_key(story: &Story, entry: &str, signer: &Signer) -> Result<()> {
-    let secret = Target::new("v1", "Secret", "keys");
+    let secret = StoryTarget::new("v1", "Secret", "keys");
     story.merge(&secret, json!({"stringData": {entry: signer.public().1}})).await.map(drop)
 }
 
@@ -79,8 +84,8 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
                     (false, _) => "signature verification of ".to_owned(),
                 };
                 // The versions before were judged alike, so it has to be about this one.
-                let target = Target::git_repository(&name);
-                let object = story.await_object(&target, SOON, |object| {
+                let target = StoryTarget::git_repository(&name);
+                let object = story.await_object(&target, DEFAULT_WAIT_TIMEOUT, |object| {
                     let verified = condition(object, "SourceVerified");
                     let message = verified["message"].as_str().unwrap_or_default();
                     verified["status"] == status
@@ -118,11 +123,11 @@ async fn a_key_that_has_expired_or_was_revoked_does_not_count() -> Result<()> {
     ensure!(object.data["status"]["artifact"].is_null(), "{:?}", object.data);
 
     let hash = release(repository, "v1.1.0", Some(&revoked), None)?;
-    story.request(&Target::git_repository("app")).await?;
+    story.request(&StoryTarget::git_repository("app")).await?;
     verified(&story, "app", "True", &format!("- commit '{hash}' with key '")).await?;
     revoked.gnupg()?.revoke()?;
     let entry = json!({"stringData": {"revoked.asc": revoked.gnupg()?.public()?}});
-    story.merge(&Target::new("v1", "Secret", "keys"), entry).await?;
+    story.merge(&StoryTarget::new("v1", "Secret", "keys"), entry).await?;
     let says = format!("signature verification of commit '{hash}' failed");
     let object = verified(&story, "app", "False", &says).await?;
     ensure!(object.data["status"]["artifact"].is_null(), "{:?}", object.data);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::authority::Authority;
-use e2e::harness::flux::{SOON, condition};
-use e2e::harness::{Story, Target};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, StoryTarget};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::Registry;
 use serde_json::{Value, json};
@@ -87,8 +87,8 @@ fn verify() -> Value {
 }
 
 /// Waits until a source is refused for a reason that contains a text.
-async fn refused(story: &Story, target: &Target, says: &str) -> Result<()> {
-    let object = story.await_object(target, SOON, |object| {
+async fn refused(story: &Story, target: &StoryTarget, says: &str) -> Result<()> {
+    let object = story.await_object(target, DEFAULT_WAIT_TIMEOUT, |object| {
         let verified = condition(object, "SourceVerified");
         let message = verified["message"].as_str().unwrap_or_default();
         verified["status"] == "False" && message.contains(says)

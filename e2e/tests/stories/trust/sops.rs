@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::gnupg::GnuPg;
-use e2e::harness::flux::{SOON, condition};
-use e2e::harness::{Story, Target};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
 use testbed::oracle::Oracle;
 
@@ -69,13 +69,13 @@ URL=https://pl4in.example.com/?a=b
 ";
 
 /// An age key in a file.
-struct Identity {
+struct AgeKeyFile {
     file: PathBuf,
     text: String,
     recipient: String,
 }
 
-impl Identity {
+impl AgeKeyFile {
     fn generate(home: &Path, name: &str, more: &[&str]) -> Result<Self> {
         let keygen = Oracle::AgeKeygen.ensure()?;
         run(&keygen, home, &[], &[more, &["-o", name]].concat())?;
@@ -91,23 +91,23 @@ impl Identity {
 }
 
 /// A tree that `sops` encrypted, and all keys.
-struct Encrypted {
+struct SopsEncryptedTree {
     tree: tempfile::TempDir,
     keys: tempfile::TempDir,
     sops: PathBuf,
-    age: Identity,
-    hybrid: Identity,
-    stranger: Identity,
+    age: AgeKeyFile,
+    hybrid: AgeKeyFile,
+    stranger: AgeKeyFile,
     pgp: GnuPg,
 }
 
-impl Encrypted {
+impl SopsEncryptedTree {
     fn new() -> Result<Self> {
         let tree = tempfile::tempdir()?;
         let keys = tempfile::tempdir()?;
-        let age = Identity::generate(keys.path(), "age.txt", &[])?;
-        let hybrid = Identity::generate(keys.path(), "hybrid.txt", &["-pq"])?;
-        let stranger = Identity::generate(keys.path(), "stranger.txt", &[])?;
+        let age = AgeKeyFile::generate(keys.path(), "age.txt", &[])?;
+        let hybrid = AgeKeyFile::generate(keys.path(), "hybrid.txt", &["-pq"])?;
+        let stranger = AgeKeyFile::generate(keys.path(), "stranger.txt", &[])?;
         let pgp = GnuPg::with_key("future-default", "default")?;
         let all = [&age, &hybrid, &stranger].map(|it| it.text.clone()).concat();
         std::fs::write(keys.path().join("all.txt"), all)?;
@@ -242,7 +242,7 @@ fn joined(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-async fn ensure_plain(story: &Story, encrypted: &Encrypted, folder: &str) -> Result<()> {
+async fn ensure_plain(story: &Story, encrypted: &SopsEncryptedTree, folder: &str) -> Result<()> {
     let of = |name: &str| format!("{folder}-{name}");
     for (secret, key, value) in [
         ("manifest", "user", "pl4in user"),
@@ -270,7 +270,7 @@ async fn ensure_plain(story: &Story, encrypted: &Encrypted, folder: &str) -> Res
 async fn ensure_hidden(story: &Story, names: &[&str]) -> Result<()> {
     let mut shown = story.windlass().await?.operator.log()?;
     for name in names {
-        shown += &story.expect(&Target::kustomization(name)).await?.data["status"].to_string();
+        shown += &story.expect(&StoryTarget::kustomization(name)).await?.data["status"].to_string();
         shown += &story.events("Kustomization", name).await?.join("\n");
     }
     for hidden in [MARK, "AGE-SECRET-KEY", "PRIVATE KEY BLOCK"] {
@@ -282,7 +282,7 @@ async fn ensure_hidden(story: &Story, names: &[&str]) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(feature = "thorough"), ignore = "builds sops: cargo xtask test --thorough")]
 async fn what_sops_encrypts_for_new_keys_is_plain_in_the_cluster_and_nowhere_else() -> Result<()> {
-    let encrypted = Encrypted::new()?;
+    let encrypted = SopsEncryptedTree::new()?;
     let story = Story::with_windlass("sops").await?;
     let mut files = encrypted.files(&FOLDERS)?;
     // The same manifest, whose data key `age` encrypted for another key.
@@ -314,23 +314,23 @@ async fn what_sops_encrypts_for_new_keys_is_plain_in_the_cluster_and_nowhere_els
     ] {
         put_keys(&story, folder, keys).await?;
         story.kustomization(folder, "app", decryption(folder, folder)).await?;
-        let target = Target::kustomization(folder);
+        let target = StoryTarget::kustomization(folder);
         let message = await_message(&story, &target, "cannot get sops data key").await?;
         for part in parts {
             ensure!(joined(&message).contains(&part), "{folder}: `{part}` is not in {message}");
         }
-        let manifest = Target::new("v1", "Secret", &format!("{folder}-manifest"));
+        let manifest = StoryTarget::new("v1", "Secret", &format!("{folder}-manifest"));
         ensure!(story.read(&manifest).await?.is_none(), "{folder} was applied");
     }
 
     for folder in FOLDERS {
         put_keys(&story, folder, &encrypted.keys_of(folder)?).await?;
-        story.await_ready(&Target::kustomization(folder)).await?;
+        story.await_ready(&StoryTarget::kustomization(folder)).await?;
         ensure_plain(&story, &encrypted, folder).await?;
     }
     put_keys(&story, "again", &stranger).await?;
     story.kustomization("again", "app", decryption("again", "again")).await?;
-    story.await_ready(&Target::kustomization("again")).await?;
+    story.await_ready(&StoryTarget::kustomization("again")).await?;
     ensure!(entry(&story, "again-json", "password").await? == "pl4in & <secret>", "age");
     ensure_hidden(&story, &[&FOLDERS[..], &["again"]].concat()).await?;
     story.end().await
@@ -347,13 +347,13 @@ fn without(text: &str, start: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(not(feature = "thorough"), ignore = "builds sops: cargo xtask test --thorough")]
 async fn where_the_mac_is_required_a_file_of_any_format_is_edited_by_sops_only() -> Result<()> {
-    let encrypted = Encrypted::new()?;
+    let encrypted = SopsEncryptedTree::new()?;
     let story = Story::with_windlass("sops-mac").await?;
     let files = encrypted.files(&["shamir"])?;
     let upstream = story.follow("app", &borrowed(&files)).await?;
     put_keys(&story, "keys", &encrypted.keys_of("shamir")?).await?;
     story.kustomization("app", "app", decryption("shamir", "keys")).await?;
-    let target = Target::kustomization("app");
+    let target = StoryTarget::kustomization("app");
     let require = json!({"metadata": {"annotations": {"windlass.dev/sops-mac": "Require"}}});
     story.merge(&target, require).await?;
     story.await_ready(&target).await?;
@@ -375,7 +375,7 @@ async fn where_the_mac_is_required_a_file_of_any_format_is_edited_by_sops_only()
         };
         ensure!(wrong != right, "{name} is not changed");
         let revision = upstream.push(&[(&path, wrong)]).await?;
-        let refused = story.await_object(&target, SOON, |object| {
+        let refused = story.await_object(&target, DEFAULT_WAIT_TIMEOUT, |object| {
             object.data["status"]["lastAttemptedRevision"] == revision
                 && condition(object, "Ready")["status"] == "False"
         });

@@ -13,13 +13,13 @@ fn deployment(spec: Value, managed: Value) -> Object {
     .unwrap()
 }
 
-fn rules(target: Target, paths: &[&str]) -> Rules {
+fn rules(target: IgnoreTarget, paths: &[&str]) -> Rules {
     let paths = paths.iter().map(|path| (*path).to_owned()).collect();
     Rules::new(&[(target, paths)]).unwrap()
 }
 
 fn replicas() -> Rules {
-    rules(Target::default(), &["/spec/replicas"])
+    rules(IgnoreTarget::default(), &["/spec/replicas"])
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_field_that_another_applied_is_left_to_them() {
 fn items_of_lists_are_found_by_their_keys_in_managed_fields() {
     let container = |cpu: &str| json!({"containers": [{"name": "web", "resources": {"cpu": cpu}}]});
     let fields = json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {"f:resources": {"f:cpu": {}}}}}});
-    let path = rules(Target::default(), &["/spec/containers/0/resources/cpu"]);
+    let path = rules(IgnoreTarget::default(), &["/spec/containers/0/resources/cpu"]);
     for (manager, wanted) in [("vpa", json!({})), (MANAGER, json!({"cpu": "9"}))] {
         let managed = json!([{"manager": manager, "operation": "Apply", "fieldsV1": fields}]);
         let live = deployment(container("9"), managed);
@@ -73,7 +73,7 @@ fn items_of_lists_are_found_by_their_keys_in_managed_fields() {
 fn a_rule_is_for_the_objects_of_its_target_alone() {
     let object = deployment(json!({}), json!([]));
     let target = |part: &str, text: &str| {
-        let mut target = Target::default();
+        let mut target = IgnoreTarget::default();
         let field = match part {
             "group" => &mut target.group,
             "kind" => &mut target.kind,
@@ -104,15 +104,16 @@ fn a_rule_is_for_the_objects_of_its_target_alone() {
 
 #[test]
 fn a_rule_that_cannot_be_read_is_told() {
-    let told = |target: Target, path: &str| {
+    let told = |target: IgnoreTarget, path: &str| {
         Rules::new(&[(target, vec![path.to_owned()])]).unwrap_err().to_string()
     };
-    let target = Target { kind: "(".into(), ..Target::default() };
+    let target = IgnoreTarget { kind: "(".into(), ..IgnoreTarget::default() };
     assert!(told(target, "/a").starts_with("target.kind is not a valid regular expression: "));
-    let target = Target { labels: "a in".into(), ..Target::default() };
+    let target = IgnoreTarget { labels: "a in".into(), ..IgnoreTarget::default() };
     assert!(told(target, "/a").starts_with("target.labelSelector: "));
     assert!(
-        told(Target::default(), "spec.replicas").contains("`spec.replicas` is not a JSON pointer")
+        told(IgnoreTarget::default(), "spec.replicas")
+            .contains("`spec.replicas` is not a JSON pointer")
     );
 }
 
@@ -121,7 +122,7 @@ fn paths_that_lead_nowhere_change_nothing() {
     let manifest = deployment(json!({"list": [1], "text": "x"}), json!([]));
     let paths =
         ["/spec/list/7", "/spec/list/x", "/spec/text/y", "/gone/y", "/spec/~0/a~1b", "/metadata/x"];
-    let all = rules(Target::default(), &paths);
+    let all = rules(IgnoreTarget::default(), &paths);
     assert_eq!(all.payload(&manifest, &deployment(json!({}), json!([])), MANAGER), manifest);
     assert!(!all.have_drifted(&manifest, &manifest));
 }

@@ -4,21 +4,21 @@
 
 /// How a quantity was written, and is written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum QuantityFormat {
     DecimalSi,
     BinarySi,
     Exponent,
 }
 
-const DECIMAL: [(&str, i64); 9] =
+const DECIMAL_SUFFIXES: [(&str, i64); 9] =
     [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15)];
-const BINARY: [(&str, i64); 6] =
+const BINARY_SUFFIXES: [(&str, i64); 6] =
     [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 /// The most decimal digits that fit into 64 bits for sure.
 const SAFE_DIGITS: i64 = 18;
 /// No quantity is finer than a billionth.
-const FINEST: i64 = -9;
+const MIN_DECIMAL_EXPONENT: i64 = -9;
 
 /// A number times a power of ten.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ pub(super) fn canonical(text: &str) -> Option<String> {
     Some(large(&parts, exponent, format).unwrap_or_else(|| text.to_owned()))
 }
 
-struct Parts<'t> {
+struct QuantityParts<'t> {
     is_negative: bool,
     /// Digits before the point, without zeros in front.
     whole: &'t str,
@@ -60,7 +60,7 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-fn parts(text: &str) -> Option<Parts<'_>> {
+fn parts(text: &str) -> Option<QuantityParts<'_>> {
     let is_negative = text.starts_with('-');
     let rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (whole, rest) = digits(rest.trim_start_matches('0'));
@@ -72,20 +72,20 @@ fn parts(text: &str) -> Option<Parts<'_>> {
     let letters = suffix.trim_start_matches(|it: char| "eEinumkKMGTP".contains(it));
     let number = letters.strip_prefix(['-', '+']).unwrap_or(letters);
     let is_well_formed = number.chars().all(|it| it.is_ascii_digit());
-    is_well_formed.then_some(Parts { is_negative, whole, fraction, suffix })
+    is_well_formed.then_some(QuantityParts { is_negative, whole, fraction, suffix })
 }
 
-fn suffix(suffix: &str) -> Option<(i64, Format)> {
-    let decimal = DECIMAL.iter().chain(&[("E", 18)]).find(|(own, _)| *own == suffix);
+fn suffix(suffix: &str) -> Option<(i64, QuantityFormat)> {
+    let decimal = DECIMAL_SUFFIXES.iter().chain(&[("E", 18)]).find(|(own, _)| *own == suffix);
     if let Some((_, exponent)) = decimal {
-        return Some((*exponent, Format::DecimalSi));
+        return Some((*exponent, QuantityFormat::DecimalSi));
     }
-    if let Some((_, exponent)) = BINARY.iter().find(|(own, _)| *own == suffix) {
-        return Some((*exponent, Format::BinarySi));
+    if let Some((_, exponent)) = BINARY_SUFFIXES.iter().find(|(own, _)| *own == suffix) {
+        return Some((*exponent, QuantityFormat::BinarySi));
     }
     let exponent = suffix.strip_prefix(['e', 'E'])?.parse::<i64>().ok()?;
     // Parity(kubernetes): an exponent is cut to 32 bits.
-    Some(((exponent as i32).into(), Format::Exponent))
+    Some(((exponent as i32).into(), QuantityFormat::Exponent))
 }
 
 fn length(digits: &str) -> i64 {
@@ -94,21 +94,26 @@ fn length(digits: &str) -> i64 {
 
 /// A quantity that fits into 64 bits. The outer option says whether it was tried, the inner one whether it is one.
 #[expect(clippy::option_option, reason = "not tried and none are not the same")]
-fn small(text: &str, parts: &Parts<'_>, exponent: i64, format: Format) -> Option<Option<String>> {
+fn small(
+    text: &str,
+    parts: &QuantityParts<'_>,
+    exponent: i64,
+    format: QuantityFormat,
+) -> Option<Option<String>> {
     let whole = length(parts.whole);
     let fraction = length(parts.fraction);
     let (scale, factor, room) = match format {
-        Format::DecimalSi | Format::Exponent => {
+        QuantityFormat::DecimalSi | QuantityFormat::Exponent => {
             (exponent - fraction, 1, SAFE_DIGITS - whole - fraction)
         }
-        Format::BinarySi if fraction == 0 => (
+        QuantityFormat::BinarySi if fraction == 0 => (
             0,
             1i64.checked_shl(u32::try_from(exponent).ok()?)?,
             15 - whole - exponent * 3 / 10 - 1,
         ),
-        Format::BinarySi => return None,
+        QuantityFormat::BinarySi => return None,
     };
-    if room < 0 || scale < FINEST {
+    if room < 0 || scale < MIN_DECIMAL_EXPONENT {
         return None;
     }
     let shifted = [parts.whole, parts.fraction].concat();
@@ -118,7 +123,7 @@ fn small(text: &str, parts: &Parts<'_>, exponent: i64, format: Format) -> Option
         result = -result;
     }
     let is_canonical = match format {
-        Format::BinarySi => exponent % 10 == 0 && value & 7 != 0,
+        QuantityFormat::BinarySi => exponent % 10 == 0 && value & 7 != 0,
         _ => scale % 3 == 0 && !shifted.ends_with("000") && !shifted.starts_with('0'),
     };
     if is_canonical {
@@ -128,30 +133,30 @@ fn small(text: &str, parts: &Parts<'_>, exponent: i64, format: Format) -> Option
 }
 
 /// A quantity of any size; none where 128 bits do not hold it.
-fn large(parts: &Parts<'_>, exponent: i64, format: Format) -> Option<String> {
+fn large(parts: &QuantityParts<'_>, exponent: i64, format: QuantityFormat) -> Option<String> {
     let shifted = [parts.whole, parts.fraction].concat();
     let mut value: i128 = shifted.parse().ok()?;
     let mut scale = -length(parts.fraction);
     match format {
-        Format::BinarySi => {
+        QuantityFormat::BinarySi => {
             value = value.checked_mul(1i128.checked_shl(u32::try_from(exponent).ok()?)?)?;
         }
-        Format::DecimalSi | Format::Exponent => scale += exponent,
+        QuantityFormat::DecimalSi | QuantityFormat::Exponent => scale += exponent,
     }
     // What is finer than a billionth is rounded away from zero.
-    while value != 0 && scale < FINEST {
+    while value != 0 && scale < MIN_DECIMAL_EXPONENT {
         let rest = value % 10;
         value = value / 10 + i128::from(rest != 0);
         scale += 1;
     }
     let mut format = format;
     let most = i128::from(i64::MAX);
-    if format == Format::BinarySi {
+    if format == QuantityFormat::BinarySi {
         let one = 10i128.checked_pow(u32::try_from(-scale).ok()?)?;
         if value > most.checked_mul(one)? {
             (value, scale) = (most, 0);
         } else if value < one && value > 0 {
-            format = Format::DecimalSi;
+            format = QuantityFormat::DecimalSi;
         }
     }
     if parts.is_negative {
@@ -160,11 +165,11 @@ fn large(parts: &Parts<'_>, exponent: i64, format: Format) -> Option<String> {
     write(Amount { value, scale }, format)
 }
 
-fn write(amount: Amount, format: Format) -> Option<String> {
+fn write(amount: Amount, format: QuantityFormat) -> Option<String> {
     if amount.value == 0 {
         return Some("0".to_owned());
     }
-    if format == Format::BinarySi
+    if format == QuantityFormat::BinarySi
         && let Some(mut value) = exact(amount)
         && value.abs() >= 1024
     {
@@ -172,7 +177,8 @@ fn write(amount: Amount, format: Format) -> Option<String> {
         while value % 1024 == 0 {
             (value, exponent) = (value / 1024, exponent + 10);
         }
-        let suffix = BINARY.iter().find(|(_, own)| *own == exponent).map_or("", |(name, _)| name);
+        let suffix =
+            BINARY_SUFFIXES.iter().find(|(_, own)| *own == exponent).map_or("", |(name, _)| name);
         return Some(format!("{value}{suffix}"));
     }
     let Amount { mut value, mut scale } = amount;
@@ -183,10 +189,10 @@ fn write(amount: Amount, format: Format) -> Option<String> {
         (value, scale) = (value.checked_mul(10)?, scale - 1);
     }
     let suffix = match format {
-        Format::Exponent if scale == 0 => String::new(),
-        Format::Exponent => format!("e{scale}"),
+        QuantityFormat::Exponent if scale == 0 => String::new(),
+        QuantityFormat::Exponent => format!("e{scale}"),
         _ => {
-            let found = DECIMAL.iter().chain(&[("E", 18)]).find(|(_, own)| *own == scale);
+            let found = DECIMAL_SUFFIXES.iter().chain(&[("E", 18)]).find(|(_, own)| *own == scale);
             found.map_or("", |(name, _)| name).to_owned()
         }
     };

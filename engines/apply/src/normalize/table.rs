@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// What a value in JSON has to look like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum FieldType {
     Text,
     Bool,
     Int32,
@@ -38,7 +38,7 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) omit_empty: bool,
     pub(super) omit_zero: bool,
-    pub(super) shape: Shape,
+    pub(super) shape: FieldType,
 }
 
 /// Kinds, and the structs that they are made of.
@@ -90,28 +90,28 @@ fn field(word: &'static str) -> Option<Field> {
     Some(Field { name, omit_empty, omit_zero, shape: shape(code)? })
 }
 
-fn shape(code: &str) -> Option<Shape> {
+fn shape(code: &str) -> Option<FieldType> {
     let mut letters = code.chars();
     let inner = |letters: std::str::Chars<'_>| shape(letters.as_str()).map(Box::new);
     Some(match letters.next()? {
-        's' => Shape::Text,
-        'b' => Shape::Bool,
-        'i' => Shape::Int32,
-        'l' => Shape::Int64,
-        'y' => Shape::Byte,
-        'f' => Shape::Float,
-        'B' => Shape::Bytes,
-        'X' => Shape::Any,
-        'R' => Shape::Raw,
-        'Q' => Shape::Quantity,
-        'I' => Shape::IntOrString,
-        'T' => Shape::Time,
-        'M' => Shape::MicroTime,
-        'D' => Shape::Duration,
-        '*' => Shape::Pointer(inner(letters)?),
-        '[' => Shape::List(inner(letters)?),
-        '{' => Shape::Map(inner(letters)?),
-        _ => Shape::Struct(code.parse().ok()?),
+        's' => FieldType::Text,
+        'b' => FieldType::Bool,
+        'i' => FieldType::Int32,
+        'l' => FieldType::Int64,
+        'y' => FieldType::Byte,
+        'f' => FieldType::Float,
+        'B' => FieldType::Bytes,
+        'X' => FieldType::Any,
+        'R' => FieldType::Raw,
+        'Q' => FieldType::Quantity,
+        'I' => FieldType::IntOrString,
+        'T' => FieldType::Time,
+        'M' => FieldType::MicroTime,
+        'D' => FieldType::Duration,
+        '*' => FieldType::Pointer(inner(letters)?),
+        '[' => FieldType::List(inner(letters)?),
+        '{' => FieldType::Map(inner(letters)?),
+        _ => FieldType::Struct(code.parse().ok()?),
     })
 }
 
@@ -128,10 +128,14 @@ mod tests {
         assert!(TABLE.kinds.values().all(|number| *number < count));
         for field in TABLE.structs.iter().flatten() {
             let mut shape = &field.shape;
-            while let Shape::Pointer(of) | Shape::List(of) | Shape::Map(of) = shape {
+            while let FieldType::Pointer(of) | FieldType::List(of) | FieldType::Map(of) = shape {
                 shape = of;
             }
-            assert!(!matches!(shape, Shape::Struct(number) if *number >= count), "{}", field.name);
+            assert!(
+                !matches!(shape, FieldType::Struct(number) if *number >= count),
+                "{}",
+                field.name
+            );
         }
         assert!(TABLE.kind("apps/v1", "Deployment").is_some());
         assert!(TABLE.kind("acme.io/v1", "Deployment").is_none());

@@ -9,7 +9,7 @@ use golang::time::{Duration, Time, Zone};
 use serde_json::{Map, Value};
 
 use super::quantity;
-use super::table::{Shape, TABLE};
+use super::table::{FieldType, TABLE};
 
 /// How deep a value may nest. Types that hold themselves would otherwise follow the data anywhere.
 const MAX_DEPTH: usize = 200;
@@ -24,7 +24,7 @@ const ZERO_TIME: i64 = -62_135_596_800;
 pub(super) struct Misfit;
 
 /// A value as its type writes it.
-struct Written {
+struct EncodedTypedValue {
     value: Value,
     /// Left out where empty ones are.
     is_empty: bool,
@@ -32,7 +32,7 @@ struct Written {
     is_zero: bool,
 }
 
-impl Written {
+impl EncodedTypedValue {
     fn new(value: impl Into<Value>, is_zero: bool) -> Self {
         Self { value: value.into(), is_empty: is_zero, is_zero }
     }
@@ -52,73 +52,85 @@ pub(super) fn round_trip(
     Some(structure(number, Some(object), 0).map(|(fields, _)| fields))
 }
 
-fn written(shape: &Shape, value: Option<&Value>, depth: usize) -> Result<Written, Misfit> {
+fn written(
+    shape: &FieldType,
+    value: Option<&Value>,
+    depth: usize,
+) -> Result<EncodedTypedValue, Misfit> {
     if depth > MAX_DEPTH {
         return Err(Misfit);
     }
     let value = value.filter(|value| !value.is_null());
     Ok(match (shape, value) {
-        (Shape::Text, None) => Written::new("", true),
-        (Shape::Text, Some(Value::String(text))) => Written::new(text.as_str(), text.is_empty()),
-        (Shape::Bool, None) => Written::new(false, true),
-        (Shape::Bool, Some(Value::Bool(bool))) => Written::new(*bool, !bool),
-        (Shape::Int32 | Shape::Int64 | Shape::Byte, value) => {
+        (FieldType::Text, None) => EncodedTypedValue::new("", true),
+        (FieldType::Text, Some(Value::String(text))) => {
+            EncodedTypedValue::new(text.as_str(), text.is_empty())
+        }
+        (FieldType::Bool, None) => EncodedTypedValue::new(false, true),
+        (FieldType::Bool, Some(Value::Bool(bool))) => EncodedTypedValue::new(*bool, !bool),
+        (FieldType::Int32 | FieldType::Int64 | FieldType::Byte, value) => {
             let number = value.map_or(Some(0), whole).ok_or(Misfit)?;
             // Parity(kubernetes): what does not fit is cut off.
             let number = match shape {
-                Shape::Int32 => i64::from(number as i32),
-                Shape::Byte => i64::from(number as u8),
+                FieldType::Int32 => i64::from(number as i32),
+                FieldType::Byte => i64::from(number as u8),
                 _ => number,
             };
-            Written::new(number, number == 0)
+            EncodedTypedValue::new(number, number == 0)
         }
-        (Shape::Float, value) => {
+        (FieldType::Float, value) => {
             let number = value.map_or(Some(0.0), Value::as_f64).ok_or(Misfit)?;
-            Written::new(number, number == 0.0)
+            EncodedTypedValue::new(number, number == 0.0)
         }
-        (Shape::Any | Shape::Raw, value) => {
+        (FieldType::Any | FieldType::Raw, value) => {
             let is_zero = value.is_none();
             let value = value.cloned().unwrap_or(Value::Null);
             match shape {
-                Shape::Any => Written::new(value, is_zero),
-                _ => Written::special(value, is_zero),
+                FieldType::Any => EncodedTypedValue::new(value, is_zero),
+                _ => EncodedTypedValue::special(value, is_zero),
             }
         }
-        (Shape::Bytes, None) => Written::new(Value::Null, true),
-        (Shape::Bytes, Some(Value::String(text))) => {
+        (FieldType::Bytes, None) => EncodedTypedValue::new(Value::Null, true),
+        (FieldType::Bytes, Some(Value::String(text))) => {
             let bytes = super::base64::decode(text).ok_or(Misfit)?;
             let is_empty = bytes.is_empty();
-            Written { value: super::base64::encode(&bytes).into(), is_empty, is_zero: false }
+            EncodedTypedValue {
+                value: super::base64::encode(&bytes).into(),
+                is_empty,
+                is_zero: false,
+            }
         }
-        (Shape::Pointer(_), None) => Written::new(Value::Null, true),
-        (Shape::Pointer(of), value) => {
-            Written { is_empty: false, is_zero: false, ..written(of, value, depth + 1)? }
+        (FieldType::Pointer(_), None) => EncodedTypedValue::new(Value::Null, true),
+        (FieldType::Pointer(of), value) => {
+            EncodedTypedValue { is_empty: false, is_zero: false, ..written(of, value, depth + 1)? }
         }
-        (Shape::List(_) | Shape::Map(_), None) => Written::new(Value::Null, true),
-        (Shape::List(of), Some(Value::Array(items))) => {
+        (FieldType::List(_) | FieldType::Map(_), None) => EncodedTypedValue::new(Value::Null, true),
+        (FieldType::List(of), Some(Value::Array(items))) => {
             let items: Result<Vec<Value>, Misfit> =
                 items.iter().map(|item| Ok(written(of, Some(item), depth + 1)?.value)).collect();
             let items = items?;
-            Written { is_empty: items.is_empty(), is_zero: false, value: items.into() }
+            EncodedTypedValue { is_empty: items.is_empty(), is_zero: false, value: items.into() }
         }
-        (Shape::Map(of), Some(Value::Object(entries))) => {
+        (FieldType::Map(of), Some(Value::Object(entries))) => {
             let mut map = Map::new();
             for (key, value) in entries {
                 map.insert(key.clone(), written(of, Some(value), depth + 1)?.value);
             }
-            Written { is_empty: map.is_empty(), is_zero: false, value: map.into() }
+            EncodedTypedValue { is_empty: map.is_empty(), is_zero: false, value: map.into() }
         }
-        (Shape::Struct(number), value) => {
+        (FieldType::Struct(number), value) => {
             let fields = match value {
                 None => None,
                 Some(Value::Object(fields)) => Some(fields),
                 Some(_) => return Err(Misfit),
             };
             let (fields, is_zero) = structure(*number, fields, depth + 1)?;
-            Written::special(fields, is_zero)
+            EncodedTypedValue::special(fields, is_zero)
         }
-        (Shape::Quantity | Shape::IntOrString, value) => special(shape, value)?,
-        (Shape::Time | Shape::MicroTime | Shape::Duration, value) => moment(shape, value)?,
+        (FieldType::Quantity | FieldType::IntOrString, value) => special(shape, value)?,
+        (FieldType::Time | FieldType::MicroTime | FieldType::Duration, value) => {
+            moment(shape, value)?
+        }
         _ => return Err(Misfit),
     })
 }
@@ -167,41 +179,41 @@ fn number_text(number: &serde_json::Number) -> String {
     format_float(double, FloatForm::Fixed, None)
 }
 
-fn special(shape: &Shape, value: Option<&Value>) -> Result<Written, Misfit> {
-    let is_quantity = *shape == Shape::Quantity;
+fn special(shape: &FieldType, value: Option<&Value>) -> Result<EncodedTypedValue, Misfit> {
+    let is_quantity = *shape == FieldType::Quantity;
     Ok(match value {
-        None if is_quantity => Written::special("0", true),
-        None => Written::special(0, true),
+        None if is_quantity => EncodedTypedValue::special("0", true),
+        None => EncodedTypedValue::special(0, true),
         Some(Value::String(text)) if is_quantity => {
-            Written::special(quantity::canonical(text).ok_or(Misfit)?, false)
+            EncodedTypedValue::special(quantity::canonical(text).ok_or(Misfit)?, false)
         }
         Some(Value::Number(number)) if is_quantity => {
             let text = number_text(number);
-            Written::special(quantity::canonical(&text).ok_or(Misfit)?, false)
+            EncodedTypedValue::special(quantity::canonical(&text).ok_or(Misfit)?, false)
         }
-        Some(Value::String(text)) => Written::special(text.as_str(), false),
+        Some(Value::String(text)) => EncodedTypedValue::special(text.as_str(), false),
         Some(Value::Number(number)) => {
             let int = number_text(number).parse::<i32>().map_err(|_| Misfit)?;
-            Written::special(int, int == 0)
+            EncodedTypedValue::special(int, int == 0)
         }
         Some(_) => return Err(Misfit),
     })
 }
 
-fn moment(shape: &Shape, value: Option<&Value>) -> Result<Written, Misfit> {
+fn moment(shape: &FieldType, value: Option<&Value>) -> Result<EncodedTypedValue, Misfit> {
     let text = match value {
-        None if *shape == Shape::Duration => return Ok(Written::special("0s", true)),
-        None => return Ok(Written::special(Value::Null, true)),
+        None if *shape == FieldType::Duration => return Ok(EncodedTypedValue::special("0s", true)),
+        None => return Ok(EncodedTypedValue::special(Value::Null, true)),
         Some(value) => value.as_str().ok_or(Misfit)?,
     };
-    if *shape == Shape::Duration {
+    if *shape == FieldType::Duration {
         let duration = Duration::parse(text).map_err(|_| Misfit)?;
-        return Ok(Written::special(duration.to_string(), duration.0 == 0));
+        return Ok(EncodedTypedValue::special(duration.to_string(), duration.0 == 0));
     }
-    let layout = if *shape == Shape::Time { RFC3339 } else { RFC3339_MICRO };
+    let layout = if *shape == FieldType::Time { RFC3339 } else { RFC3339_MICRO };
     let time = Time::parse(layout, text, &Zone::Utc).map_err(|_| Misfit)?;
     if time.unix() == ZERO_TIME && time.nanosecond() == 0 {
-        return Ok(Written::special(Value::Null, true));
+        return Ok(EncodedTypedValue::special(Value::Null, true));
     }
-    Ok(Written::special(time.in_zone(Zone::Utc).format(layout), false))
+    Ok(EncodedTypedValue::special(time.in_zone(Zone::Utc).format(layout), false))
 }

@@ -6,7 +6,7 @@ use crate::{StageKind, stages};
 use expect_test::{Expect, expect};
 use objects::Object;
 use proptest::prelude::*;
-use reconcile::Node;
+use reconcile::ObjectKey;
 use serde_json::json;
 
 fn time(second: i64) -> Time {
@@ -26,8 +26,8 @@ fn config(name: &str) -> Object {
     object("v1", "ConfigMap", "shop", name)
 }
 
-fn wish(objects: Vec<Object>) -> Desired {
-    Desired {
+fn wish(objects: Vec<Object>) -> ApplyDesiredState {
+    ApplyDesiredState {
         own: ObjectId::new("flux", "apps", "kustomize.toolkit.fluxcd.io", "Kustomization"),
         stages: stages(objects, &[]).unwrap(),
         empty_is_intended: false,
@@ -62,7 +62,7 @@ struct Sim {
 }
 
 impl Sim {
-    fn see(&self, id: &ObjectId, digest: Option<&str>) -> Seen {
+    fn see(&self, id: &ObjectId, digest: Option<&str>) -> ObservedObject {
         let state = match (digest, self.refused.get(id), self.live.get(id)) {
             (None, ..) => SeenState::Unmanaged,
             (_, Some(text), _) => SeenState::Refused(text.clone()),
@@ -71,12 +71,12 @@ impl Sim {
             (Some(_), None, Some(_)) => SeenState::Differs,
         };
         let healthy = report(Health::Current, "");
-        Seen { state, health: Some(self.health.get(id).cloned().unwrap_or(healthy)) }
+        ObservedObject { state, health: Some(self.health.get(id).cloned().unwrap_or(healthy)) }
     }
 
-    fn observe(&self, wish: &Desired) -> Observed {
+    fn observe(&self, wish: &ApplyDesiredState) -> ApplyObservedState {
         let stale = self.recorded.ids().filter(|id| !self.live.contains_key(*id));
-        let mut observed = Observed {
+        let mut observed = ApplyObservedState {
             now: time(self.now),
             recorded: self.recorded.clone(),
             objects: BTreeMap::new(),
@@ -102,17 +102,19 @@ impl Sim {
         observed
     }
 
-    fn plan(&self, wish: &Desired) -> Verdict<Step> {
+    fn plan(&self, wish: &ApplyDesiredState) -> PlanVerdict<ApplyStep> {
         Apply::plan(wish, &self.observe(wish))
     }
 
     /// The single writes that a step consists of.
-    fn writes(wish: &Desired, step: &Step) -> Vec<Write> {
+    fn writes(wish: &ApplyDesiredState, step: &ApplyStep) -> Vec<Write> {
         match step {
-            Step::Record { add } => vec![Write::Status(None, add.clone())],
-            Step::Shrink { to } => vec![Write::Status(Some(to.clone()), Vec::new())],
-            Step::Prune { ids } => ids.iter().map(|(id, _)| Write::Delete(id.clone())).collect(),
-            Step::Apply { stage, ids, .. } => {
+            ApplyStep::Record { add } => vec![Write::Status(None, add.clone())],
+            ApplyStep::Shrink { to } => vec![Write::Status(Some(to.clone()), Vec::new())],
+            ApplyStep::Prune { ids } => {
+                ids.iter().map(|(id, _)| Write::Delete(id.clone())).collect()
+            }
+            ApplyStep::Apply { stage, ids, .. } => {
                 let digest = |id: &ObjectId| {
                     wish.stages[*stage].objects.iter().find(|m| m.id == *id).unwrap().digest.clone()
                 };
@@ -138,12 +140,12 @@ impl Sim {
     }
 
     /// Runs until the plan rests, a deletion is refused (`None`), or the process dies after `writes` writes (`None`).
-    fn run(&mut self, wish: &Desired, mut writes: usize) -> Option<Rest> {
-        let mut done: Vec<Step> = Vec::new();
+    fn run(&mut self, wish: &ApplyDesiredState, mut writes: usize) -> Option<Rest> {
+        let mut done: Vec<ApplyStep> = Vec::new();
         loop {
             let steps = match self.plan(wish) {
-                Verdict::Rest(rest) => return Some(rest),
-                Verdict::Act(steps) => steps,
+                PlanVerdict::Rest(rest) => return Some(rest),
+                PlanVerdict::Act(steps) => steps,
             };
             assert!(!steps.is_empty());
             for step in steps {
@@ -177,33 +179,33 @@ enum Write {
     Delete(ObjectId),
 }
 
-fn shown(verdict: &Verdict<Step>) -> String {
+fn shown(verdict: &PlanVerdict<ApplyStep>) -> String {
     let subjects = |ids: &mut dyn Iterator<Item = &ObjectId>| {
         ids.map(ObjectId::subject).collect::<Vec<_>>().join(" ")
     };
     match verdict {
-        Verdict::Rest(rest) => {
+        PlanVerdict::Rest(rest) => {
             let wake = rest.wake().map_or(String::new(), |wake| {
-                let on: Vec<_> = wake.on.iter().map(Node::to_string).collect();
+                let on: Vec<_> = wake.on.iter().map(ObjectKey::to_string).collect();
                 let at = wake.at.map(|at| at.as_second() - time(0).as_second());
                 format!("\nwake at {at:?} on {on:?}")
             });
             format!("{}: {}{wake}", rest.reason(), rest.text())
         }
-        Verdict::Act(steps) => {
+        PlanVerdict::Act(steps) => {
             let lines: Vec<_> = steps
                 .iter()
                 .map(|step| match step {
-                    Step::Record { add } => {
+                    ApplyStep::Record { add } => {
                         format!("Record {}", subjects(&mut add.iter().map(|e| &e.0)))
                     }
-                    Step::Apply { stage, ids, .. } => {
+                    ApplyStep::Apply { stage, ids, .. } => {
                         format!("Apply {stage} {}", subjects(&mut ids.iter()))
                     }
-                    Step::Prune { ids } => {
+                    ApplyStep::Prune { ids } => {
                         format!("Prune {}", subjects(&mut ids.iter().map(|e| &e.0)))
                     }
-                    Step::Shrink { to } => format!("Shrink {}", subjects(&mut to.ids())),
+                    ApplyStep::Shrink { to } => format!("Shrink {}", subjects(&mut to.ids())),
                 })
                 .collect();
             lines.join("\n")
@@ -211,7 +213,7 @@ fn shown(verdict: &Verdict<Step>) -> String {
     }
 }
 
-fn check(verdict: &Verdict<Step>, want: &Expect) {
+fn check(verdict: &PlanVerdict<ApplyStep>, want: &Expect) {
     want.assert_eq(&shown(verdict));
 }
 
@@ -256,7 +258,7 @@ fn what_left_the_manifests_is_deleted_in_reverse_order_and_then_forgotten() {
 #[test]
 fn without_prune_what_left_is_forgotten_and_stays() {
     let mut sim = Sim::settle(vec![config("a"), config("b")]);
-    let wish = Desired { prune: false, ..wish(vec![config("a")]) };
+    let wish = ApplyDesiredState { prune: false, ..wish(vec![config("a")]) };
     check(&sim.plan(&wish), &expect!["Shrink ConfigMap/shop/a"]);
     sim.live.remove(&config("b").id());
     assert!(sim.run(&wish, usize::MAX).unwrap().is_settled());
@@ -348,13 +350,14 @@ fn crds_are_waited_for_before_the_rest_is_observed() {
         wake at Some(180) on ["CustomResourceDefinition/widgets"]"#]],
     );
     sim.health.clear();
-    assert!(matches!(sim.plan(&wish), Verdict::Act(_)));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Act(_)));
 }
 
-fn rollout() -> (Sim, Desired, ObjectId) {
+fn rollout() -> (Sim, ApplyDesiredState, ObjectId) {
     let web = object("apps/v1", "Deployment", "shop", "web");
     let sim = Sim::settle(vec![web.clone(), config("a")]);
-    let wish = Desired { health: HealthWish::All, ..wish(vec![web.clone(), config("a")]) };
+    let wish =
+        ApplyDesiredState { health: HealthWish::All, ..wish(vec![web.clone(), config("a")]) };
     (sim, wish, web.id())
 }
 
@@ -383,7 +386,7 @@ fn a_wait_for_health_wakes_on_what_is_not_healthy_and_ends_in_time() {
         wake at Some(420) on ["Deployment/shop/web"]"#]],
     );
     sim.health.clear();
-    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Settled(..))));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Settled(..))));
 }
 
 #[test]
@@ -399,7 +402,7 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
         wake at Some(132) on ["ConfigMap/shop/a", "Deployment/shop/web"]"#]],
     );
     wish.fail_fast = false;
-    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
     sim.now = 300;
     check(
         &sim.plan(&wish),
@@ -413,7 +416,9 @@ fn a_failed_object_fails_the_run_at_once_unless_that_is_switched_off() {
 fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated() {
     let (mut sim, wish, web) = rollout();
     sim.health.insert(web.clone(), report(Health::Failed, "crashed"));
-    let Verdict::Rest(Rest::Failed(_, text, wake)) = sim.plan(&wish) else { panic!("it failed") };
+    let PlanVerdict::Rest(Rest::Failed(_, text, wake)) = sim.plan(&wish) else {
+        panic!("it failed")
+    };
     let first = Rest::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), wake.clone());
     sim.failed_wait = Some(FailedWait { text, on: wake.on, until: wake.at.unwrap() });
     // Its Pods come and go, and the world says so each time.
@@ -422,18 +427,18 @@ fn a_wait_that_failed_stays_failed_until_its_objects_are_well_or_it_is_repeated(
     {
         sim.now += 20;
         sim.health.insert(web.clone(), report(status, "another Pod"));
-        assert_eq!(sim.plan(&wish), Verdict::Rest(first.clone()), "at {}", sim.now);
+        assert_eq!(sim.plan(&wish), PlanVerdict::Rest(first.clone()), "at {}", sim.now);
     }
     // Then it is waited for anew.
     sim.now = 120;
     sim.health.insert(web.clone(), report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
     // Others than those that failed are waited for, too.
     sim.now = 20;
     sim.health.remove(&web);
-    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Settled(..))));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Settled(..))));
     sim.health.insert(config("a").id(), report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
 }
 
 #[test]
@@ -446,7 +451,7 @@ fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
     sim.live.insert(config("a").id(), "edited".into());
     sim.live.remove(&config("b").id());
     assert!(
-        matches!(sim.plan(&wish), Verdict::Rest(Rest::Failed(..))),
+        matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Failed(..))),
         "a new build is all or nothing"
     );
     sim.is_correction = true;
@@ -454,7 +459,7 @@ fn one_object_that_is_refused_does_not_keep_the_drift_of_others() {
     let rest = sim.run(&wish, usize::MAX).unwrap();
     assert_eq!(sim.live.len(), 3);
     check(
-        &Verdict::Rest(rest),
+        &PlanVerdict::Rest(rest),
         &expect![[r#"
         ReconciliationFailed: the webhook does not answer
         wake at Some(120) on []"#]],
@@ -469,7 +474,7 @@ fn what_is_contested_is_told_and_keeps_nothing_else() {
     sim.contested = BTreeMap::from([(config("a").id(), told.clone()), (config("gone").id(), told)]);
     let rest = sim.run(&wish, usize::MAX).unwrap();
     check(
-        &Verdict::Rest(rest),
+        &PlanVerdict::Rest(rest),
         &expect![[r#"
         Contested: a is contested
         wake at Some(30) on []"#]],
@@ -483,7 +488,7 @@ fn a_new_revision_supersedes_a_wait() {
     let (mut sim, mut wish, web) = rollout();
     sim.health.insert(web, report(Health::InProgress, ""));
     sim.waiting_since = Some(time(0));
-    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Running(..))));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Running(..))));
     let mut changed = config("a");
     changed.set_label("v", "2");
     let objects = wish.stages[0].objects.iter().map(|m| m.object.clone());
@@ -499,7 +504,7 @@ fn health_is_waited_for_by_name_too_and_never_for_the_kustomization_itself() {
     wish.health = HealthWish::These(vec![foreign.clone(), wish.own.clone()]);
     sim.health.insert(wish.own.clone(), report(Health::InProgress, ""));
     sim.health.insert(web, report(Health::InProgress, ""));
-    assert!(matches!(sim.plan(&wish), Verdict::Rest(Rest::Settled(..))));
+    assert!(matches!(sim.plan(&wish), PlanVerdict::Rest(Rest::Settled(..))));
     sim.health.insert(foreign, Report::not_found());
     // A StatefulSet's health is read from its Pods, so it is observed every five seconds.
     check(
@@ -515,8 +520,10 @@ fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
     let (sim, wish, web) = rollout();
     for state in [SeenState::Skipped, SeenState::Finished] {
         let mut observed = sim.observe(&wish);
-        observed.objects.insert(web.clone(), Seen { state, health: Some(Report::not_found()) });
-        assert!(matches!(Apply::plan(&wish, &observed), Verdict::Rest(Rest::Settled(..))));
+        observed
+            .objects
+            .insert(web.clone(), ObservedObject { state, health: Some(Report::not_found()) });
+        assert!(matches!(Apply::plan(&wish, &observed), PlanVerdict::Rest(Rest::Settled(..))));
         observed.recorded = Inventory::default();
         check(
             &Apply::plan(&wish, &observed),
@@ -529,17 +536,19 @@ fn what_is_skipped_or_finished_by_itself_is_tracked_and_not_waited_for() {
 fn an_object_to_recreate_is_named_in_the_step() {
     let (sim, wish, web) = rollout();
     let mut observed = sim.observe(&wish);
-    observed.objects.insert(web.clone(), Seen { state: SeenState::MustBeRecreated, health: None });
-    let Verdict::Act(steps) = Apply::plan(&wish, &observed) else { panic!("nothing to do") };
+    observed
+        .objects
+        .insert(web.clone(), ObservedObject { state: SeenState::MustBeRecreated, health: None });
+    let PlanVerdict::Act(steps) = Apply::plan(&wish, &observed) else { panic!("nothing to do") };
     assert!(
-        matches!(&steps[..], [Step::Apply { ids, recreate, .. }] if *ids == [web.clone()] && recreate == ids)
+        matches!(&steps[..], [ApplyStep::Apply { ids, recreate, .. }] if *ids == [web.clone()] && recreate == ids)
     );
 }
 
 #[test]
 fn deleted_objects_that_take_their_time_are_waited_for_until_the_timeout() {
     let sim = Sim::settle(vec![config("a")]);
-    let wish = Desired { empty_is_intended: true, ..wish(Vec::new()) };
+    let wish = ApplyDesiredState { empty_is_intended: true, ..wish(Vec::new()) };
     let mut observed = sim.observe(&wish);
     observed.leaving.insert(config("a").id());
     check(
@@ -589,7 +598,7 @@ proptest! {
         prune in prop::bool::weighted(0.9),
         crashes in prop::collection::vec(0_usize..12, 0..4),
     ) {
-        let allowed = |objects| Desired { empty_is_intended: true, prune, ..wish(objects) };
+        let allowed = |objects| ApplyDesiredState { empty_is_intended: true, prune, ..wish(objects) };
         let mut sim = Sim::default();
         sim.run(&allowed(universe(&before, "1")), usize::MAX);
         sim.undeletable = universe(&stuck, "1").iter().map(Object::id).collect();
@@ -616,13 +625,13 @@ proptest! {
         before in prop::collection::vec(any::<bool>(), 8),
         after in prop::collection::vec(any::<bool>(), 8),
     ) {
-        let wish = |picked: &[bool]| Desired { empty_is_intended: true, ..wish(universe(picked, "1")) };
+        let wish = |picked: &[bool]| ApplyDesiredState { empty_is_intended: true, ..wish(universe(picked, "1")) };
         let mut sim = Sim::default();
         sim.run(&wish(&before), usize::MAX);
         let verdict = sim.plan(&wish(&after));
         prop_assert_eq!(&verdict, &sim.plan(&wish(&after)));
         let settled = sim.plan(&wish(&before));
-        prop_assert!(matches!(settled, Verdict::Rest(Rest::Settled(..))), "{settled:?}");
+        prop_assert!(matches!(settled, PlanVerdict::Rest(Rest::Settled(..))), "{settled:?}");
     }
 }
 

@@ -6,15 +6,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use objects::{Gvk, ObjectId};
-use reconcile::{Node, Reason, Time, Wake, format_duration, reason};
+use reconcile::{ObjectKey, Reason, Time, Wake, format_duration, reason};
 
-use super::{Desired, FailedWait, Observed, later};
+use super::{ApplyDesiredState, ApplyObservedState, FailedWait, later};
 use crate::StageKind;
 use crate::health::{Health, Report, related_kinds};
 
 /// How often objects are observed whose health can change without a change of their own,
 /// because it is read from their Pods or from the time; the interval is Flux's.
-const POLL: Duration = Duration::from_secs(5);
+const HEALTH_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How a wait stands.
 pub(super) enum Wait {
@@ -58,8 +58,8 @@ pub fn stage_text(stage: StageKind, revision: &str, timeout: Duration) -> String
 }
 
 /// The node of an object.
-pub(super) fn node_of(id: &ObjectId) -> Node {
-    Node::new(&id.group, &id.kind, &id.namespace, &id.name)
+pub(super) fn node_of(id: &ObjectId) -> ObjectKey {
+    ObjectKey::new(&id.group, &id.kind, &id.namespace, &id.name)
 }
 
 fn is_polled(id: &ObjectId) -> bool {
@@ -91,8 +91,8 @@ fn told(id: &ObjectId, report: Option<&Report>) -> String {
 /// them on the way is nothing new, else nobody could be alarmed by a failure that lasts.
 pub(super) fn judge(
     ids: &[&ObjectId],
-    desired: &Desired,
-    observed: &Observed,
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
     (since, timeout): (Option<Time>, Duration),
 ) -> Wait {
     let fail_fast = desired.fail_fast;
@@ -104,7 +104,7 @@ pub(super) fn judge(
     }
     let has_failed = |id: &ObjectId| report(id).is_some_and(|r| r.status == Health::Failed);
     let failed: Vec<&ObjectId> = open.iter().copied().filter(|id| has_failed(id)).collect();
-    let nodes: BTreeSet<Node> = open.iter().map(|id| node_of(id)).collect();
+    let nodes: BTreeSet<ObjectKey> = open.iter().map(|id| node_of(id)).collect();
     if let Some(failed) = &observed.failed_wait
         && observed.now < failed.until
         && !failed.on.is_disjoint(&nodes)
@@ -130,5 +130,5 @@ pub(super) fn judge(
     }
     let wake = Wake::on(nodes).and_at(later(since, timeout));
     let is_polled = open.iter().any(|id| is_polled(id));
-    Wait::On(if is_polled { wake.and_at(later(observed.now, POLL)) } else { wake })
+    Wait::On(if is_polled { wake.and_at(later(observed.now, HEALTH_POLL_INTERVAL)) } else { wake })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::ObjectId;
 
-use super::{Failure, Reach, Verdict};
+use super::{ObjectVerdict, Reach, RootFailure};
 use crate::result::Problem;
 
 /// What objects of cycles depend on, as far as that is in a cycle, too.
@@ -13,11 +13,11 @@ type Edges<'v> = BTreeMap<&'v ObjectId, Vec<&'v ObjectId>>;
 /// Has the failures of all objects of a cycle, and of those that wait for one of them, be that of its first object.
 ///
 /// Where objects are judged within their namespace, so are cycles.
-pub fn join_cycles(verdicts: &mut BTreeMap<ObjectId, Verdict>, reach: Reach) {
-    let of_cycle = |verdict: &Verdict| {
+pub fn join_cycles(verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>, reach: Reach) {
+    let of_cycle = |verdict: &ObjectVerdict| {
         verdict.failure.clone().filter(|failure| failure.problem == Problem::Cycle)
     };
-    let own: BTreeMap<ObjectId, Failure> = verdicts
+    let own: BTreeMap<ObjectId, RootFailure> = verdicts
         .iter()
         .filter_map(|(id, verdict)| Some((id.clone(), of_cycle(verdict)?)))
         .filter(|(id, failure)| failure.subject == *id)

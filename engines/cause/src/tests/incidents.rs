@@ -6,17 +6,17 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::incident::{
-    Identity, Incident, Own, Reach, Verdict, incidents, is_over, join_cycles, verdict,
+    Incident, IncidentIdentity, ObjectVerdict, Own, Reach, incidents, is_over, join_cycles, verdict,
 };
 
 impl Cluster {
     /// The verdicts on all objects that windlass reconciles, and on some that may not exist.
-    fn verdicts(&self) -> BTreeMap<ObjectId, Verdict> {
+    fn verdicts(&self) -> BTreeMap<ObjectId, ObjectVerdict> {
         self.verdicts_within(Reach::All)
     }
 
-    fn verdicts_within(&self, reach: Reach) -> BTreeMap<ObjectId, Verdict> {
-        let mut known = Known::default();
+    fn verdicts_within(&self, reach: Reach) -> BTreeMap<ObjectId, ObjectVerdict> {
+        let mut known = QueryAnswers::default();
         let ids = self.objects.iter().map(Object::id).filter(related::is_reconciled);
         let mut verdicts =
             ids.map(|id| (id.clone(), self.verdict(&id, &mut known, reach))).collect();
@@ -24,7 +24,7 @@ impl Cluster {
         verdicts
     }
 
-    fn verdict(&self, id: &ObjectId, known: &mut Known, reach: Reach) -> Verdict {
+    fn verdict(&self, id: &ObjectId, known: &mut QueryAnswers, reach: Reach) -> ObjectVerdict {
         for _ in 0..200 {
             match verdict(id, known, now(), reach) {
                 Ok(verdict) => return verdict,
@@ -41,8 +41,8 @@ impl Cluster {
 }
 
 /// The identity, the reason and the affected objects of each incident.
-fn listed(found: &BTreeMap<Identity, Incident>) -> Vec<String> {
-    let line = |((subject, problem), incident): (&Identity, &Incident)| {
+fn listed(found: &BTreeMap<IncidentIdentity, Incident>) -> Vec<String> {
+    let line = |((subject, problem), incident): (&IncidentIdentity, &Incident)| {
         let affected: Vec<String> = incident.affected.iter().map(|it| it.name.clone()).collect();
         let reason = &incident.failure.reason;
         format!("{}/{} {problem} {reason} [{}]", subject.kind, subject.name, affected.join(" "))

@@ -7,7 +7,7 @@
 use golang::unicode::decode;
 
 use crate::error::LimitError;
-use crate::limits::Budget;
+use crate::limits::SubstitutionBudget;
 
 /// A glob.
 #[derive(Debug)]
@@ -18,11 +18,11 @@ pub(super) struct Pattern(Vec<Chunk>);
 struct Chunk {
     /// Whether a star comes before it.
     after_star: bool,
-    items: Vec<Item>,
+    items: Vec<PatternItem>,
 }
 
 #[derive(Debug)]
-enum Item {
+enum PatternItem {
     Byte(u8),
     Any,
     Class {
@@ -57,7 +57,11 @@ impl Pattern {
     }
 
     /// How many bytes the longest beginning of a text has that matches; 0 when none does.
-    pub(super) fn longest(&self, text: &[u8], budget: &mut Budget) -> Result<usize, LimitError> {
+    pub(super) fn longest(
+        &self,
+        text: &[u8],
+        budget: &mut SubstitutionBudget,
+    ) -> Result<usize, LimitError> {
         for end in (1..=text.len()).rev() {
             match self.matches(&text[..end], budget)? {
                 Match::Yes(()) => return Ok(end),
@@ -70,7 +74,11 @@ impl Pattern {
 
     /// How many bytes the shortest beginning of a text has that matches and is not empty; 0 when none does.
     // Parity(flux): the longer ones are tried all the same, since the pattern may be wrong for one of them.
-    pub(super) fn shortest(&self, text: &[u8], budget: &mut Budget) -> Result<usize, LimitError> {
+    pub(super) fn shortest(
+        &self,
+        text: &[u8],
+        budget: &mut SubstitutionBudget,
+    ) -> Result<usize, LimitError> {
         let mut shortest = 0;
         for end in (1..=text.len()).rev() {
             match self.matches(&text[..end], budget)? {
@@ -83,7 +91,11 @@ impl Pattern {
     }
 
     /// Matches a whole text. A chunk that is not the last takes the first place that fits, for good.
-    fn matches(&self, mut text: &[u8], budget: &mut Budget) -> Result<Match<()>, LimitError> {
+    fn matches(
+        &self,
+        mut text: &[u8],
+        budget: &mut SubstitutionBudget,
+    ) -> Result<Match<()>, LimitError> {
         budget.spend(1)?;
         for (index, chunk) in self.0.iter().enumerate() {
             if chunk.after_star && chunk.items.is_empty() {
@@ -107,11 +119,11 @@ impl Chunk {
         &self,
         text: &'t [u8],
         is_last: bool,
-        budget: &mut Budget,
+        budget: &mut SubstitutionBudget,
     ) -> Result<Match<&'t [u8]>, LimitError> {
         let farthest = if self.after_star { text.len() } else { 0 };
         // An item takes four bytes at most: from farther away the last chunk does not reach the end.
-        let nearest = match self.items.iter().any(|item| matches!(item, Item::Wrong)) {
+        let nearest = match self.items.iter().any(|item| matches!(item, PatternItem::Wrong)) {
             false if is_last => text.len().saturating_sub(4 * self.items.len()),
             _ => 0,
         };
@@ -128,16 +140,16 @@ impl Chunk {
     fn match_at<'t>(
         &self,
         mut text: &'t [u8],
-        budget: &mut Budget,
+        budget: &mut SubstitutionBudget,
     ) -> Result<Match<&'t [u8]>, LimitError> {
         for item in &self.items {
             budget.spend(1)?;
             let Some(byte) = text.first() else { return Ok(Match::No) };
             let width = match item {
-                Item::Byte(wanted) if wanted == byte => 1,
-                Item::Byte(_) => return Ok(Match::No),
-                Item::Any => decode(text).1,
-                Item::Class { negated, ranges } => {
+                PatternItem::Byte(wanted) if wanted == byte => 1,
+                PatternItem::Byte(_) => return Ok(Match::No),
+                PatternItem::Any => decode(text).1,
+                PatternItem::Class { negated, ranges } => {
                     budget.spend(ranges.len())?;
                     let (character, width) = decode(text);
                     let is_in = ranges.iter().any(|(low, high)| (low..=high).contains(&&character));
@@ -146,7 +158,7 @@ impl Chunk {
                     }
                     width
                 }
-                Item::Wrong => return Ok(Match::Wrong),
+                PatternItem::Wrong => return Ok(Match::Wrong),
             };
             text = &text[width..];
         }
@@ -171,23 +183,23 @@ fn chunk_length(pattern: &[u8]) -> usize {
     pattern.len()
 }
 
-fn items(mut chunk: &[u8]) -> Vec<Item> {
+fn items(mut chunk: &[u8]) -> Vec<PatternItem> {
     let mut items = Vec::new();
     while let [first, rest @ ..] = chunk {
         chunk = rest;
         let item = match first {
-            b'?' => Item::Any,
-            b'[' => class(&mut chunk).unwrap_or(Item::Wrong),
+            b'?' => PatternItem::Any,
+            b'[' => class(&mut chunk).unwrap_or(PatternItem::Wrong),
             b'\\' => match chunk.split_first() {
                 Some((byte, rest)) => {
                     chunk = rest;
-                    Item::Byte(*byte)
+                    PatternItem::Byte(*byte)
                 }
-                None => Item::Wrong,
+                None => PatternItem::Wrong,
             },
-            byte => Item::Byte(*byte),
+            byte => PatternItem::Byte(*byte),
         };
-        let is_wrong = matches!(item, Item::Wrong);
+        let is_wrong = matches!(item, PatternItem::Wrong);
         items.push(item);
         if is_wrong {
             break;
@@ -197,7 +209,7 @@ fn items(mut chunk: &[u8]) -> Vec<Item> {
 }
 
 /// The class after a `[`, or nothing when it is wrong.
-fn class(chunk: &mut &[u8]) -> Option<Item> {
+fn class(chunk: &mut &[u8]) -> Option<PatternItem> {
     let negated = chunk.first() == Some(&b'^');
     if negated {
         *chunk = &chunk[1..];
@@ -214,7 +226,7 @@ fn class(chunk: &mut &[u8]) -> Option<Item> {
         ranges.push((low, high));
     }
     *chunk = &chunk[1..];
-    Some(Item::Class { negated, ranges })
+    Some(PatternItem::Class { negated, ranges })
 }
 
 /// A character of a class. Something has to follow it.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use golang::unicode::decode;
 
 use crate::error::LimitError;
-use crate::limits::Budget;
+use crate::limits::SubstitutionBudget;
 use crate::parse::Side;
 
 /// Replaces what is `old`, from the left, so many times or everywhere.
@@ -16,7 +16,7 @@ pub(super) fn replace<'v>(
     old: &[u8],
     new: &[u8],
     times: Option<usize>,
-    budget: &mut Budget,
+    budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     if old == new {
         return Ok(Cow::Borrowed(value));
@@ -49,7 +49,7 @@ pub(super) fn replace_at<'v>(
     old: &[u8],
     new: &[u8],
     side: Side,
-    budget: &mut Budget,
+    budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     budget.spend(old.len())?;
     let parts = match side {
@@ -66,7 +66,7 @@ fn find(
     value: &[u8],
     text: &[u8],
     from: usize,
-    budget: &mut Budget,
+    budget: &mut SubstitutionBudget,
 ) -> Result<Option<usize>, LimitError> {
     let Some(last) = value.len().checked_sub(text.len()) else { return Ok(None) };
     for start in from..=last {

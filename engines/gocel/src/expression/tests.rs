@@ -180,7 +180,12 @@ fn bombs_end_with_an_error_that_says_so() {
 
 /// Runs on the stack that this crate asks for.
 fn on_stack(run: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new().stack_size(STACK).spawn(run).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .stack_size(REQUIRED_STACK_BYTES)
+        .spawn(run)
+        .unwrap()
+        .join()
+        .unwrap();
 }
 
 #[test]

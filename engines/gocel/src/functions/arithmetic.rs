@@ -4,16 +4,16 @@ use std::rc::Rc;
 
 use golang::time::{Duration, Time};
 
-use super::Outcome;
-use crate::budget::{Budget, Fault};
-use crate::value::Value;
+use super::FunctionResult;
+use crate::budget::{CelBudget, CelError};
+use crate::value::CelValue;
 
 /// The first second of the year 1.
 const MIN_SECONDS: i64 = -62_135_596_800;
 /// The last second of the year 9999.
 const MAX_SECONDS: i64 = 253_402_300_799;
 
-const NANOS: i64 = 1_000_000_000;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Whether a time may be a value.
 pub(super) fn is_in_range(seconds: i64) -> bool {
@@ -29,102 +29,106 @@ pub(super) fn whole(double: f64) -> Option<i64> {
 
 pub(super) fn binary<'a>(
     name: &str,
-    one: &Value<'a>,
-    two: &Value<'a>,
-    budget: &mut Budget,
-) -> Outcome<'a> {
+    one: &CelValue<'a>,
+    two: &CelValue<'a>,
+    budget: &mut CelBudget,
+) -> FunctionResult<'a> {
     match (one, two) {
-        (Value::Int(one), Value::Int(two)) => int(name, *one, *two).map(Value::Int),
-        (Value::Uint(one), Value::Uint(two)) => uint(name, *one, *two).map(Value::Uint),
-        (Value::Double(one), Value::Double(two)) => Ok(Value::Double(match name {
+        (CelValue::Int(one), CelValue::Int(two)) => int(name, *one, *two).map(CelValue::Int),
+        (CelValue::Uint(one), CelValue::Uint(two)) => uint(name, *one, *two).map(CelValue::Uint),
+        (CelValue::Double(one), CelValue::Double(two)) => Ok(CelValue::Double(match name {
             "_+_" => one + two,
             "_-_" => one - two,
             "_*_" => one * two,
             "_/_" => one / two,
-            _ => return Err(Fault::no_such_overload()),
+            _ => return Err(CelError::no_such_overload()),
         })),
-        (Value::String(one), Value::String(two)) if name == "_+_" => {
+        (CelValue::String(one), CelValue::String(two)) if name == "_+_" => {
             budget.spend_bytes(one.len() + two.len())?;
-            Ok(Value::text([&**one, &**two].concat()))
+            Ok(CelValue::text([&**one, &**two].concat()))
         }
-        (Value::Bytes(one), Value::Bytes(two)) if name == "_+_" => {
+        (CelValue::Bytes(one), CelValue::Bytes(two)) if name == "_+_" => {
             budget.spend_bytes(one.len() + two.len())?;
-            Ok(Value::Bytes([&**one, &**two].concat().into()))
+            Ok(CelValue::Bytes([&**one, &**two].concat().into()))
         }
         _ => times(name, one, two),
     }
 }
 
-fn int(name: &str, one: i64, two: i64) -> Result<i64, Fault> {
+fn int(name: &str, one: i64, two: i64) -> Result<i64, CelError> {
     let result = match name {
         "_+_" => one.checked_add(two),
         "_-_" => one.checked_sub(two),
         "_*_" => one.checked_mul(two),
-        "_/_" if two == 0 => return Err(Fault::failed("division by zero")),
+        "_/_" if two == 0 => return Err(CelError::failed("division by zero")),
         "_/_" => one.checked_div(two),
-        _ if two == 0 => return Err(Fault::failed("modulus by zero")),
+        _ if two == 0 => return Err(CelError::failed("modulus by zero")),
         _ => one.checked_rem(two),
     };
-    result.ok_or_else(|| Fault::failed("integer overflow"))
+    result.ok_or_else(|| CelError::failed("integer overflow"))
 }
 
-fn uint(name: &str, one: u64, two: u64) -> Result<u64, Fault> {
+fn uint(name: &str, one: u64, two: u64) -> Result<u64, CelError> {
     let result = match name {
         "_+_" => one.checked_add(two),
         "_-_" => one.checked_sub(two),
         "_*_" => one.checked_mul(two),
-        "_/_" if two == 0 => return Err(Fault::failed("division by zero")),
+        "_/_" if two == 0 => return Err(CelError::failed("division by zero")),
         "_/_" => one.checked_div(two),
-        _ if two == 0 => return Err(Fault::failed("modulus by zero")),
+        _ if two == 0 => return Err(CelError::failed("modulus by zero")),
         _ => one.checked_rem(two),
     };
-    result.ok_or_else(|| Fault::failed("unsigned integer overflow"))
+    result.ok_or_else(|| CelError::failed("unsigned integer overflow"))
 }
 
-fn times<'a>(name: &str, one: &Value<'a>, two: &Value<'a>) -> Outcome<'a> {
+fn times<'a>(name: &str, one: &CelValue<'a>, two: &CelValue<'a>) -> FunctionResult<'a> {
     // Parity(cel-go): the overflow is called that of an integer.
-    let too_long = || Fault::failed("integer overflow");
+    let too_long = || CelError::failed("integer overflow");
     match (name, one, two) {
-        ("_+_", Value::Duration(one), Value::Duration(two)) => {
+        ("_+_", CelValue::Duration(one), CelValue::Duration(two)) => {
             one.0.checked_add(two.0).map(duration).ok_or_else(too_long)
         }
-        ("_-_", Value::Duration(one), Value::Duration(two)) => {
+        ("_-_", CelValue::Duration(one), CelValue::Duration(two)) => {
             one.0.checked_sub(two.0).map(duration).ok_or_else(too_long)
         }
-        ("_+_", Value::Duration(by), Value::Timestamp(time))
-        | ("_+_", Value::Timestamp(time), Value::Duration(by)) => moved(time, i128::from(by.0)),
-        ("_-_", Value::Timestamp(time), Value::Duration(by)) => moved(time, -i128::from(by.0)),
-        ("_-_", Value::Timestamp(one), Value::Timestamp(two)) => {
+        ("_+_", CelValue::Duration(by), CelValue::Timestamp(time))
+        | ("_+_", CelValue::Timestamp(time), CelValue::Duration(by)) => {
+            moved(time, i128::from(by.0))
+        }
+        ("_-_", CelValue::Timestamp(time), CelValue::Duration(by)) => {
+            moved(time, -i128::from(by.0))
+        }
+        ("_-_", CelValue::Timestamp(one), CelValue::Timestamp(two)) => {
             i64::try_from(nanos(one) - nanos(two)).map(duration).map_err(|_| too_long())
         }
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(CelError::no_such_overload()),
     }
 }
 
-fn duration<'a>(nanos: i64) -> Value<'a> {
-    Value::Duration(Duration(nanos))
+fn duration<'a>(nanos: i64) -> CelValue<'a> {
+    CelValue::Duration(Duration(nanos))
 }
 
 fn nanos(time: &Time) -> i128 {
-    i128::from(time.unix()) * i128::from(NANOS) + i128::from(time.nanosecond())
+    i128::from(time.unix()) * i128::from(NANOS_PER_SECOND) + i128::from(time.nanosecond())
 }
 
-fn moved<'a>(time: &Time, by: i128) -> Outcome<'a> {
+fn moved<'a>(time: &Time, by: i128) -> FunctionResult<'a> {
     let at = nanos(time) + by;
-    let seconds = i64::try_from(at.div_euclid(i128::from(NANOS))).unwrap_or(i64::MAX);
+    let seconds = i64::try_from(at.div_euclid(i128::from(NANOS_PER_SECOND))).unwrap_or(i64::MAX);
     if !is_in_range(seconds) {
-        return Err(Fault::failed("timestamp overflow"));
+        return Err(CelError::failed("timestamp overflow"));
     }
-    let rest = i64::try_from(at.rem_euclid(i128::from(NANOS))).unwrap_or_default();
-    Ok(Value::Timestamp(Rc::new(Time::from_unix(seconds, rest, time.zone().clone()))))
+    let rest = i64::try_from(at.rem_euclid(i128::from(NANOS_PER_SECOND))).unwrap_or_default();
+    Ok(CelValue::Timestamp(Rc::new(Time::from_unix(seconds, rest, time.zone().clone()))))
 }
 
-pub(super) fn negate<'a>(value: &Value<'a>) -> Outcome<'a> {
-    let overflow = || Fault::failed("integer overflow");
+pub(super) fn negate<'a>(value: &CelValue<'a>) -> FunctionResult<'a> {
+    let overflow = || CelError::failed("integer overflow");
     match value {
-        Value::Int(value) => value.checked_neg().map(Value::Int).ok_or_else(overflow),
-        Value::Double(value) => Ok(Value::Double(-value)),
-        Value::Duration(value) => value.0.checked_neg().map(duration).ok_or_else(overflow),
-        _ => Err(Fault::no_such_overload()),
+        CelValue::Int(value) => value.checked_neg().map(CelValue::Int).ok_or_else(overflow),
+        CelValue::Double(value) => Ok(CelValue::Double(-value)),
+        CelValue::Duration(value) => value.0.checked_neg().map(duration).ok_or_else(overflow),
+        _ => Err(CelError::no_such_overload()),
     }
 }

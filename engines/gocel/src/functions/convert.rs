@@ -5,9 +5,9 @@ use std::rc::Rc;
 use golang::strconv::{self, FloatForm, format_float};
 use golang::time::{Duration, Time, Zone};
 
-use super::{Outcome, arithmetic};
-use crate::budget::{Budget, Fault};
-use crate::value::{Value, general};
+use super::{FunctionResult, arithmetic};
+use crate::budget::{CelBudget, CelError};
+use crate::value::{CelValue, general};
 
 /// Go's layout `RFC3339`.
 const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
@@ -15,28 +15,32 @@ const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 pub(super) const RFC3339_NANO: &str = "2006-01-02T15:04:05.999999999Z07:00";
 
 /// Converts a value to the type that a function is named for.
-pub(super) fn to<'a>(name: &str, value: &Value<'a>, budget: &mut Budget) -> Outcome<'a> {
-    if let Value::String(text) = value {
+pub(super) fn to<'a>(
+    name: &str,
+    value: &CelValue<'a>,
+    budget: &mut CelBudget,
+) -> FunctionResult<'a> {
+    if let CelValue::String(text) = value {
         budget.spend_bytes(text.len())?;
     }
     let converted = match name {
         "bool" => match value {
-            Value::Bool(_) => Some(value.clone()),
-            Value::String(text) => strconv::parse_bool(text).ok().map(Value::Bool),
+            CelValue::Bool(_) => Some(value.clone()),
+            CelValue::String(text) => strconv::parse_bool(text).ok().map(CelValue::Bool),
             _ => None,
         },
         "bytes" => match value {
-            Value::Bytes(_) => Some(value.clone()),
-            Value::String(text) => Some(Value::Bytes(text.as_bytes().into())),
+            CelValue::Bytes(_) => Some(value.clone()),
+            CelValue::String(text) => Some(CelValue::Bytes(text.as_bytes().into())),
             _ => None,
         },
-        "double" => double(value).map(Value::Double),
-        "int" => int(value)?.map(Value::Int),
-        "uint" => uint(value)?.map(Value::Uint),
-        "string" => string(value)?.map(Value::text),
+        "double" => double(value).map(CelValue::Double),
+        "int" => int(value)?.map(CelValue::Int),
+        "uint" => uint(value)?.map(CelValue::Uint),
+        "string" => string(value)?.map(CelValue::text),
         "duration" => match value {
-            Value::Duration(_) => Some(value.clone()),
-            Value::String(text) => Duration::parse(text).ok().map(Value::Duration),
+            CelValue::Duration(_) => Some(value.clone()),
+            CelValue::String(text) => Duration::parse(text).ok().map(CelValue::Duration),
             _ => None,
         },
         "timestamp" => timestamp(value)?,
@@ -49,35 +53,35 @@ pub(super) fn to<'a>(name: &str, value: &Value<'a>, budget: &mut Budget) -> Outc
             other => other,
         };
         let from = value.type_name();
-        Fault::failed(format!("type conversion error from '{from}' to '{to}'"))
+        CelError::failed(format!("type conversion error from '{from}' to '{to}'"))
     })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "doubles are what is asked for")]
-fn double(value: &Value<'_>) -> Option<f64> {
+fn double(value: &CelValue<'_>) -> Option<f64> {
     match value {
-        Value::Double(double) => Some(*double),
-        Value::Int(int) => Some(*int as f64),
-        Value::Uint(uint) => Some(*uint as f64),
-        Value::String(text) => strconv::parse_float(text, 64).ok(),
+        CelValue::Double(double) => Some(*double),
+        CelValue::Int(int) => Some(*int as f64),
+        CelValue::Uint(uint) => Some(*uint as f64),
+        CelValue::String(text) => strconv::parse_float(text, 64).ok(),
         _ => None,
     }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked before")]
-fn int(value: &Value<'_>) -> Result<Option<i64>, Fault> {
-    let overflow = || Fault::failed("integer overflow");
+fn int(value: &CelValue<'_>) -> Result<Option<i64>, CelError> {
+    let overflow = || CelError::failed("integer overflow");
     Ok(match value {
-        Value::Int(int) => Some(*int),
-        Value::Uint(uint) => Some(i64::try_from(*uint).map_err(|_| overflow())?),
-        Value::Double(double) => {
+        CelValue::Int(int) => Some(*int),
+        CelValue::Uint(uint) => Some(i64::try_from(*uint).map_err(|_| overflow())?),
+        CelValue::Double(double) => {
             let limit = 2f64.powi(63);
             let fits = *double > -limit && *double < limit;
             Some(fits.then_some(*double as i64).ok_or_else(overflow)?)
         }
-        Value::String(text) => strconv::parse_int(text, 10, 64).ok(),
-        Value::Timestamp(time) => Some(time.unix()),
-        Value::Duration(duration) => Some(duration.0),
+        CelValue::String(text) => strconv::parse_int(text, 10, 64).ok(),
+        CelValue::Timestamp(time) => Some(time.unix()),
+        CelValue::Duration(duration) => Some(duration.0),
         _ => None,
     })
 }
@@ -87,16 +91,16 @@ fn int(value: &Value<'_>) -> Result<Option<i64>, Fault> {
     clippy::cast_sign_loss,
     reason = "the bounds are checked before"
 )]
-fn uint(value: &Value<'_>) -> Result<Option<u64>, Fault> {
-    let overflow = || Fault::failed("unsigned integer overflow");
+fn uint(value: &CelValue<'_>) -> Result<Option<u64>, CelError> {
+    let overflow = || CelError::failed("unsigned integer overflow");
     Ok(match value {
-        Value::Uint(uint) => Some(*uint),
-        Value::Int(int) => Some(u64::try_from(*int).map_err(|_| overflow())?),
-        Value::Double(double) => {
+        CelValue::Uint(uint) => Some(*uint),
+        CelValue::Int(int) => Some(u64::try_from(*int).map_err(|_| overflow())?),
+        CelValue::Double(double) => {
             let fits = *double >= 0.0 && *double < 2f64.powi(64);
             Some(fits.then_some(*double as u64).ok_or_else(overflow)?)
         }
-        Value::String(text) => strconv::parse_uint(text, 10, 64).ok(),
+        CelValue::String(text) => strconv::parse_uint(text, 10, 64).ok(),
         _ => None,
     })
 }
@@ -106,36 +110,37 @@ pub(super) fn seconds_text(duration: Duration) -> String {
     format!("{}s", format_float(duration.seconds(), FloatForm::Fixed, None))
 }
 
-fn string(value: &Value<'_>) -> Result<Option<String>, Fault> {
+fn string(value: &CelValue<'_>) -> Result<Option<String>, CelError> {
     Ok(match value {
-        Value::String(text) => Some(text.to_string()),
-        Value::Bool(bool) => Some(bool.to_string()),
-        Value::Int(int) => Some(int.to_string()),
-        Value::Uint(uint) => Some(uint.to_string()),
-        Value::Double(double) => Some(general(*double, 21)),
-        Value::Bytes(bytes) => {
-            let text = std::str::from_utf8(bytes)
-                .map_err(|_| Fault::failed("invalid UTF-8 in bytes, cannot convert to string"))?;
+        CelValue::String(text) => Some(text.to_string()),
+        CelValue::Bool(bool) => Some(bool.to_string()),
+        CelValue::Int(int) => Some(int.to_string()),
+        CelValue::Uint(uint) => Some(uint.to_string()),
+        CelValue::Double(double) => Some(general(*double, 21)),
+        CelValue::Bytes(bytes) => {
+            let text = std::str::from_utf8(bytes).map_err(|_| {
+                CelError::failed("invalid UTF-8 in bytes, cannot convert to string")
+            })?;
             Some(text.to_owned())
         }
-        Value::Duration(duration) => Some(seconds_text(*duration)),
-        Value::Timestamp(time) => Some(time.format(RFC3339_NANO)),
+        CelValue::Duration(duration) => Some(seconds_text(*duration)),
+        CelValue::Timestamp(time) => Some(time.format(RFC3339_NANO)),
         _ => None,
     })
 }
 
-fn timestamp<'a>(value: &Value<'a>) -> Result<Option<Value<'a>>, Fault> {
+fn timestamp<'a>(value: &CelValue<'a>) -> Result<Option<CelValue<'a>>, CelError> {
     let time = match value {
-        Value::Timestamp(_) => return Ok(Some(value.clone())),
-        Value::Int(seconds) => Time::from_unix(*seconds, 0, Zone::Utc),
-        Value::String(text) => match Time::parse(RFC3339, text, &Zone::Utc) {
+        CelValue::Timestamp(_) => return Ok(Some(value.clone())),
+        CelValue::Int(seconds) => Time::from_unix(*seconds, 0, Zone::Utc),
+        CelValue::String(text) => match Time::parse(RFC3339, text, &Zone::Utc) {
             Ok(time) => time,
             Err(_) => return Ok(None),
         },
         _ => return Ok(None),
     };
     if !arithmetic::is_in_range(time.unix()) {
-        return Err(Fault::failed("timestamp overflow"));
+        return Err(CelError::failed("timestamp overflow"));
     }
-    Ok(Some(Value::Timestamp(Rc::new(time))))
+    Ok(Some(CelValue::Timestamp(Rc::new(time))))
 }

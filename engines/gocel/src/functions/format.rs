@@ -2,22 +2,26 @@
 //!
 //! Source of the semantics: cel-go 0.26 `ext/formatting_v2.go`.
 
-use golang::Value as Go;
+use golang::GoRuntimeValue as Go;
 use golang::fmt;
 use golang::strconv::{FloatForm, format_float};
 use golang::time::Zone;
 use golang::value::{IntKind, Integer};
 
 use super::convert::{RFC3339_NANO, seconds_text};
-use crate::budget::{Budget, Fault};
-use crate::value::{List, Value};
+use crate::budget::{CelBudget, CelError};
+use crate::value::{CelValue, List};
 
 /// Digits after the point that a clause may ask for.
 ///
 /// Differs(cel-go): any number there.
 const MAX_PRECISION: usize = 1000;
 
-pub(super) fn format(text: &str, args: &List<'_>, budget: &mut Budget) -> Result<String, Fault> {
+pub(super) fn format(
+    text: &str,
+    args: &List<'_>,
+    budget: &mut CelBudget,
+) -> Result<String, CelError> {
     let mut formatted = String::with_capacity(text.len());
     let mut next = 0;
     let mut rest = text;
@@ -30,12 +34,12 @@ pub(super) fn format(text: &str, args: &List<'_>, budget: &mut Budget) -> Result
             continue;
         }
         let Some(arg) = args.get(next) else {
-            return Err(Fault::failed(format!("index {next} out of range")));
+            return Err(CelError::failed(format!("index {next} out of range")));
         };
         next += 1;
         let clause = clause.get(1..).unwrap_or_default();
         if clause.is_empty() {
-            return Err(Fault::failed("unexpected end of string"));
+            return Err(CelError::failed("unexpected end of string"));
         }
         let (shown, after) = self::clause(clause, &arg, budget)?;
         budget.spend_bytes(shown.len())?;
@@ -47,16 +51,16 @@ pub(super) fn format(text: &str, args: &List<'_>, budget: &mut Budget) -> Result
     Ok(formatted)
 }
 
-fn malformed(text: &str) -> Fault {
-    Fault::failed(format!("could not parse formatting clause: {text}"))
+fn malformed(text: &str) -> CelError {
+    CelError::failed(format!("could not parse formatting clause: {text}"))
 }
 
 /// The text of one clause, and what comes behind it.
 fn clause<'t>(
     clause: &'t str,
-    arg: &Value<'_>,
-    budget: &mut Budget,
-) -> Result<(String, &'t str), Fault> {
+    arg: &CelValue<'_>,
+    budget: &mut CelBudget,
+) -> Result<(String, &'t str), CelError> {
     let (precision, rest) = precision(clause)?;
     let mut characters = rest.chars();
     let shown = match characters.next() {
@@ -66,9 +70,9 @@ fn clause<'t>(
             Ok(shown)
         }
         Some('d') => match arg {
-            Value::Int(int) => Ok(int.to_string()),
-            Value::Uint(uint) => Ok(uint.to_string()),
-            Value::Double(double) => Ok(plain(*double)),
+            CelValue::Int(int) => Ok(int.to_string()),
+            CelValue::Uint(uint) => Ok(uint.to_string()),
+            CelValue::Double(double) => Ok(plain(*double)),
             _ => Err("decimal clause can only be used on ints, uints, and doubles"),
         },
         Some('f') => number('f', precision, arg)
@@ -76,14 +80,14 @@ fn clause<'t>(
         Some('e') => number('e', precision, arg)
             .ok_or("scientific clause can only be used on ints, uints, and doubles"),
         Some('b') => match arg {
-            Value::Bool(bool) => Ok(u8::from(*bool).to_string()),
-            Value::Int(int) => Ok(signed(*int, |it| format!("{it:b}"))),
-            Value::Uint(uint) => Ok(format!("{uint:b}")),
+            CelValue::Bool(bool) => Ok(u8::from(*bool).to_string()),
+            CelValue::Int(int) => Ok(signed(*int, |it| format!("{it:b}"))),
+            CelValue::Uint(uint) => Ok(format!("{uint:b}")),
             _ => Err("only ints, uints, and bools can be formatted as binary"),
         },
         Some('o') => match arg {
-            Value::Int(int) => Ok(signed(*int, |it| format!("{it:o}"))),
-            Value::Uint(uint) => Ok(format!("{uint:o}")),
+            CelValue::Int(int) => Ok(signed(*int, |it| format!("{it:o}"))),
+            CelValue::Uint(uint) => Ok(format!("{uint:o}")),
             _ => Err("octal clause can only be used on ints and uints"),
         },
         Some(letter @ ('x' | 'X')) => hexadecimal(arg)
@@ -96,12 +100,12 @@ fn clause<'t>(
     };
     let shown = shown.map_err(|text| {
         let name = arg.type_name();
-        Fault::failed(format!("error during formatting: {text}, was given {name}"))
+        CelError::failed(format!("error during formatting: {text}, was given {name}"))
     })?;
     Ok((shown, characters.as_str()))
 }
 
-fn precision(clause: &str) -> Result<(usize, &str), Fault> {
+fn precision(clause: &str) -> Result<(usize, &str), CelError> {
     let Some(rest) = clause.strip_prefix('.') else { return Ok((6, clause)) };
     let digits = rest.len() - rest.trim_start_matches(|it: char| it.is_ascii_digit()).len();
     let (digits, rest) = rest.split_at(digits);
@@ -126,14 +130,14 @@ fn plain(double: f64) -> String {
 }
 
 /// Parity(cel-go): whole numbers come out as Go's complaint about the verb.
-fn number(verb: char, precision: usize, arg: &Value<'_>) -> Option<String> {
+fn number(verb: char, precision: usize, arg: &CelValue<'_>) -> Option<String> {
     let width = if verb == 'e' { "1" } else { "" };
     let form = format!("%{width}.{precision}{verb}");
     let value = match arg {
-        Value::Int(int) => Go::int64(*int),
-        Value::Uint(uint) => Go::Integer(Integer::new(IntKind::Uint64, uint.cast_signed())),
-        Value::Double(double) if !double.is_finite() => return Some(plain(*double)),
-        Value::Double(double) => Go::Float(*double),
+        CelValue::Int(int) => Go::int64(*int),
+        CelValue::Uint(uint) => Go::Integer(Integer::new(IntKind::Uint64, uint.cast_signed())),
+        CelValue::Double(double) if !double.is_finite() => return Some(plain(*double)),
+        CelValue::Double(double) => Go::Float(*double),
         _ => return None,
     };
     let shown = fmt::sprintf(form, &[value]).unwrap_or_default();
@@ -145,38 +149,38 @@ fn signed(int: i64, shown: impl Fn(u64) -> String) -> String {
     format!("{sign}{}", shown(int.unsigned_abs()))
 }
 
-fn hexadecimal(arg: &Value<'_>) -> Option<String> {
+fn hexadecimal(arg: &CelValue<'_>) -> Option<String> {
     let of_bytes = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     match arg {
-        Value::Int(int) => Some(signed(*int, |it| format!("{it:x}"))),
-        Value::Uint(uint) => Some(format!("{uint:x}")),
-        Value::String(text) => Some(of_bytes(text.as_bytes())),
-        Value::Bytes(bytes) => Some(of_bytes(bytes)),
+        CelValue::Int(int) => Some(signed(*int, |it| format!("{it:x}"))),
+        CelValue::Uint(uint) => Some(format!("{uint:x}")),
+        CelValue::String(text) => Some(of_bytes(text.as_bytes())),
+        CelValue::Bytes(bytes) => Some(of_bytes(bytes)),
         _ => None,
     }
 }
 
-fn append(shown: &mut String, arg: &Value<'_>, budget: &mut Budget) -> Result<(), Fault> {
+fn append(shown: &mut String, arg: &CelValue<'_>, budget: &mut CelBudget) -> Result<(), CelError> {
     budget.spend(1)?;
     match arg {
-        Value::Null => shown.push_str("null"),
-        Value::Bool(bool) => shown.push_str(&bool.to_string()),
-        Value::Int(int) => shown.push_str(&int.to_string()),
-        Value::Uint(uint) => shown.push_str(&uint.to_string()),
-        Value::Double(double) => shown.push_str(&plain(*double)),
-        Value::String(text) => {
+        CelValue::Null => shown.push_str("null"),
+        CelValue::Bool(bool) => shown.push_str(&bool.to_string()),
+        CelValue::Int(int) => shown.push_str(&int.to_string()),
+        CelValue::Uint(uint) => shown.push_str(&uint.to_string()),
+        CelValue::Double(double) => shown.push_str(&plain(*double)),
+        CelValue::String(text) => {
             budget.spend_bytes(text.len())?;
             shown.push_str(text);
         }
         // Differs(cel-go): strings here are UTF-8, so bytes that are not are replaced.
-        Value::Bytes(bytes) => {
+        CelValue::Bytes(bytes) => {
             budget.spend_bytes(bytes.len())?;
             shown.push_str(&String::from_utf8_lossy(bytes));
         }
-        Value::Duration(duration) => shown.push_str(&seconds_text(*duration)),
-        Value::Timestamp(time) => shown.push_str(&time.in_zone(Zone::Utc).format(RFC3339_NANO)),
-        Value::Type(name) => shown.push_str(name),
-        Value::List(list) => {
+        CelValue::Duration(duration) => shown.push_str(&seconds_text(*duration)),
+        CelValue::Timestamp(time) => shown.push_str(&time.in_zone(Zone::Utc).format(RFC3339_NANO)),
+        CelValue::Type(name) => shown.push_str(name),
+        CelValue::List(list) => {
             shown.push('[');
             for (index, element) in list.iter().enumerate() {
                 if index > 0 {
@@ -186,10 +190,10 @@ fn append(shown: &mut String, arg: &Value<'_>, budget: &mut Budget) -> Result<()
             }
             shown.push(']');
         }
-        Value::Map(entries) => {
+        CelValue::Map(entries) => {
             let mut lines = Vec::with_capacity(entries.len());
             for key in entries.keys(budget)? {
-                let value = entries.get(&key, budget)?.unwrap_or(Value::Null);
+                let value = entries.get(&key, budget)?.unwrap_or(CelValue::Null);
                 let mut left = String::new();
                 let mut right = String::new();
                 append(&mut left, &key, budget)?;
@@ -203,8 +207,8 @@ fn append(shown: &mut String, arg: &Value<'_>, budget: &mut Budget) -> Result<()
                 lines.into_iter().map(|(key, value)| format!("{key}: {value}")).collect();
             shown.push_str(&format!("{{{}}}", lines.join(", ")));
         }
-        Value::Optional(_) => {
-            return Err(Fault::failed(
+        CelValue::Optional(_) => {
+            return Err(CelError::failed(
                 "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given optional_type",
             ));
         }

@@ -4,9 +4,9 @@
 
 use golang::regexp::Regexp;
 
-use super::{Outcome, format};
-use crate::budget::{Budget, Fault};
-use crate::value::{List, Value};
+use super::{FunctionResult, format};
+use crate::budget::{CelBudget, CelError};
+use crate::value::{CelValue, List};
 
 /// Bytes of text that one `matches` with a pattern from the data may compile.
 const MAX_DYNAMIC_PATTERN: usize = 1000;
@@ -15,77 +15,89 @@ pub(super) fn matches<'a>(
     text: &str,
     pattern: &str,
     compiled: Option<&Regexp>,
-    budget: &mut Budget,
-) -> Outcome<'a> {
+    budget: &mut CelBudget,
+) -> FunctionResult<'a> {
     budget.spend_bytes(text.len())?;
     // Time grows with the length of the pattern times that of the text.
     let weight = 1 + pattern.len() / 32 + if pattern.contains('{') { 16 } else { 0 };
     let steps = text.len().saturating_mul(weight) / 4;
     if let Some(compiled) = compiled {
         budget.spend(if compiled.is_small() { steps } else { steps.saturating_mul(64) })?;
-        return Ok(Value::Bool(compiled.is_match(text)));
+        return Ok(CelValue::Bool(compiled.is_match(text)));
     }
     if pattern.len() > MAX_DYNAMIC_PATTERN {
         let text = format!("a pattern that is no literal may have {MAX_DYNAMIC_PATTERN} bytes");
-        return Err(Fault::failed(text));
+        return Err(CelError::failed(text));
     }
     // Compiling is what costs: a pattern of a thousand bytes takes milliseconds.
     budget.spend(2000)?;
-    let compiled = Regexp::new(pattern).map_err(|error| Fault::failed(error.to_string()))?;
+    let compiled = Regexp::new(pattern).map_err(|error| CelError::failed(error.to_string()))?;
     budget.spend(if compiled.is_small() { steps } else { steps.saturating_mul(64) })?;
-    Ok(Value::Bool(compiled.is_match(text)))
+    Ok(CelValue::Bool(compiled.is_match(text)))
 }
 
 /// Calls a function whose first argument is a text, or a list of strings.
-pub(super) fn call<'a>(name: &str, args: &[Value<'a>], budget: &mut Budget) -> Outcome<'a> {
+pub(super) fn call<'a>(
+    name: &str,
+    args: &[CelValue<'a>],
+    budget: &mut CelBudget,
+) -> FunctionResult<'a> {
     for arg in args {
-        if let Value::String(text) = arg {
+        if let CelValue::String(text) = arg {
             budget.spend_bytes(text.len())?;
         }
     }
     if name == "join" {
         return join(args, budget);
     }
-    let Some(Value::String(text)) = args.first() else { return Err(Fault::no_such_overload()) };
+    let Some(CelValue::String(text)) = args.first() else {
+        return Err(CelError::no_such_overload());
+    };
     let text = &**text;
     match (name, args) {
-        ("contains", [_, Value::String(part)]) => Ok(Value::Bool(text.contains(&**part))),
-        ("startsWith", [_, Value::String(part)]) => Ok(Value::Bool(text.starts_with(&**part))),
-        ("endsWith", [_, Value::String(part)]) => Ok(Value::Bool(text.ends_with(&**part))),
-        ("lowerAscii", _) => Ok(Value::text(text.to_ascii_lowercase())),
-        ("upperAscii", _) => Ok(Value::text(text.to_ascii_uppercase())),
-        ("trim", _) => Ok(Value::text(text.trim())),
-        ("reverse", _) => Ok(Value::text(text.chars().rev().collect::<String>())),
-        ("strings.quote", _) => Ok(Value::text(quote(text))),
-        ("format", [_, Value::List(list)]) => format::format(text, list, budget).map(Value::text),
-        ("charAt", [_, Value::Int(index)]) => char_at(text, *index).map(Value::text),
-        ("substring", [_, Value::Int(start)]) => substring(text, *start, None).map(Value::text),
-        ("substring", [_, Value::Int(start), Value::Int(end)]) => {
-            substring(text, *start, Some(*end)).map(Value::text)
+        ("contains", [_, CelValue::String(part)]) => Ok(CelValue::Bool(text.contains(&**part))),
+        ("startsWith", [_, CelValue::String(part)]) => {
+            Ok(CelValue::Bool(text.starts_with(&**part)))
         }
-        ("indexOf", [_, Value::String(part), rest @ ..]) => {
-            let offset = if let [Value::Int(offset)] = rest { *offset } else { 0 };
-            index_of(text, part, offset).map(Value::Int)
+        ("endsWith", [_, CelValue::String(part)]) => Ok(CelValue::Bool(text.ends_with(&**part))),
+        ("lowerAscii", _) => Ok(CelValue::text(text.to_ascii_lowercase())),
+        ("upperAscii", _) => Ok(CelValue::text(text.to_ascii_uppercase())),
+        ("trim", _) => Ok(CelValue::text(text.trim())),
+        ("reverse", _) => Ok(CelValue::text(text.chars().rev().collect::<String>())),
+        ("strings.quote", _) => Ok(CelValue::text(quote(text))),
+        ("format", [_, CelValue::List(list)]) => {
+            format::format(text, list, budget).map(CelValue::text)
         }
-        ("lastIndexOf", [_, Value::String(part), rest @ ..]) => {
-            let offset = if let [Value::Int(offset)] = rest { Some(*offset) } else { None };
-            last_index_of(text, part, offset).map(Value::Int)
+        ("charAt", [_, CelValue::Int(index)]) => char_at(text, *index).map(CelValue::text),
+        ("substring", [_, CelValue::Int(start)]) => {
+            substring(text, *start, None).map(CelValue::text)
         }
-        ("split", [_, Value::String(separator), rest @ ..]) => {
-            let limit = if let [Value::Int(limit)] = rest { *limit } else { -1 };
+        ("substring", [_, CelValue::Int(start), CelValue::Int(end)]) => {
+            substring(text, *start, Some(*end)).map(CelValue::text)
+        }
+        ("indexOf", [_, CelValue::String(part), rest @ ..]) => {
+            let offset = if let [CelValue::Int(offset)] = rest { *offset } else { 0 };
+            index_of(text, part, offset).map(CelValue::Int)
+        }
+        ("lastIndexOf", [_, CelValue::String(part), rest @ ..]) => {
+            let offset = if let [CelValue::Int(offset)] = rest { Some(*offset) } else { None };
+            last_index_of(text, part, offset).map(CelValue::Int)
+        }
+        ("split", [_, CelValue::String(separator), rest @ ..]) => {
+            let limit = if let [CelValue::Int(limit)] = rest { *limit } else { -1 };
             let parts = split(text, separator, limit);
             budget.spend(parts.len())?;
-            budget.spend_bytes(parts.len().saturating_mul(size_of::<Value<'_>>()))?;
-            Ok(Value::List(List::made(parts.into_iter().map(Value::text).collect())))
+            budget.spend_bytes(parts.len().saturating_mul(size_of::<CelValue<'_>>()))?;
+            Ok(CelValue::List(List::made(parts.into_iter().map(CelValue::text).collect())))
         }
-        ("replace", [_, Value::String(old), Value::String(new), rest @ ..]) => {
-            let limit = if let [Value::Int(limit)] = rest { *limit } else { -1 };
+        ("replace", [_, CelValue::String(old), CelValue::String(new), rest @ ..]) => {
+            let limit = if let [CelValue::Int(limit)] = rest { *limit } else { -1 };
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
             let places = places(text, old).min(limit);
             budget.spend_bytes(text.len().saturating_add(places.saturating_mul(new.len())))?;
-            Ok(Value::text(text.replacen(&**old, new, places)))
+            Ok(CelValue::text(text.replacen(&**old, new, places)))
         }
-        _ => Err(Fault::no_such_overload()),
+        _ => Err(CelError::no_such_overload()),
     }
 }
 
@@ -94,8 +106,8 @@ fn places(text: &str, part: &str) -> usize {
     if part.is_empty() { text.chars().count() + 1 } else { text.matches(part).count() }
 }
 
-fn out_of_range(index: i64) -> Fault {
-    Fault::failed(format!("index out of range: {index}"))
+fn out_of_range(index: i64) -> CelError {
+    CelError::failed(format!("index out of range: {index}"))
 }
 
 /// The byte at which a character begins; the one behind the last character is its end.
@@ -105,15 +117,15 @@ fn byte_of(text: &str, index: i64) -> Option<usize> {
     text.char_indices().map(|(at, _)| at).chain(ends).nth(index)
 }
 
-fn char_at(text: &str, index: i64) -> Result<String, Fault> {
+fn char_at(text: &str, index: i64) -> Result<String, CelError> {
     let start = byte_of(text, index).ok_or_else(|| out_of_range(index))?;
     Ok(text.get(start..).and_then(|rest| rest.chars().next()).map(String::from).unwrap_or_default())
 }
 
-fn substring(text: &str, start: i64, end: Option<i64>) -> Result<String, Fault> {
+fn substring(text: &str, start: i64, end: Option<i64>) -> Result<String, CelError> {
     if let Some(end) = end.filter(|end| start > *end) {
         let text = format!("invalid substring range. start: {start}, end: {end}");
-        return Err(Fault::failed(text));
+        return Err(CelError::failed(text));
     }
     let from = byte_of(text, start).ok_or_else(|| out_of_range(start))?;
     let to = match end {
@@ -127,7 +139,7 @@ fn characters(text: &str) -> i64 {
     i64::try_from(text.chars().count()).unwrap_or(i64::MAX)
 }
 
-fn index_of(text: &str, part: &str, offset: i64) -> Result<i64, Fault> {
+fn index_of(text: &str, part: &str, offset: i64) -> Result<i64, CelError> {
     if part.is_empty() {
         return Ok(offset);
     }
@@ -139,7 +151,7 @@ fn index_of(text: &str, part: &str, offset: i64) -> Result<i64, Fault> {
     Ok(rest.find(part).map_or(-1, |at| offset + characters(rest.get(..at).unwrap_or_default())))
 }
 
-fn last_index_of(text: &str, part: &str, offset: Option<i64>) -> Result<i64, Fault> {
+fn last_index_of(text: &str, part: &str, offset: Option<i64>) -> Result<i64, CelError> {
     let length = characters(text);
     if part.is_empty() {
         return Ok(offset.unwrap_or(length));
@@ -185,16 +197,16 @@ fn split<'t>(text: &'t str, separator: &str, limit: i64) -> Vec<&'t str> {
     parts
 }
 
-fn join<'a>(args: &[Value<'a>], budget: &mut Budget) -> Outcome<'a> {
-    let Some(Value::List(list)) = args.first() else { return Err(Fault::no_such_overload()) };
+fn join<'a>(args: &[CelValue<'a>], budget: &mut CelBudget) -> FunctionResult<'a> {
+    let Some(CelValue::List(list)) = args.first() else { return Err(CelError::no_such_overload()) };
     let separator = match args.get(1) {
-        Some(Value::String(separator)) => &**separator,
+        Some(CelValue::String(separator)) => &**separator,
         _ => "",
     };
     let mut joined = String::new();
     for (index, element) in list.iter().enumerate() {
-        let Value::String(text) = &element else {
-            return Err(Fault::failed(format!("join: invalid input: {}", element.shown())));
+        let CelValue::String(text) = &element else {
+            return Err(CelError::failed(format!("join: invalid input: {}", element.shown())));
         };
         budget.spend(1)?;
         budget.spend_bytes(text.len() + separator.len())?;
@@ -203,7 +215,7 @@ fn join<'a>(args: &[Value<'a>], budget: &mut Budget) -> Outcome<'a> {
         }
         joined.push_str(text);
     }
-    Ok(Value::text(joined))
+    Ok(CelValue::text(joined))
 }
 
 /// A text between quotation marks, with the escapes that the language knows.

@@ -3,25 +3,25 @@
 use golang::strconv;
 use golang::time::{Time, Zone};
 
-use super::Outcome;
-use crate::budget::Fault;
-use crate::value::Value;
+use super::FunctionResult;
+use crate::budget::CelError;
+use crate::value::CelValue;
 
-pub(super) fn part<'a>(name: &str, args: &[Value<'a>]) -> Outcome<'a> {
+pub(super) fn part<'a>(name: &str, args: &[CelValue<'a>]) -> FunctionResult<'a> {
     let part = match args {
-        [Value::Timestamp(time)] => of_time(name, &time.in_zone(Zone::Utc)),
-        [Value::Timestamp(time), Value::String(name_of_zone)] => {
+        [CelValue::Timestamp(time)] => of_time(name, &time.in_zone(Zone::Utc)),
+        [CelValue::Timestamp(time), CelValue::String(name_of_zone)] => {
             of_time(name, &time.in_zone(zone(name_of_zone)?))
         }
-        [Value::Duration(duration)] => match name {
+        [CelValue::Duration(duration)] => match name {
             "getHours" => duration.hours().trunc() as i64,
             "getMinutes" => duration.minutes().trunc() as i64,
             "getSeconds" => duration.seconds().trunc() as i64,
             _ => duration.milliseconds(),
         },
-        _ => return Err(Fault::no_such_overload()),
+        _ => return Err(CelError::no_such_overload()),
     };
-    Ok(Value::Int(part))
+    Ok(CelValue::Int(part))
 }
 
 fn of_time(name: &str, time: &Time) -> i64 {
@@ -42,11 +42,12 @@ fn of_time(name: &str, time: &Time) -> i64 {
 }
 
 /// A zone by its name, or by hours and minutes east of UTC.
-fn zone(name: &str) -> Result<Zone, Fault> {
+fn zone(name: &str) -> Result<Zone, CelError> {
     let Some((hours, minutes)) = name.split_once(':') else {
-        return Zone::load(name).map_err(|error| Fault::failed(error.to_string()));
+        return Zone::load(name).map_err(|error| CelError::failed(error.to_string()));
     };
-    let number = |text: &str| strconv::atoi(text).map_err(|error| Fault::failed(error.to_string()));
+    let number =
+        |text: &str| strconv::atoi(text).map_err(|error| CelError::failed(error.to_string()));
     let hours = number(hours)?;
     let minutes = number(minutes)?;
     let minutes = if name.starts_with('-') { -minutes } else { minutes };

@@ -3,14 +3,15 @@
 use super::format::Flags;
 use super::printer::Printer;
 use crate::unicode::decode;
-use crate::value::Value;
+use crate::value::GoRuntimeValue;
 
 /// Widths and precisions beyond this are ignored.
-const LARGEST: usize = 1_000_000;
+const MAX_WIDTH_OR_PRECISION: usize = 1_000_000;
 
 /// Prints values as a format asks for.
-pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[Value]) {
-    let mut reader = Reader { format, at: 0, next: 0, values, is_reordered: false, is_good: true };
+pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[GoRuntimeValue]) {
+    let mut reader =
+        DirectiveReader { format, at: 0, next: 0, values, is_reordered: false, is_good: true };
     while !printer.is_full() {
         let rest = &format[reader.at..];
         let text = rest.iter().position(|byte| *byte == b'%').unwrap_or(rest.len());
@@ -32,7 +33,7 @@ pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[Value]) {
                 printer.write(b", ");
             }
             match value {
-                Value::Nil => printer.write(b"<nil>"),
+                GoRuntimeValue::Nil => printer.write(b"<nil>"),
                 value => {
                     printer.write(value.type_name().as_bytes());
                     printer.write(b"=");
@@ -44,19 +45,19 @@ pub(super) fn run(printer: &mut Printer, format: &[u8], values: &[Value]) {
     }
 }
 
-struct Reader<'a> {
+struct DirectiveReader<'a> {
     format: &'a [u8],
     at: usize,
     /// The value that comes next.
     next: usize,
-    values: &'a [Value],
+    values: &'a [GoRuntimeValue],
     /// Whether the format chose values itself, so that none counts as left over.
     is_reordered: bool,
     /// Whether the indexes of this directive made sense.
     is_good: bool,
 }
 
-impl Reader<'_> {
+impl DirectiveReader<'_> {
     fn peek(&self) -> Option<u8> {
         self.format.get(self.at).copied()
     }
@@ -154,7 +155,7 @@ impl Reader<'_> {
         let mut number = None;
         while self.at < end && self.format[self.at].is_ascii_digit() {
             let known = number.unwrap_or(0);
-            if known > LARGEST {
+            if known > MAX_WIDTH_OR_PRECISION {
                 self.at = end;
                 return None;
             }
@@ -168,9 +169,9 @@ impl Reader<'_> {
     fn number_of_value(&mut self) -> Option<i64> {
         let value = self.values.get(self.next)?;
         self.next += 1;
-        let Value::Integer(integer) = value.underlying() else { return None };
+        let GoRuntimeValue::Integer(integer) = value.underlying() else { return None };
         let number = integer.signed();
-        let fits = number.unsigned_abs() <= LARGEST as u64;
+        let fits = number.unsigned_abs() <= MAX_WIDTH_OR_PRECISION as u64;
         (fits && (integer.kind().is_signed() || number >= 0)).then_some(number)
     }
 

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::format::{Digits, Flags};
-use super::{Error, Limits};
-use crate::value::{IntKind, Integer, Kind, Object, Str, Type, Value};
+use super::{Error, FormatLimits};
+use crate::value::{GoRuntimeValue, IntKind, Integer, Object, ReflectKind, Str, Type};
 
 /// Go's pointers have addresses, which differ from run to run; this stands for all of them.
-const ADDRESS: i64 = 0xc0_0001_2345;
+const POINTER_PLACEHOLDER_ADDRESS: i64 = 0xc0_0001_2345;
 
 /// Text in the making.
 ///
 /// Once it is beyond a limit nothing is added any more, and [`Printer::finish`] says so.
 pub(super) struct Printer {
     text: Vec<u8>,
-    limits: Limits,
+    limits: FormatLimits,
     error: Option<Error>,
     pub(super) flags: Flags,
     /// Inside a complaint about a verb, where methods are not called.
@@ -22,7 +22,7 @@ pub(super) struct Printer {
 }
 
 impl Printer {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: FormatLimits) -> Self {
         Self {
             text: Vec::new(),
             limits,
@@ -58,10 +58,10 @@ impl Printer {
     }
 
     /// `%!d(string=x)`: a verb that the value does not know.
-    fn bad_verb(&mut self, value: &Value, verb: char, depth: usize) {
+    fn bad_verb(&mut self, value: &GoRuntimeValue, verb: char, depth: usize) {
         self.is_complaining = true;
         match value {
-            Value::Nil => self.complain(verb, "(<nil>)"),
+            GoRuntimeValue::Nil => self.complain(verb, "(<nil>)"),
             value => {
                 self.complain(verb, "(");
                 self.write(value.type_name().as_bytes());
@@ -74,13 +74,13 @@ impl Printer {
     }
 
     /// A value given to a function of `fmt`.
-    pub(super) fn argument(&mut self, value: &Value, verb: char) {
+    pub(super) fn argument(&mut self, value: &GoRuntimeValue, verb: char) {
         match (value, verb) {
-            (Value::Nil, 'T' | 'v') => {
+            (GoRuntimeValue::Nil, 'T' | 'v') => {
                 let text = self.flags.pad(b"<nil>");
                 self.write(&text);
             }
-            (Value::Nil, _) => self.bad_verb(value, verb, 0),
+            (GoRuntimeValue::Nil, _) => self.bad_verb(value, verb, 0),
             (_, 'T') => {
                 let text = self.flags.string(value.type_name().as_bytes());
                 self.write(&text);
@@ -90,7 +90,7 @@ impl Printer {
         }
     }
 
-    fn value(&mut self, value: &Value, verb: char, depth: usize, level: Level) {
+    fn value(&mut self, value: &GoRuntimeValue, verb: char, depth: usize, level: Level) {
         if self.error.is_some() {
             return;
         }
@@ -98,26 +98,29 @@ impl Printer {
             self.error = Some(Error::TooDeep(self.limits.depth));
             return;
         }
-        if verb == 'w' && !self.is_complaining && !matches!(value, Value::Bytes(_) | Value::Nil) {
+        if verb == 'w'
+            && !self.is_complaining
+            && !matches!(value, GoRuntimeValue::Bytes(_) | GoRuntimeValue::Nil)
+        {
             // What could be an error is not looked into.
             return self.bad_verb(value, verb, depth);
         }
         match value {
-            Value::Nil if self.flags.sharp_v => self.write(b"interface {}(nil)"),
-            Value::Nil => self.write(b"<nil>"),
-            Value::Bool(truth) if matches!(verb, 't' | 'v') => {
+            GoRuntimeValue::Nil if self.flags.sharp_v => self.write(b"interface {}(nil)"),
+            GoRuntimeValue::Nil => self.write(b"<nil>"),
+            GoRuntimeValue::Bool(truth) if matches!(verb, 't' | 'v') => {
                 let text = self.flags.pad(if *truth { b"true" } else { b"false" });
                 self.write(&text);
             }
-            Value::Integer(integer) => self.integer(value, *integer, verb, depth),
-            Value::Float(float) => match verb {
+            GoRuntimeValue::Integer(integer) => self.integer(value, *integer, verb, depth),
+            GoRuntimeValue::Float(float) => match verb {
                 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E' => {
                     let text = self.flags.float(*float, verb);
                     self.write(&text);
                 }
                 _ => self.bad_verb(value, verb, depth),
             },
-            Value::Complex(real, imaginary) => match verb {
+            GoRuntimeValue::Complex(real, imaginary) => match verb {
                 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E' => {
                     let real = self.flags.float(*real, verb);
                     let imaginary = Flags { plus: true, ..self.flags }.float(*imaginary, verb);
@@ -125,9 +128,9 @@ impl Printer {
                 }
                 _ => self.bad_verb(value, verb, depth),
             },
-            Value::String(text) => self.string(value, text, verb, depth),
-            Value::Bytes(bytes) => self.bytes(value, bytes, verb, depth),
-            Value::List(list) => {
+            GoRuntimeValue::String(text) => self.string(value, text, verb, depth),
+            GoRuntimeValue::Bytes(bytes) => self.bytes(value, bytes, verb, depth),
+            GoRuntimeValue::List(list) => {
                 if self.flags.sharp_v {
                     self.write(value.type_name().as_bytes());
                     if list.is_nil() {
@@ -138,7 +141,7 @@ impl Printer {
                 let items = list.items().iter().map(|item| (None, item.clone()));
                 self.sequence(items, verb, depth, *b"[]");
             }
-            Value::Map(map) => {
+            GoRuntimeValue::Map(map) => {
                 if self.flags.sharp_v {
                     self.write(value.type_name().as_bytes());
                     if map.is_nil() {
@@ -149,18 +152,18 @@ impl Printer {
                     self.write(b"map");
                 }
                 let entries = map.entries().into_iter();
-                let entries = entries.map(|(key, item)| (Some(Value::String(key)), item));
+                let entries = entries.map(|(key, item)| (Some(GoRuntimeValue::String(key)), item));
                 self.sequence(entries, verb, depth, *b"[]");
             }
-            Value::Function(_) => self.pointer(value, verb, depth),
-            Value::Object(object) => self.object(value, object, verb, depth, level),
-            Value::Bool(_) => self.bad_verb(value, verb, depth),
+            GoRuntimeValue::Function(_) => self.pointer(value, verb, depth),
+            GoRuntimeValue::Object(object) => self.object(value, object, verb, depth, level),
+            GoRuntimeValue::Bool(_) => self.bad_verb(value, verb, depth),
         }
     }
 
     fn sequence(
         &mut self,
-        items: impl Iterator<Item = (Option<Value>, Value)>,
+        items: impl Iterator<Item = (Option<GoRuntimeValue>, GoRuntimeValue)>,
         verb: char,
         depth: usize,
         brackets: [u8; 2],
@@ -183,7 +186,7 @@ impl Printer {
         self.write(&[close]);
     }
 
-    fn integer(&mut self, value: &Value, integer: Integer, verb: char, depth: usize) {
+    fn integer(&mut self, value: &GoRuntimeValue, integer: Integer, verb: char, depth: usize) {
         let flags = self.flags;
         let text = match verb {
             'v' if flags.sharp_v && !integer.kind().is_signed() => {
@@ -202,7 +205,7 @@ impl Printer {
         self.write(&text);
     }
 
-    fn string(&mut self, value: &Value, text: &[u8], verb: char, depth: usize) {
+    fn string(&mut self, value: &GoRuntimeValue, text: &[u8], verb: char, depth: usize) {
         let text = match verb {
             'v' if self.flags.sharp_v => self.flags.quoted(text),
             'v' | 's' => self.flags.string(text),
@@ -214,7 +217,7 @@ impl Printer {
         self.write(&text);
     }
 
-    fn bytes(&mut self, value: &Value, bytes: &Str, verb: char, depth: usize) {
+    fn bytes(&mut self, value: &GoRuntimeValue, bytes: &Str, verb: char, depth: usize) {
         if matches!(verb, 's' | 'q' | 'x' | 'X') {
             return self.string(value, bytes, verb, depth);
         }
@@ -222,13 +225,14 @@ impl Printer {
             // Parity(go): the type has another name inside of other values.
             self.write(if depth == 0 { b"[]byte" } else { b"[]uint8" });
         }
-        let item = |byte: &u8| Value::Integer(Integer::new(IntKind::Uint8, i64::from(*byte)));
+        let item =
+            |byte: &u8| GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(*byte)));
         self.sequence(bytes.iter().map(|byte| (None, item(byte))), verb, depth, *b"[]");
     }
 
     fn object(
         &mut self,
-        value: &Value,
+        value: &GoRuntimeValue,
         object: &Arc<dyn Object>,
         verb: char,
         depth: usize,
@@ -240,14 +244,14 @@ impl Printer {
             && !object.is_nil()
             && let Some(text) = object.text()
         {
-            return self.string(&Value::String(text.clone()), &text, verb, depth);
+            return self.string(&GoRuntimeValue::String(text.clone()), &text, verb, depth);
         }
         if let Some(underlying) = object.underlying() {
             return self.underlying(value, &underlying, verb, depth, level);
         }
         match (object.kind(), level) {
-            (Kind::Struct, _) => {}
-            (Kind::Pointer, Level::Top) if !object.is_nil() => self.write(b"&"),
+            (ReflectKind::Struct, _) => {}
+            (ReflectKind::Pointer, Level::Top) if !object.is_nil() => self.write(b"&"),
             _ => return self.pointer(value, verb, depth),
         }
         if self.flags.sharp_v {
@@ -271,18 +275,18 @@ impl Printer {
     /// A value of a named type; the name shows in Go syntax and in complaints.
     fn underlying(
         &mut self,
-        value: &Value,
-        underlying: &Value,
+        value: &GoRuntimeValue,
+        underlying: &GoRuntimeValue,
         verb: char,
         depth: usize,
         level: Level,
     ) {
         let known = match underlying.kind() {
-            Kind::Bool => "tv",
-            Kind::Integer(_) => "vdboOxXcqU",
-            Kind::Float64 | Kind::Complex128 => "vbgGxXfFeE",
-            Kind::String => "vsxXq",
-            Kind::Slice | Kind::Map if self.flags.sharp_v => {
+            ReflectKind::Bool => "tv",
+            ReflectKind::Integer(_) => "vdboOxXcqU",
+            ReflectKind::Float64 | ReflectKind::Complex128 => "vbgGxXfFeE",
+            ReflectKind::String => "vsxXq",
+            ReflectKind::Slice | ReflectKind::Map if self.flags.sharp_v => {
                 let start = self.text.len();
                 self.value(underlying, verb, depth, level);
                 let written = underlying.type_name().len();
@@ -301,15 +305,16 @@ impl Printer {
     }
 
     /// What has an address only.
-    fn pointer(&mut self, value: &Value, verb: char, depth: usize) {
+    fn pointer(&mut self, value: &GoRuntimeValue, verb: char, depth: usize) {
         let is_nil = match value {
-            Value::Object(object) => object.is_nil(),
-            Value::List(list) => list.is_nil(),
-            Value::Map(map) => map.is_nil(),
-            Value::Function(_) | Value::Bytes(_) => false,
+            GoRuntimeValue::Object(object) => object.is_nil(),
+            GoRuntimeValue::List(list) => list.is_nil(),
+            GoRuntimeValue::Map(map) => map.is_nil(),
+            GoRuntimeValue::Function(_) | GoRuntimeValue::Bytes(_) => false,
             _ => return self.bad_verb(value, verb, depth),
         };
-        let number = Integer::new(IntKind::Uintptr, if is_nil { 0 } else { ADDRESS });
+        let number =
+            Integer::new(IntKind::Uintptr, if is_nil { 0 } else { POINTER_PLACEHOLDER_ADDRESS });
         let with_prefix = |sharp| Flags { sharp, ..self.flags };
         let text = match verb {
             'v' if self.flags.sharp_v => {

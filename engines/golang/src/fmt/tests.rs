@@ -1,30 +1,30 @@
 //! What the recorded answers do not hold: objects, limits, and values that never come from JSON.
 
-use super::{Error, Limits, sprint, sprint_within, sprintf};
-use crate::value::{IntKind, Integer, Kind, List, Map, Object, Str, Type, Value};
+use super::{Error, FormatLimits, sprint, sprint_within, sprintf};
+use crate::value::{GoRuntimeValue, IntKind, Integer, List, Map, Object, ReflectKind, Str, Type};
 
-fn check(format: &str, values: &[Value], wanted: &str) {
+fn check(format: &str, values: &[GoRuntimeValue], wanted: &str) {
     let text = sprintf(format, values).unwrap();
     assert_eq!(String::from_utf8_lossy(&text), wanted, "{format}");
 }
 
 #[derive(Debug)]
 struct Version {
-    kind: Kind,
+    kind: ReflectKind,
     text: Option<&'static str>,
 }
 
 impl Object for Version {
     fn type_name(&self) -> &'static str {
-        if self.kind == Kind::Pointer { "*semver.Version" } else { "semver.Version" }
+        if self.kind == ReflectKind::Pointer { "*semver.Version" } else { "semver.Version" }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ReflectKind {
         self.kind
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
-        vec![("major", Value::int(1)), ("pre", Value::from("rc"))]
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
+        vec![("major", GoRuntimeValue::int(1)), ("pre", GoRuntimeValue::from("rc"))]
     }
 
     fn text(&self) -> Option<Str> {
@@ -34,9 +34,9 @@ impl Object for Version {
 
 #[test]
 fn structs_pointers_and_stringers_print_as_in_go() {
-    let plain = Value::object(Version { kind: Kind::Struct, text: None });
-    let pointer = Value::object(Version { kind: Kind::Pointer, text: None });
-    let named = Value::object(Version { kind: Kind::Pointer, text: Some("v1") });
+    let plain = GoRuntimeValue::object(Version { kind: ReflectKind::Struct, text: None });
+    let pointer = GoRuntimeValue::object(Version { kind: ReflectKind::Pointer, text: None });
+    let named = GoRuntimeValue::object(Version { kind: ReflectKind::Pointer, text: Some("v1") });
     check(
         "%v|%+v|%d|%T",
         &vec![plain.clone(); 4],
@@ -46,38 +46,43 @@ fn structs_pointers_and_stringers_print_as_in_go() {
     check("%v|%+v", &[pointer.clone(), pointer], "&{1 rc}|&{major:1 pre:rc}");
     check("%v|%5s|%q|%x", &vec![named.clone(); 4], r#"v1|   v1|"v1"|7631"#);
     check("%d|%t", &vec![named.clone(); 2], "&{1 %!d(string=rc)}|&{%!t(int=1) %!t(string=rc)}");
-    check("%v", &[Value::list([named])], "[v1]");
+    check("%v", &[GoRuntimeValue::list([named])], "[v1]");
 }
 
 #[test]
 fn typed_containers_bytes_and_nils_print_as_in_go() {
-    let bytes = Value::Bytes(Str::from("hi"));
+    let bytes = GoRuntimeValue::Bytes(Str::from("hi"));
     check(
         "%v|%s|%x|%q|%#v|%d",
         &vec![bytes; 6],
         r#"[104 105]|hi|6869|"hi"|[]byte{0x68, 0x69}|[104 105]"#,
     );
-    let labels = Value::Map(Map::new(Type::String, [("a".into(), Value::from("b"))]));
+    let labels =
+        GoRuntimeValue::Map(Map::new(Type::String, [("a".into(), GoRuntimeValue::from("b"))]));
     check("%#v", &[labels], r#"map[string]string{"a":"b"}"#);
     check(
         "%v|%#v",
-        &vec![Value::Map(Map::nil(Type::Any)); 2],
+        &vec![GoRuntimeValue::Map(Map::nil(Type::Any)); 2],
         "map[]|map[string]interface {}(nil)",
     );
-    check("%v|%#v", &vec![Value::List(List::nil(Type::INT)); 2], "[]|[]int(nil)");
-    let byte = Value::Integer(Integer::new(IntKind::Uint8, 5));
+    check("%v|%#v", &vec![GoRuntimeValue::List(List::nil(Type::INT)); 2], "[]|[]int(nil)");
+    let byte = GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, 5));
     check("%v|%#v|%T|%d", &vec![byte; 4], "5|0x5|uint8|5");
     check(
         "%v|%.1f|%s",
-        &vec![Value::Complex(1.0, -2.5); 3],
+        &vec![GoRuntimeValue::Complex(1.0, -2.5); 3],
         "(1-2.5i)|(1.0-2.5i)|%!s(complex128=(1-2.5i))",
     );
-    check("%s", &[Value::from("x"), Value::Nil, Value::int(1)], "x%!(EXTRA <nil>, int=1)");
+    check(
+        "%s",
+        &[GoRuntimeValue::from("x"), GoRuntimeValue::Nil, GoRuntimeValue::int(1)],
+        "x%!(EXTRA <nil>, int=1)",
+    );
 }
 
 #[test]
 fn flags_are_those_of_go() {
-    let number = |number| Value::int(number);
+    let number = |number| GoRuntimeValue::int(number);
     check(
         "%05d|%-5d|%+d|% d|%.3d|%x|%#x|%08.3f",
         &[
@@ -88,13 +93,13 @@ fn flags_are_those_of_go() {
             number(7),
             number(-255),
             number(255),
-            Value::Float(-1.5),
+            GoRuntimeValue::Float(-1.5),
         ],
         "-0042|42   |+42| 42|007|-ff|0xff|-001.500",
     );
     check(
         "%#g|%#.3g|%#.0f|%#x|%+.0e",
-        &[1.0, 12.0, 3.0, 1.5, 5.0].map(Value::Float),
+        &[1.0, 12.0, 3.0, 1.5, 5.0].map(GoRuntimeValue::Float),
         "1.00000|12.0|3.|0x1.8000p+00|+5e+00",
     );
     check(
@@ -108,28 +113,28 @@ fn flags_are_those_of_go() {
         "   5|%!f(int=    04)|%!v(BADINDEX)|%!d(BADINDEX)|%!!(MISSING)",
     );
     check("%", &[], "%!(NOVERB)");
-    check("%z|%d", &[Value::from("x")], "%!z(string=x)|%!d(MISSING)");
+    check("%z|%d", &[GoRuntimeValue::from("x")], "%!z(string=x)|%!d(MISSING)");
 }
 
 #[test]
 fn text_beyond_the_limits_is_an_error() {
-    let mut value = Value::from("0123456789");
+    let mut value = GoRuntimeValue::from("0123456789");
     for _ in 0..60 {
-        value = Value::list([value.clone(), value]);
+        value = GoRuntimeValue::list([value.clone(), value]);
     }
     assert_eq!(sprint(&[value]), Err(Error::TooLong(64 << 20)));
     let map = Map::new(Type::Any, []);
-    map.insert("self", Value::Map(map.clone()));
-    assert_eq!(sprint(&[Value::Map(map.clone())]), Err(Error::TooDeep(500)));
+    map.insert("self", GoRuntimeValue::Map(map.clone()));
+    assert_eq!(sprint(&[GoRuntimeValue::Map(map.clone())]), Err(Error::TooDeep(500)));
     map.remove(b"self");
-    let limits = Limits { bytes: 3, depth: 0 };
-    assert_eq!(sprint_within(&[Value::from("abc")], limits).unwrap(), b"abc");
-    assert!(sprint_within(&[Value::from("abcd")], limits).is_err());
+    let limits = FormatLimits { bytes: 3, depth: 0 };
+    assert_eq!(sprint_within(&[GoRuntimeValue::from("abc")], limits).unwrap(), b"abc");
+    assert!(sprint_within(&[GoRuntimeValue::from("abcd")], limits).is_err());
 }
 
 #[test]
 fn what_is_infinite_shows_its_sign() {
-    let values = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN].map(Value::Float);
+    let values = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN].map(GoRuntimeValue::Float);
     assert_eq!(sprintf("%v %v %v", &values).unwrap(), b"+Inf -Inf NaN");
     assert_eq!(sprintf("%08v|% v|%+v", &values).unwrap(), b"    +Inf|-Inf|NaN");
 }

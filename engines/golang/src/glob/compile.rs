@@ -4,30 +4,30 @@
 //! Elsewhere: reading (`pattern.rs`), matching (`matcher.rs`).
 
 use super::matcher::{Matcher, Tree};
-use super::pattern::Node;
+use super::pattern::GlobNode;
 
 /// Chooses the matcher of a glob.
-pub(super) fn compile(node: Node, separators: &[char]) -> Matcher {
+pub(super) fn compile(node: GlobNode, separators: &[char]) -> Matcher {
     match node {
-        Node::AnyOf(alternatives) => match without_common_ends(alternatives) {
+        GlobNode::AnyOf(alternatives) => match without_common_ends(alternatives) {
             Ok(node) => compile(node, separators),
             Err(alternatives) => Matcher::AnyOf(compile_all(alternatives, separators)),
         },
-        Node::Pattern(nodes) if nodes.is_empty() => Matcher::Nothing,
-        Node::Pattern(nodes) => simplified(tree(&glued(compile_all(nodes, separators)))),
-        Node::Any => simplified(Matcher::Any(separators.to_vec())),
-        Node::Super => Matcher::Super,
-        Node::Single => Matcher::Single(separators.to_vec()),
-        Node::Nothing => Matcher::Nothing,
-        Node::List { characters, is_negated } => {
+        GlobNode::Pattern(nodes) if nodes.is_empty() => Matcher::Nothing,
+        GlobNode::Pattern(nodes) => simplified(tree(&glued(compile_all(nodes, separators)))),
+        GlobNode::Any => simplified(Matcher::Any(separators.to_vec())),
+        GlobNode::Super => Matcher::Super,
+        GlobNode::Single => Matcher::Single(separators.to_vec()),
+        GlobNode::Nothing => Matcher::Nothing,
+        GlobNode::List { characters, is_negated } => {
             simplified(Matcher::List { characters, is_negated })
         }
-        Node::Range { low, high, is_negated } => Matcher::Range { low, high, is_negated },
-        Node::Text(text) => Matcher::Text(text),
+        GlobNode::Range { low, high, is_negated } => Matcher::Range { low, high, is_negated },
+        GlobNode::Text(text) => Matcher::Text(text),
     }
 }
 
-fn compile_all(nodes: Vec<Node>, separators: &[char]) -> Vec<Matcher> {
+fn compile_all(nodes: Vec<GlobNode>, separators: &[char]) -> Vec<Matcher> {
     nodes.into_iter().map(|node| simplified(compile(node, separators))).collect()
 }
 
@@ -167,10 +167,10 @@ fn glue_as_every(matchers: &[Matcher]) -> Option<Matcher> {
 }
 
 /// Takes what all alternatives begin and end with out of them; gives them back if there is nothing.
-fn without_common_ends(alternatives: Vec<Node>) -> Result<Node, Vec<Node>> {
-    let patterns: Option<Vec<&[Node]>> = alternatives
+fn without_common_ends(alternatives: Vec<GlobNode>) -> Result<GlobNode, Vec<GlobNode>> {
+    let patterns: Option<Vec<&[GlobNode]>> = alternatives
         .iter()
-        .map(|node| if let Node::Pattern(nodes) = node { Some(nodes.as_slice()) } else { None })
+        .map(|node| if let GlobNode::Pattern(nodes) = node { Some(nodes.as_slice()) } else { None })
         .collect();
     let Some(patterns) = patterns else { return Err(alternatives) };
     let (left, right) = common_ends(&patterns);
@@ -180,32 +180,34 @@ fn without_common_ends(alternatives: Vec<Node>) -> Result<Node, Vec<Node>> {
     let first = patterns[0];
     let mut result = Vec::new();
     if left > 0 {
-        result.push(Node::Pattern(first[..left].to_vec()));
+        result.push(GlobNode::Pattern(first[..left].to_vec()));
     }
     let mut middles = Vec::new();
     for pattern in &patterns {
         let middle = &pattern[left..pattern.len() - right];
-        let node = if middle.is_empty() { Node::Nothing } else { Node::Pattern(middle.to_vec()) };
+        let node =
+            if middle.is_empty() { GlobNode::Nothing } else { GlobNode::Pattern(middle.to_vec()) };
         if !middles.contains(&node) {
             middles.push(node);
         }
     }
     match middles.as_slice() {
-        [Node::Nothing] => {}
+        [GlobNode::Nothing] => {}
         [_] => result.append(&mut middles),
-        _ => result.push(Node::AnyOf(middles)),
+        _ => result.push(GlobNode::AnyOf(middles)),
     }
     if right > 0 {
-        result.push(Node::Pattern(first[first.len() - right..].to_vec()));
+        result.push(GlobNode::Pattern(first[first.len() - right..].to_vec()));
     }
-    Ok(Node::Pattern(result))
+    Ok(GlobNode::Pattern(result))
 }
 
 /// How many nodes all sequences begin with, and end with.
-fn common_ends(sequences: &[&[Node]]) -> (usize, usize) {
+fn common_ends(sequences: &[&[GlobNode]]) -> (usize, usize) {
     let shortest = sequences.iter().enumerate().min_by_key(|(_, sequence)| sequence.len());
     let Some((place, shortest)) = shortest else { return (0, 0) };
-    let others: Vec<&&[Node]> = sequences[..place].iter().chain(&sequences[place + 1..]).collect();
+    let others: Vec<&&[GlobNode]> =
+        sequences[..place].iter().chain(&sequences[place + 1..]).collect();
     if others.is_empty() {
         return (0, 0);
     }

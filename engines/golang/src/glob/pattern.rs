@@ -6,7 +6,7 @@ use super::{Error, MAX_GLOB, MAX_NESTING};
 
 /// What a glob consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum GlobNode {
     /// The empty text.
     Nothing,
     Text(String),
@@ -34,7 +34,7 @@ pub(super) enum Node {
 }
 
 /// Reads a glob.
-pub(super) fn parse(glob: &str) -> Result<Node, Error> {
+pub(super) fn parse(glob: &str) -> Result<GlobNode, Error> {
     if glob.len() > MAX_GLOB {
         return Err(Error::TooLong);
     }
@@ -45,7 +45,7 @@ pub(super) fn parse(glob: &str) -> Result<Node, Error> {
     // The sequence that is being read, and around it, for each open brace, the sequence that the brace is a
     // part of and the alternatives before this one.
     let mut sequence = Vec::new();
-    let mut open: Vec<(Vec<Node>, Vec<Node>)> = Vec::new();
+    let mut open: Vec<(Vec<GlobNode>, Vec<GlobNode>)> = Vec::new();
     while let Some(first) = peek(&text) {
         let breakers: &[char] = if open.is_empty() { &TEXT_ENDS } else { &ALTERNATIVE_ENDS };
         match (first, open.last_mut()) {
@@ -58,7 +58,7 @@ pub(super) fn parse(glob: &str) -> Result<Node, Error> {
             }
             (',', Some((_, alternatives))) => {
                 text.next();
-                alternatives.push(Node::Pattern(std::mem::take(&mut sequence)));
+                alternatives.push(GlobNode::Pattern(std::mem::take(&mut sequence)));
             }
             ('}', Some(_)) => {
                 text.next();
@@ -70,21 +70,21 @@ pub(super) fn parse(glob: &str) -> Result<Node, Error> {
             }
             ('?', _) => {
                 text.next();
-                sequence.push(Node::Single);
+                sequence.push(GlobNode::Single);
             }
             ('*', _) => {
                 text.next();
                 sequence.push(if peek(&text) == Some('*') {
                     text.next();
-                    Node::Super
+                    GlobNode::Super
                 } else {
-                    Node::Any
+                    GlobNode::Any
                 });
             }
             _ => {
                 let literal = literal(&mut text, breakers);
                 if !literal.is_empty() {
-                    sequence.push(Node::Text(literal));
+                    sequence.push(GlobNode::Text(literal));
                 }
             }
         }
@@ -93,7 +93,7 @@ pub(super) fn parse(glob: &str) -> Result<Node, Error> {
     while !open.is_empty() {
         close(&mut sequence, &mut open);
     }
-    Ok(Node::Pattern(sequence))
+    Ok(GlobNode::Pattern(sequence))
 }
 
 /// What ends a literal text.
@@ -102,10 +102,10 @@ const TEXT_ENDS: [char; 4] = ['?', '*', '[', '{'];
 /// What ends it within braces.
 const ALTERNATIVE_ENDS: [char; 6] = ['?', '*', '[', '{', '}', ','];
 
-fn close(sequence: &mut Vec<Node>, open: &mut Vec<(Vec<Node>, Vec<Node>)>) {
+fn close(sequence: &mut Vec<GlobNode>, open: &mut Vec<(Vec<GlobNode>, Vec<GlobNode>)>) {
     if let Some((around, mut alternatives)) = open.pop() {
-        alternatives.push(Node::Pattern(std::mem::replace(sequence, around)));
-        sequence.push(Node::AnyOf(alternatives));
+        alternatives.push(GlobNode::Pattern(std::mem::replace(sequence, around)));
+        sequence.push(GlobNode::AnyOf(alternatives));
     }
 }
 
@@ -139,7 +139,7 @@ fn literal(text: &mut Chars<'_>, breakers: &[char]) -> String {
 }
 
 /// Reads a class behind its `[`.
-fn class(text: &mut Chars<'_>) -> Result<Node, Error> {
+fn class(text: &mut Chars<'_>) -> Result<GlobNode, Error> {
     let mut begin = text.clone();
     let mut low = take(text)?;
     let is_negated = low == '!';
@@ -156,7 +156,7 @@ fn class(text: &mut Chars<'_>) -> Result<Node, Error> {
         if high < low {
             return Err(Error::RangeReversed { low, high });
         }
-        return Ok(Node::Range { low, high, is_negated });
+        return Ok(GlobNode::Range { low, high, is_negated });
     }
     *text = begin;
     let characters: Vec<char> = literal(text, &[']']).chars().collect();
@@ -164,5 +164,5 @@ fn class(text: &mut Chars<'_>) -> Result<Node, Error> {
     if characters.is_empty() {
         return Err(Error::EmptyRange);
     }
-    Ok(Node::List { characters, is_negated })
+    Ok(GlobNode::List { characters, is_negated })
 }

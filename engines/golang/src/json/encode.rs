@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::strconv::{FloatForm, format_float};
 use crate::time::{RFC3339_NANO, Time};
-use crate::value::{Kind, List, Map, Object, Str, Value};
+use crate::value::{GoRuntimeValue, List, Map, Object, ReflectKind, Str};
 
 /// How deep values may be nested.
 const MAX_DEPTH: usize = 10_000;
@@ -58,7 +58,7 @@ pub enum EncodeError {
 ///
 /// # Errors
 /// See [`EncodeError`].
-pub fn encode(value: &Value, form: Form, limit: usize) -> Result<String, EncodeError> {
+pub fn encode(value: &GoRuntimeValue, form: Form, limit: usize) -> Result<String, EncodeError> {
     let mut encoder = Encoder { out: String::new(), form, open: Vec::new() };
     encoder.begin(value.clone())?;
     while let Some(innermost) = encoder.open.last_mut() {
@@ -77,20 +77,20 @@ pub fn encode(value: &Value, form: Form, limit: usize) -> Result<String, EncodeE
 }
 
 /// A list or object of which a part has been written.
-struct Open {
+struct OpenEncodeContainer {
     rest: Rest,
     is_begun: bool,
 }
 
 enum Rest {
     List(List, usize),
-    Map(Map, vec::IntoIter<(Str, Value)>),
-    Fields(vec::IntoIter<(&'static str, Value)>),
+    Map(Map, vec::IntoIter<(Str, GoRuntimeValue)>),
+    Fields(vec::IntoIter<(&'static str, GoRuntimeValue)>),
 }
 
-impl Open {
+impl OpenEncodeContainer {
     /// The next item, with its key in an object.
-    fn next(&mut self) -> Option<(Option<Str>, Value)> {
+    fn next(&mut self) -> Option<(Option<Str>, GoRuntimeValue)> {
         match &mut self.rest {
             Rest::List(list, at) => {
                 let item = list.items().get(*at)?.clone();
@@ -107,10 +107,10 @@ impl Open {
     }
 
     /// Whether this is the collection itself, not one that is equal.
-    fn holds(&self, value: &Value) -> bool {
+    fn holds(&self, value: &GoRuntimeValue) -> bool {
         match (&self.rest, value) {
-            (Rest::List(list, _), Value::List(other)) => list.is_same(other),
-            (Rest::Map(map, _), Value::Map(other)) => map.is_same(other),
+            (Rest::List(list, _), GoRuntimeValue::List(other)) => list.is_same(other),
+            (Rest::Map(map, _), GoRuntimeValue::Map(other)) => map.is_same(other),
             _ => false,
         }
     }
@@ -119,38 +119,44 @@ impl Open {
 struct Encoder {
     out: String,
     form: Form,
-    open: Vec<Open>,
+    open: Vec<OpenEncodeContainer>,
 }
 
 impl Encoder {
     /// Writes a scalar or an empty collection, or opens what the walk will fill.
-    fn begin(&mut self, mut value: Value) -> Result<(), EncodeError> {
+    fn begin(&mut self, mut value: GoRuntimeValue) -> Result<(), EncodeError> {
         loop {
             match value {
-                Value::Nil => self.out.push_str("null"),
-                Value::Bool(truth) => self.out.push_str(if truth { "true" } else { "false" }),
-                Value::Integer(integer) if integer.kind().is_signed() => {
+                GoRuntimeValue::Nil => self.out.push_str("null"),
+                GoRuntimeValue::Bool(truth) => {
+                    self.out.push_str(if truth { "true" } else { "false" });
+                }
+                GoRuntimeValue::Integer(integer) if integer.kind().is_signed() => {
                     self.out.push_str(&integer.signed().to_string());
                 }
-                Value::Integer(integer) => self.out.push_str(&integer.unsigned().to_string()),
-                Value::Float(float) => self.out.push_str(&number(float)?),
-                Value::Complex(..) | Value::Function(_) => {
+                GoRuntimeValue::Integer(integer) => {
+                    self.out.push_str(&integer.unsigned().to_string());
+                }
+                GoRuntimeValue::Float(float) => self.out.push_str(&number(float)?),
+                GoRuntimeValue::Complex(..) | GoRuntimeValue::Function(_) => {
                     return Err(EncodeError::Type(value.type_name()));
                 }
-                Value::String(text) => string(&mut self.out, &text, self.form.escapes_html),
-                Value::Bytes(bytes) => {
+                GoRuntimeValue::String(text) => {
+                    string(&mut self.out, &text, self.form.escapes_html);
+                }
+                GoRuntimeValue::Bytes(bytes) => {
                     self.out.push('"');
                     STANDARD.encode_string(&*bytes, &mut self.out);
                     self.out.push('"');
                 }
-                Value::List(list) if list.is_nil() => self.out.push_str("null"),
-                Value::List(list) => self.push(Rest::List(list, 0))?,
-                Value::Map(map) if map.is_nil() => self.out.push_str("null"),
-                Value::Map(map) => {
+                GoRuntimeValue::List(list) if list.is_nil() => self.out.push_str("null"),
+                GoRuntimeValue::List(list) => self.push(Rest::List(list, 0))?,
+                GoRuntimeValue::Map(map) if map.is_nil() => self.out.push_str("null"),
+                GoRuntimeValue::Map(map) => {
                     let entries = map.entries().into_iter();
                     self.push(Rest::Map(map, entries))?;
                 }
-                Value::Object(object) => match instead(&*object)? {
+                GoRuntimeValue::Object(object) => match instead(&*object)? {
                     None => self.push(Rest::Fields(object.json_fields().into_iter()))?,
                     Some(instead) => {
                         value = instead;
@@ -164,9 +170,9 @@ impl Encoder {
 
     fn push(&mut self, rest: Rest) -> Result<(), EncodeError> {
         let value = match &rest {
-            Rest::List(list, _) => Value::List(list.clone()),
-            Rest::Map(map, _) => Value::Map(map.clone()),
-            Rest::Fields(_) => Value::Nil,
+            Rest::List(list, _) => GoRuntimeValue::List(list.clone()),
+            Rest::Map(map, _) => GoRuntimeValue::Map(map.clone()),
+            Rest::Fields(_) => GoRuntimeValue::Nil,
         };
         let depth = self.open.len();
         if depth >= CYCLES_FROM && self.open.iter().any(|open| open.holds(&value)) {
@@ -177,7 +183,7 @@ impl Encoder {
             return Err(EncodeError::TooDeep);
         }
         self.out.push(if matches!(rest, Rest::List(..)) { '[' } else { '{' });
-        self.open.push(Open { rest, is_begun: false });
+        self.open.push(OpenEncodeContainer { rest, is_begun: false });
         Ok(())
     }
 
@@ -216,9 +222,9 @@ impl Encoder {
 }
 
 /// The value that is written instead of an object; nothing where its fields are.
-fn instead(object: &dyn Object) -> Result<Option<Value>, EncodeError> {
+fn instead(object: &dyn Object) -> Result<Option<GoRuntimeValue>, EncodeError> {
     if object.is_nil() {
-        return Ok(Some(Value::Nil));
+        return Ok(Some(GoRuntimeValue::Nil));
     }
     if let Some(marshalled) = marshalled(object) {
         let error = |error| EncodeError::Marshaler(object.type_name().to_owned(), error);
@@ -226,7 +232,7 @@ fn instead(object: &dyn Object) -> Result<Option<Value>, EncodeError> {
     }
     match (object.underlying(), object.kind()) {
         (Some(value), _) => Ok(Some(value)),
-        (None, Kind::Struct | Kind::Pointer) => Ok(None),
+        (None, ReflectKind::Struct | ReflectKind::Pointer) => Ok(None),
         (None, _) => Err(EncodeError::Type(object.type_name().to_owned())),
     }
 }
@@ -234,17 +240,17 @@ fn instead(object: &dyn Object) -> Result<Option<Value>, EncodeError> {
 /// What the method `MarshalJSON` of an object gives, or the text of its error; nothing for objects without one.
 ///
 /// Times and versions have it, and in YAML and TOML they are the same text.
-pub fn marshalled(object: &dyn Object) -> Option<Result<Value, String>> {
+pub fn marshalled(object: &dyn Object) -> Option<Result<GoRuntimeValue, String>> {
     let any: &dyn Any = object;
     if let Some(time) = any.downcast_ref::<Time>() {
         return Some(if (0..10_000).contains(&time.date().year) {
-            Ok(Value::from(time.format(RFC3339_NANO)))
+            Ok(GoRuntimeValue::from(time.format(RFC3339_NANO)))
         } else {
             Err("Time.MarshalJSON: year outside of range [0,9999]".to_owned())
         });
     }
     matches!(object.type_name(), "*semver.Version" | "semver.Version")
-        .then(|| Ok(object.text().map_or(Value::Nil, Value::String)))
+        .then(|| Ok(object.text().map_or(GoRuntimeValue::Nil, GoRuntimeValue::String)))
 }
 
 /// A float in the form of ECMAScript.
@@ -315,7 +321,7 @@ mod tests {
     use super::*;
     use crate::value::Type;
 
-    fn check(value: &Value, wanted: &str) {
+    fn check(value: &GoRuntimeValue, wanted: &str) {
         let got = encode(value, Form::default(), 1 << 20);
         assert_eq!(got.unwrap_or_else(|error| error.to_string()), wanted);
     }
@@ -324,39 +330,45 @@ mod tests {
     fn numbers_are_written_as_ecmascript_does() {
         let floats = [1e6, 1e20, 1e21, 1e-6, 1e-7, -0.0, 0.1, 123_456_789_012.5, 5e-324, 1e-10];
         check(
-            &Value::list(floats.map(Value::Float)),
+            &GoRuntimeValue::list(floats.map(GoRuntimeValue::Float)),
             "[1000000,100000000000000000000,1e+21,0.000001,1e-7,-0,0.1,123456789012.5,5e-324,1e-10]",
         );
-        check(&Value::Float(f64::NEG_INFINITY), "json: unsupported value: -Inf");
-        check(&Value::Complex(1.0, 2.0), "json: unsupported type: complex128");
+        check(&GoRuntimeValue::Float(f64::NEG_INFINITY), "json: unsupported value: -Inf");
+        check(&GoRuntimeValue::Complex(1.0, 2.0), "json: unsupported type: complex128");
     }
 
     #[test]
     fn strings_are_escaped_for_html_and_javascript() {
-        let text =
-            Value::string(&b"<&>\"\\\n\t\x08\x0c\x01\x7f\xff\xe2\x82\xc3\xa9\xe2\x80\xa8"[..]);
+        let text = GoRuntimeValue::string(
+            &b"<&>\"\\\n\t\x08\x0c\x01\x7f\xff\xe2\x82\xc3\xa9\xe2\x80\xa8"[..],
+        );
         check(
             &text,
             "\"\\u003c\\u0026\\u003e\\\"\\\\\\n\\t\\b\\f\\u0001\u{7f}\\ufffd\\ufffd\\ufffdé\\u2028\"",
         );
         let raw = Form { escapes_html: false, indent: None };
-        assert_eq!(encode(&Value::from("<&>\u{2028}"), raw, 99).unwrap(), "\"<&>\\u2028\"");
+        assert_eq!(
+            encode(&GoRuntimeValue::from("<&>\u{2028}"), raw, 99).unwrap(),
+            "\"<&>\\u2028\""
+        );
     }
 
     #[test]
     fn what_is_nil_is_null_and_what_is_empty_is_not() {
-        let value = Value::list([
-            Value::Nil,
-            Value::List(List::nil(Type::Any)),
-            Value::list([]),
-            Value::Map(Map::nil(Type::Any)),
-            Value::map::<&str>([]),
-            Value::Bytes("abc".into()),
+        let value = GoRuntimeValue::list([
+            GoRuntimeValue::Nil,
+            GoRuntimeValue::List(List::nil(Type::Any)),
+            GoRuntimeValue::list([]),
+            GoRuntimeValue::Map(Map::nil(Type::Any)),
+            GoRuntimeValue::map::<&str>([]),
+            GoRuntimeValue::Bytes("abc".into()),
         ]);
         check(&value, "[null,null,[],null,{},\"YWJj\"]");
         let form = Form { indent: Some("  "), ..Form::default() };
-        let value =
-            Value::map([("b", Value::list([Value::int(1), Value::list([])])), ("a", Value::Nil)]);
+        let value = GoRuntimeValue::map([
+            ("b", GoRuntimeValue::list([GoRuntimeValue::int(1), GoRuntimeValue::list([])])),
+            ("a", GoRuntimeValue::Nil),
+        ]);
         let pretty = "{\n  \"a\": null,\n  \"b\": [\n    1,\n    []\n  ]\n}";
         assert_eq!(encode(&value, form, 99).unwrap(), pretty);
     }
@@ -365,9 +377,12 @@ mod tests {
     fn times_and_versions_are_strings_and_durations_are_numbers() {
         use crate::time::{Duration, Zone};
         let time = Time::from_unix(1_577_923_200, 5_000_000, Zone::fixed("", 3600));
-        let value = Value::list([Value::object(time), Value::object(Duration(1_500))]);
+        let value = GoRuntimeValue::list([
+            GoRuntimeValue::object(time),
+            GoRuntimeValue::object(Duration(1_500)),
+        ]);
         check(&value, "[\"2020-01-02T01:00:00.005+01:00\",1500]");
-        let late = Value::object(Time::from_unix(1 << 40, 0, Zone::Utc));
+        let late = GoRuntimeValue::object(Time::from_unix(1 << 40, 0, Zone::Utc));
         check(
             &late,
             "json: error calling MarshalJSON for type time.Time: Time.MarshalJSON: year outside of range [0,9999]",
@@ -377,13 +392,13 @@ mod tests {
     #[test]
     fn what_holds_itself_or_grows_too_long_is_refused() {
         let map = Map::default();
-        map.insert("a", Value::Map(map.clone()));
+        map.insert("a", GoRuntimeValue::Map(map.clone()));
         let cycle = "json: unsupported value: encountered a cycle via map[string]interface {}";
-        check(&Value::Map(map.clone()), cycle);
+        check(&GoRuntimeValue::Map(map.clone()), cycle);
         map.remove(b"a");
-        let long = encode(&Value::from("x".repeat(200)), Form::default(), 100);
+        let long = encode(&GoRuntimeValue::from("x".repeat(200)), Form::default(), 100);
         assert!(matches!(long, Ok(_) | Err(EncodeError::TooLong(100))));
-        let items = Value::list((0..200).map(Value::int));
+        let items = GoRuntimeValue::list((0..200).map(GoRuntimeValue::int));
         assert_eq!(encode(&items, Form::default(), 100), Err(EncodeError::TooLong(100)));
     }
 }

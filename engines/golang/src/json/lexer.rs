@@ -8,7 +8,7 @@ use crate::unicode::decode;
 use crate::value::Str;
 
 /// What a value begins with.
-pub(super) enum Token<'t> {
+pub(super) enum JsonToken<'t> {
     OpenList,
     OpenObject,
     Number(&'t str),
@@ -54,19 +54,19 @@ impl<'t> Lexer<'t> {
         self.next()
     }
 
-    pub(super) fn value(&mut self) -> Result<Token<'t>, Error> {
+    pub(super) fn value(&mut self) -> Result<JsonToken<'t>, Error> {
         Ok(match self.begin()? {
-            b'[' => Token::OpenList,
-            b'{' => Token::OpenObject,
-            b'"' => Token::String(self.string()?),
-            digit @ (b'-' | b'0'..=b'9') => Token::Number(self.number(digit)?),
+            b'[' => JsonToken::OpenList,
+            b'{' => JsonToken::OpenObject,
+            b'"' => JsonToken::String(self.string()?),
+            digit @ (b'-' | b'0'..=b'9') => JsonToken::Number(self.number(digit)?),
             b't' => {
                 let steps = [
                     (b'r', "in literal true (expecting 'r')"),
                     (b'u', "in literal true (expecting 'u')"),
                     (b'e', "in literal true (expecting 'e')"),
                 ];
-                self.literal(&steps).map(|()| Token::Bool(true))?
+                self.literal(&steps).map(|()| JsonToken::Bool(true))?
             }
             b'f' => {
                 let steps = [
@@ -75,7 +75,7 @@ impl<'t> Lexer<'t> {
                     (b's', "in literal false (expecting 's')"),
                     (b'e', "in literal false (expecting 'e')"),
                 ];
-                self.literal(&steps).map(|()| Token::Bool(false))?
+                self.literal(&steps).map(|()| JsonToken::Bool(false))?
             }
             b'n' => {
                 let steps = [
@@ -83,7 +83,7 @@ impl<'t> Lexer<'t> {
                     (b'l', "in literal null (expecting 'l')"),
                     (b'l', "in literal null (expecting 'l')"),
                 ];
-                self.literal(&steps).map(|()| Token::Null)?
+                self.literal(&steps).map(|()| JsonToken::Null)?
             }
             other => return Err(invalid(other, "looking for beginning of value")),
         })

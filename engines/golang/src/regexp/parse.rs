@@ -6,17 +6,17 @@
 mod escape;
 
 use super::class::folded;
-use super::{Error, Fault, MAX_NESTING};
+use super::{Error, MAX_NESTING, RegexpError};
 
 /// A pattern in the other dialect.
-pub(super) struct Parsed {
+pub(super) struct TranslatedPattern {
     pub(super) regex: String,
     /// The names of the groups, the whole match first.
     pub(super) names: Vec<String>,
 }
 
 /// Reads a whole pattern.
-pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
+pub(super) fn parse(pattern: &str) -> Result<TranslatedPattern, Error> {
     let mut parser =
         Parser { pattern, flags: Flags::default(), stack: Vec::new(), names: vec![String::new()] };
     let mut rest = pattern;
@@ -29,9 +29,9 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
     }
     let part = parser.alternation()?;
     if !parser.stack.is_empty() {
-        return Err(Error::pattern(Fault::MissingParen, pattern));
+        return Err(Error::pattern(RegexpError::MissingParen, pattern));
     }
-    Ok(Parsed { regex: part.text, names: parser.names })
+    Ok(TranslatedPattern { regex: part.text, names: parser.names })
 }
 
 /// What `(?imsU)` sets.
@@ -44,7 +44,7 @@ struct Flags {
 }
 
 /// A part that has been read.
-struct Part {
+struct RegexpPart {
     /// It in the other dialect.
     text: String,
     /// Whether a repetition may follow the text as it is.
@@ -56,8 +56,8 @@ struct Part {
 }
 
 /// What is on the stack.
-enum Item {
-    Part(Part),
+enum RegexpStackItem {
+    Part(RegexpPart),
     /// A `|`.
     Bar,
     /// A `(`, with the flags that come back behind its `)`.
@@ -70,7 +70,7 @@ enum Item {
 struct Parser<'p> {
     pattern: &'p str,
     flags: Flags,
-    stack: Vec<Item>,
+    stack: Vec<RegexpStackItem>,
     names: Vec<String>,
 }
 
@@ -85,8 +85,8 @@ impl<'p> Parser<'p> {
             '(' => self.open(Some(String::new())),
             '|' => {
                 let part = self.concatenation()?;
-                self.stack.push(Item::Part(part));
-                self.stack.push(Item::Bar);
+                self.stack.push(RegexpStackItem::Part(part));
+                self.stack.push(RegexpStackItem::Bar);
             }
             ')' => self.close()?,
             '^' => self.atom(if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
@@ -101,7 +101,7 @@ impl<'p> Parser<'p> {
                     self.literal('{');
                     return Ok((rest, false));
                 };
-                let invalid = || Error::pattern(Fault::RepeatCount, until(at, rest));
+                let invalid = || Error::pattern(RegexpError::RepeatCount, until(at, rest));
                 let count = count.ok_or_else(invalid)?;
                 return Ok((self.repeat(at, rest, count, repetition)?, true));
             }
@@ -113,8 +113,8 @@ impl<'p> Parser<'p> {
 
     /// Puts a part on the stack that needs no brackets.
     fn atom(&mut self, text: impl Into<String>) {
-        let part = Part { text: text.into(), is_atom: true, height: 1, copies: 1 };
-        self.stack.push(Item::Part(part));
+        let part = RegexpPart { text: text.into(), is_atom: true, height: 1, copies: 1 };
+        self.stack.push(RegexpStackItem::Part(part));
     }
 
     fn literal(&mut self, character: char) {
@@ -125,14 +125,14 @@ impl<'p> Parser<'p> {
 
     /// Opens a group; one with a name (an empty one, if it has none) is a capture.
     fn open(&mut self, name: Option<String>) {
-        self.stack.push(Item::Open { is_capture: name.is_some(), flags: self.flags });
+        self.stack.push(RegexpStackItem::Open { is_capture: name.is_some(), flags: self.flags });
         self.names.extend(name);
     }
 
     fn close(&mut self) -> Result<(), Error> {
         let mut part = self.alternation()?;
-        let Some(Item::Open { is_capture, flags }) = self.stack.pop() else {
-            return Err(Error::pattern(Fault::UnexpectedParen, self.pattern));
+        let Some(RegexpStackItem::Open { is_capture, flags }) = self.stack.pop() else {
+            return Err(Error::pattern(RegexpError::UnexpectedParen, self.pattern));
         };
         self.flags = flags;
         if is_capture {
@@ -141,24 +141,26 @@ impl<'p> Parser<'p> {
             part.height += 1;
             self.check_height(part.height)?;
         }
-        self.stack.push(Item::Part(part));
+        self.stack.push(RegexpStackItem::Part(part));
         Ok(())
     }
 
     /// Takes all parts from the stack down to a `|` or `(`, as one.
-    fn concatenation(&mut self) -> Result<Part, Error> {
-        let is_part = |item: &Item| matches!(item, Item::Part(_));
+    fn concatenation(&mut self) -> Result<RegexpPart, Error> {
+        let is_part = |item: &RegexpStackItem| matches!(item, RegexpStackItem::Part(_));
         let begin = self.stack.iter().rposition(|item| !is_part(item)).map_or(0, |index| index + 1);
-        let parts: Vec<Part> = self.stack.drain(begin..).filter_map(Item::into_part).collect();
+        let parts: Vec<RegexpPart> =
+            self.stack.drain(begin..).filter_map(RegexpStackItem::into_part).collect();
         self.join(parts, "")
     }
 
     /// Takes all from the stack down to a `(`, as one.
-    fn alternation(&mut self) -> Result<Part, Error> {
+    fn alternation(&mut self) -> Result<RegexpPart, Error> {
         let last = self.concatenation()?;
-        let is_open = |item: &Item| matches!(item, Item::Open { .. });
+        let is_open = |item: &RegexpStackItem| matches!(item, RegexpStackItem::Open { .. });
         let begin = self.stack.iter().rposition(is_open).map_or(0, |index| index + 1);
-        let mut parts: Vec<Part> = self.stack.drain(begin..).filter_map(Item::into_part).collect();
+        let mut parts: Vec<RegexpPart> =
+            self.stack.drain(begin..).filter_map(RegexpStackItem::into_part).collect();
         parts.push(last);
         let mut part = self.join(parts, "|")?;
         if !part.is_atom {
@@ -168,7 +170,7 @@ impl<'p> Parser<'p> {
         Ok(part)
     }
 
-    fn join(&self, mut parts: Vec<Part>, between: &str) -> Result<Part, Error> {
+    fn join(&self, mut parts: Vec<RegexpPart>, between: &str) -> Result<RegexpPart, Error> {
         if parts.len() == 1 {
             return Ok(parts.remove(0));
         }
@@ -176,12 +178,12 @@ impl<'p> Parser<'p> {
         self.check_height(height)?;
         let copies = parts.iter().map(|part| part.copies).max().unwrap_or(1);
         let strings: Vec<String> = parts.into_iter().map(|part| part.text).collect();
-        Ok(Part { text: strings.join(between), is_atom: false, height, copies })
+        Ok(RegexpPart { text: strings.join(between), is_atom: false, height, copies })
     }
 
     fn check_height(&self, height: usize) -> Result<(), Error> {
         if height > MAX_NESTING {
-            return Err(Error::pattern(Fault::NestsTooDeeply, self.pattern));
+            return Err(Error::pattern(RegexpError::NestsTooDeeply, self.pattern));
         }
         Ok(())
     }
@@ -199,14 +201,14 @@ impl<'p> Parser<'p> {
             None => (rest, self.flags.lazy),
         };
         if let Some(repetition) = repetition {
-            return Err(Error::pattern(Fault::NestedRepetition, until(repetition, rest)));
+            return Err(Error::pattern(RegexpError::NestedRepetition, until(repetition, rest)));
         }
-        let Some(Item::Part(part)) = self.stack.pop() else {
-            return Err(Error::pattern(Fault::MissingArgument, until(at, rest)));
+        let Some(RegexpStackItem::Part(part)) = self.stack.pop() else {
+            return Err(Error::pattern(RegexpError::MissingArgument, until(at, rest)));
         };
         let copies = count.copies(part.copies);
-        if count.is_checked() && copies > Count::MOST {
-            return Err(Error::pattern(Fault::RepeatCount, until(at, rest)));
+        if count.is_checked() && copies > Count::MAX_REPETITION_COUNT {
+            return Err(Error::pattern(RegexpError::RepeatCount, until(at, rest)));
         }
         let height = part.height + 1;
         self.check_height(height)?;
@@ -214,7 +216,7 @@ impl<'p> Parser<'p> {
         let text = if part.is_atom { part.text } else { format!("(?:{})", part.text) };
         // In brackets, so that another repetition may follow.
         let text = format!("(?:{text}{}{lazy})", count.written());
-        self.stack.push(Item::Part(Part { text, is_atom: true, height, copies }));
+        self.stack.push(RegexpStackItem::Part(RegexpPart { text, is_atom: true, height, copies }));
         Ok(rest)
     }
 
@@ -226,11 +228,11 @@ impl<'p> Parser<'p> {
         };
         if let Some(name) = name {
             let Some((name, rest)) = name.split_once('>') else {
-                return Err(Error::pattern(Fault::NamedCapture, at));
+                return Err(Error::pattern(RegexpError::NamedCapture, at));
             };
             let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             if name.is_empty() || !name.bytes().all(is_of_name) {
-                return Err(Error::pattern(Fault::NamedCapture, until(at, rest)));
+                return Err(Error::pattern(RegexpError::NamedCapture, until(at, rest)));
             }
             self.open(Some(name.to_owned()));
             return Ok(rest);
@@ -262,12 +264,12 @@ impl<'p> Parser<'p> {
             };
             (*flag, has_flag) = (value, true);
         }
-        Err(Error::pattern(Fault::PerlSyntax, until(at, rest)))
+        Err(Error::pattern(RegexpError::PerlSyntax, until(at, rest)))
     }
 }
 
-impl Item {
-    fn into_part(self) -> Option<Part> {
+impl RegexpStackItem {
+    fn into_part(self) -> Option<RegexpPart> {
         match self {
             Self::Part(part) => Some(part),
             Self::Bar | Self::Open { .. } => None,
@@ -289,7 +291,7 @@ impl Count {
     const PLUS: Self = Self::Sign('+');
     const QUESTION: Self = Self::Sign('?');
     /// Go's limit of repetitions, also of those within each other.
-    const MOST: u32 = 1000;
+    const MAX_REPETITION_COUNT: u32 = 1000;
 
     fn written(self) -> String {
         match self {
@@ -329,8 +331,8 @@ fn counted(at: &str) -> Option<(Option<Count>, &str)> {
         }
     };
     let rest = rest.strip_prefix('}')?;
-    let is_possible =
-        least <= Count::MOST && most.is_none_or(|most| most <= Count::MOST && least <= most);
+    let is_possible = least <= Count::MAX_REPETITION_COUNT
+        && most.is_none_or(|most| most <= Count::MAX_REPETITION_COUNT && least <= most);
     Some((is_possible.then_some(Count::Numbers(least, most)), rest))
 }
 

@@ -31,12 +31,12 @@ impl Regexp {
         self.replace(text, next, |groups, result| {
             for part in &parts {
                 match part {
-                    Part::Text(text) => push(result, text)?,
-                    Part::Group(index) => {
+                    ReplacementPart::Text(text) => push(result, text)?,
+                    ReplacementPart::Group(index) => {
                         push(result, groups.get(*index).map_or("", |group| group.as_str()))?;
                     }
                     // The first group of the name that took part.
-                    Part::Named(indices) => {
+                    ReplacementPart::Named(indices) => {
                         let group = indices.iter().find_map(|index| groups.get(*index));
                         push(result, group.map_or("", |group| group.as_str()))?;
                     }
@@ -93,34 +93,34 @@ impl Regexp {
     }
 
     /// Reads a template.
-    fn parts<'t>(&self, template: &'t str) -> Vec<Part<'t>> {
+    fn parts<'t>(&self, template: &'t str) -> Vec<ReplacementPart<'t>> {
         let mut parts = Vec::new();
         let mut rest = template;
         while let Some((before, after)) = rest.split_once('$') {
-            parts.push(Part::Text(before));
+            parts.push(ReplacementPart::Text(before));
             if let Some(after) = after.strip_prefix('$') {
-                parts.push(Part::Text("$"));
+                parts.push(ReplacementPart::Text("$"));
                 rest = after;
             } else if let Some((name, after)) = name(after) {
                 parts.push(match number(name) {
-                    Some(number) => Part::Group(number),
+                    Some(number) => ReplacementPart::Group(number),
                     None => {
                         let named = self.names.iter().enumerate().filter(|(_, it)| *it == name);
-                        Part::Named(named.map(|(index, _)| index).collect())
+                        ReplacementPart::Named(named.map(|(index, _)| index).collect())
                     }
                 });
                 rest = after;
             } else {
-                parts.push(Part::Text("$"));
+                parts.push(ReplacementPart::Text("$"));
                 rest = after;
             }
         }
-        parts.push(Part::Text(rest));
+        parts.push(ReplacementPart::Text(rest));
         parts
     }
 }
 
-enum Part<'t> {
+enum ReplacementPart<'t> {
     Text(&'t str),
     Group(usize),
     Named(Vec<usize>),

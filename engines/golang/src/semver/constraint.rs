@@ -52,7 +52,7 @@ enum Operator {
 
 /// How much of a version was spelled out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Given {
+enum VersionPrecision {
     Nothing,
     Major,
     Minor,
@@ -64,7 +64,7 @@ struct Comparison {
     operator: Operator,
     /// What is not given is 0.
     version: Version,
-    given: Given,
+    given: VersionPrecision,
     /// The text that was read.
     text: String,
 }
@@ -118,21 +118,23 @@ impl Comparison {
     fn admits(&self, version: &Version) -> bool {
         let wanted = &self.version;
         match self.operator {
-            Operator::Equal if self.given < Given::All => self.is_near(version),
+            Operator::Equal if self.given < VersionPrecision::All => self.is_near(version),
             Operator::Equal => version == wanted,
             Operator::NotEqual => self.differs(version),
             Operator::Greater => match self.given {
-                Given::All | Given::Nothing => version > wanted,
-                Given::Major => version.major > wanted.major,
-                Given::Minor => (version.major, version.minor) > (wanted.major, wanted.minor),
+                VersionPrecision::All | VersionPrecision::Nothing => version > wanted,
+                VersionPrecision::Major => version.major > wanted.major,
+                VersionPrecision::Minor => {
+                    (version.major, version.minor) > (wanted.major, wanted.minor)
+                }
             },
             Operator::Less => version < wanted,
             Operator::GreaterOrEqual => version >= wanted,
             Operator::LessOrEqual => match self.given {
-                Given::All => version <= wanted,
-                Given::Major => version.major <= wanted.major,
+                VersionPrecision::All => version <= wanted,
+                VersionPrecision::Major => version.major <= wanted.major,
                 // Parity(go): `<=*` admits what `<=0.0` does.
-                Given::Minor | Given::Nothing => {
+                VersionPrecision::Minor | VersionPrecision::Nothing => {
                     (version.major, version.minor) <= (wanted.major, wanted.minor)
                 }
             },
@@ -146,9 +148,9 @@ impl Comparison {
         let wanted = &self.version;
         let same_major = version.major == wanted.major;
         match self.given {
-            Given::All | Given::Nothing => version != wanted,
-            Given::Major => !same_major,
-            Given::Minor => {
+            VersionPrecision::All | VersionPrecision::Nothing => version != wanted,
+            VersionPrecision::Major => !same_major,
+            VersionPrecision::Minor => {
                 !same_major
                     || version.minor != wanted.minor
                     || compare_parts(&version.prerelease, &wanted.prerelease).is_ne()
@@ -160,12 +162,12 @@ impl Comparison {
     fn is_near(&self, version: &Version) -> bool {
         let wanted = &self.version;
         // Parity(go): `~0.0.0` admits everything, as `~*` does.
-        let is_any = matches!(self.given, Given::All | Given::Nothing)
+        let is_any = matches!(self.given, VersionPrecision::All | VersionPrecision::Nothing)
             && (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0);
         version >= wanted
             && (is_any
                 || version.major == wanted.major
-                    && (version.minor == wanted.minor || self.given == Given::Major))
+                    && (version.minor == wanted.minor || self.given == VersionPrecision::Major))
     }
 
     /// `^`: from this version on, while the first number that is not 0 stays.
@@ -174,14 +176,14 @@ impl Comparison {
         if version < wanted || version.major != wanted.major {
             return false;
         }
-        if wanted.major > 0 || self.given == Given::Major {
+        if wanted.major > 0 || self.given == VersionPrecision::Major {
             return true;
         }
         if version.minor != wanted.minor {
             return false;
         }
         // Parity(go): `^*` admits `0.0.0` alone.
-        wanted.minor > 0 || self.given == Given::Minor || version.patch == wanted.patch
+        wanted.minor > 0 || self.given == VersionPrecision::Minor || version.patch == wanted.patch
     }
 }
 
@@ -241,14 +243,16 @@ fn comparison(operator: Operator, sign: &str, text: &str) -> Result<Comparison, 
     let is_any = |part: &str| matches!(part, "x" | "X" | "*");
     let parts: Vec<&str> = numbers.split('.').collect();
     let (given, plain) = match parts.as_slice() {
-        [major, ..] if is_any(major) => (Given::Nothing, format!("0.0.0{prerelease}")),
-        [major] => (Given::Major, format!("{major}.0.0{prerelease}")),
-        [major, minor, ..] if is_any(minor) => (Given::Major, format!("{major}.0.0{prerelease}")),
-        [major, minor] => (Given::Minor, format!("{major}.{minor}.0{prerelease}")),
-        [major, minor, patch, ..] if is_any(patch) => {
-            (Given::Minor, format!("{major}.{minor}.0{prerelease}"))
+        [major, ..] if is_any(major) => (VersionPrecision::Nothing, format!("0.0.0{prerelease}")),
+        [major] => (VersionPrecision::Major, format!("{major}.0.0{prerelease}")),
+        [major, minor, ..] if is_any(minor) => {
+            (VersionPrecision::Major, format!("{major}.0.0{prerelease}"))
         }
-        _ => (Given::All, rest.to_owned()),
+        [major, minor] => (VersionPrecision::Minor, format!("{major}.{minor}.0{prerelease}")),
+        [major, minor, patch, ..] if is_any(patch) => {
+            (VersionPrecision::Minor, format!("{major}.{minor}.0{prerelease}"))
+        }
+        _ => (VersionPrecision::All, rest.to_owned()),
     };
     let version =
         Version::parse(&plain).map_err(|_| ConstraintError::NotAVersion(text.to_owned()))?;

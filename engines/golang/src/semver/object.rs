@@ -4,8 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::Version;
-use crate::Value;
-use crate::value::{Function, IntKind, Integer, Kind, Object, Signature, Str, Type};
+use crate::GoRuntimeValue;
+use crate::value::{Function, IntKind, Integer, Object, ReflectKind, Signature, Str, Type};
 
 const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
 
@@ -15,29 +15,29 @@ impl Object for Version {
         "*semver.Version"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Pointer
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Pointer
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        let compare: fn(&Self, &Self) -> Value = match name {
-            "Compare" => |a, b| Value::int(a.cmp(b) as i64),
-            "Equal" => |a, b| Value::Bool(a == b),
-            "LessThan" => |a, b| Value::Bool(a < b),
-            "LessThanEqual" => |a, b| Value::Bool(a <= b),
-            "GreaterThan" => |a, b| Value::Bool(a > b),
-            "GreaterThanEqual" => |a, b| Value::Bool(a >= b),
+        let compare: fn(&Self, &Self) -> GoRuntimeValue = match name {
+            "Compare" => |a, b| GoRuntimeValue::int(a.cmp(b) as i64),
+            "Equal" => |a, b| GoRuntimeValue::Bool(a == b),
+            "LessThan" => |a, b| GoRuntimeValue::Bool(a < b),
+            "LessThanEqual" => |a, b| GoRuntimeValue::Bool(a <= b),
+            "GreaterThan" => |a, b| GoRuntimeValue::Bool(a > b),
+            "GreaterThanEqual" => |a, b| GoRuntimeValue::Bool(a >= b),
             "Original" => {
                 return Some(Function::new(Signature::new([], Type::String), move |_| {
-                    Ok(Value::from(self.original()))
+                    Ok(GoRuntimeValue::from(self.original()))
                 }));
             }
             _ => return method(self, name),
         };
         let result = if name == "Compare" { Type::INT } else { Type::Bool };
-        let parameter = Type::Named("*semver.Version".into(), Kind::Pointer);
+        let parameter = Type::Named("*semver.Version".into(), ReflectKind::Pointer);
         Some(Function::new(Signature::new([parameter], result), move |arguments| {
-            let [Value::Object(other)] = arguments else { return Err(NIL.to_owned()) };
+            let [GoRuntimeValue::Object(other)] = arguments else { return Err(NIL.to_owned()) };
             let other: &dyn Any = &**other;
             let other = other.downcast_ref::<Self>().ok_or(NIL)?;
             Ok(compare(&self, other))
@@ -68,8 +68,8 @@ impl Object for Plain {
         "semver.Version"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Struct
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Struct
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
@@ -93,8 +93,9 @@ fn is_same(a: &Version, b: &Version) -> bool {
 
 /// The methods that both know.
 fn method(version: Arc<Version>, name: &str) -> Option<Function> {
-    type Give = fn(&Version) -> Result<Value, String>;
-    let number = |number: u64| Value::Integer(Integer::new(IntKind::Uint64, number as i64));
+    type Give = fn(&Version) -> Result<GoRuntimeValue, String>;
+    let number =
+        |number: u64| GoRuntimeValue::Integer(Integer::new(IntKind::Uint64, number as i64));
     let give: (Type, Give) = match name {
         "Major" | "Minor" | "Patch" => {
             let number = number(match name {
@@ -105,9 +106,9 @@ fn method(version: Arc<Version>, name: &str) -> Option<Function> {
             let signature = Signature::new([], Type::Integer(IntKind::Uint64));
             return Some(Function::new(signature, move |_| Ok(number.clone())));
         }
-        "Prerelease" => (Type::String, |version| Ok(Value::from(version.prerelease()))),
-        "Metadata" => (Type::String, |version| Ok(Value::from(version.metadata()))),
-        "String" => (Type::String, |version| Ok(Value::from(version.to_string()))),
+        "Prerelease" => (Type::String, |version| Ok(GoRuntimeValue::from(version.prerelease()))),
+        "Metadata" => (Type::String, |version| Ok(GoRuntimeValue::from(version.metadata()))),
+        "String" => (Type::String, |version| Ok(GoRuntimeValue::from(version.to_string()))),
         "IncMajor" => (plain(), |version| {
             let major = increased(version.major, "major")?;
             Ok(next(version, [major, 0, 0], "", ""))
@@ -129,7 +130,7 @@ fn method(version: Arc<Version>, name: &str) -> Option<Function> {
 }
 
 fn plain() -> Type {
-    Type::Named("semver.Version".into(), Kind::Struct)
+    Type::Named("semver.Version".into(), ReflectKind::Struct)
 }
 
 fn increased(number: u64, name: &str) -> Result<u64, String> {
@@ -137,7 +138,7 @@ fn increased(number: u64, name: &str) -> Result<u64, String> {
 }
 
 /// A version with other parts; whether it begins with a `v` stays.
-fn next(version: &Version, numbers: [u64; 3], prerelease: &str, metadata: &str) -> Value {
+fn next(version: &Version, numbers: [u64; 3], prerelease: &str, metadata: &str) -> GoRuntimeValue {
     let [major, minor, patch] = numbers;
     let mut next = Version {
         major,
@@ -149,14 +150,14 @@ fn next(version: &Version, numbers: [u64; 3], prerelease: &str, metadata: &str) 
     };
     let sign = if version.original.starts_with('v') { "v" } else { "" };
     next.original = format!("{sign}{next}");
-    Value::object(Plain(Arc::new(next)))
+    GoRuntimeValue::object(Plain(Arc::new(next)))
 }
 
 /// `SetPrerelease` or `SetMetadata`.
 fn set(version: Arc<Version>, sets_prerelease: bool) -> Function {
     Function::new(Signature::new([Type::String], plain()), move |arguments| {
         let text = match arguments {
-            [Value::String(text)] => text.lossy(),
+            [GoRuntimeValue::String(text)] => text.lossy(),
             _ => "".into(),
         };
         let has_leading_zero = |part: &str| {
@@ -184,12 +185,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::Version;
-    use crate::Value;
+    use crate::GoRuntimeValue;
     use crate::fmt::sprint;
     use crate::meter::{Allowance, Meter, Stop};
     use crate::value::Object;
 
-    fn call(version: &str, method: &str, arguments: &[Value]) -> String {
+    fn call(version: &str, method: &str, arguments: &[GoRuntimeValue]) -> String {
         let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
         let version = Arc::new(Version::parse(version).unwrap());
         let result = version.method(method).unwrap().call(&mut meter, arguments).unwrap();
@@ -198,20 +199,20 @@ mod tests {
 
     #[test]
     fn templates_see_the_methods_of_the_library() {
-        let other = Value::object(Version::parse("1.3.0").unwrap());
+        let other = GoRuntimeValue::object(Version::parse("1.3.0").unwrap());
         assert_eq!(call("v1.2.3-rc.1+b", "Prerelease", &[]), "rc.1");
         assert_eq!(call("1.2.3", "Compare", std::slice::from_ref(&other)), "-1");
         assert_eq!(call("1.2.3", "GreaterThan", &[other]), "false");
         assert_eq!(call("v1.2.3-rc.1", "IncPatch", &[]), "1.2.3");
         assert_eq!(call("v1.2.3", "IncMajor", &[]), "2.0.0");
-        assert_eq!(call("1.2.3-rc.1", "SetMetadata", &[Value::from("x")]), "1.2.3-rc.1+x");
+        assert_eq!(call("1.2.3-rc.1", "SetMetadata", &[GoRuntimeValue::from("x")]), "1.2.3-rc.1+x");
     }
 
     #[test]
     fn what_a_method_gives_knows_no_method_of_the_pointer() {
         let version = Arc::new(Version::parse("1.2.3").unwrap());
         let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
-        let Value::Object(next) =
+        let GoRuntimeValue::Object(next) =
             version.method("IncMinor").unwrap().call(&mut meter, &[]).unwrap()
         else {
             panic!("no object");

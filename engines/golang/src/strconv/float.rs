@@ -18,7 +18,7 @@ pub enum FloatForm {
 }
 
 /// Beyond this many digits after the point a float has nothing but zeros.
-const ENOUGH: usize = 1100;
+const MAX_FRACTION_DIGITS: usize = 1100;
 
 /// Go's `strconv.FormatFloat(float, form, precision, 64)`; without a precision, the fewest digits that name
 /// the float.
@@ -46,8 +46,11 @@ pub fn format_float(float: f64, form: FloatForm, precision: Option<usize>) -> St
         }
         FloatForm::Fixed => match precision {
             Some(precision) => {
-                let mut text = format!("{sign}{float:.*}", precision.min(ENOUGH));
-                text.extend(std::iter::repeat_n('0', precision.saturating_sub(ENOUGH)));
+                let mut text = format!("{sign}{float:.*}", precision.min(MAX_FRACTION_DIGITS));
+                text.extend(std::iter::repeat_n(
+                    '0',
+                    precision.saturating_sub(MAX_FRACTION_DIGITS),
+                ));
                 text
             }
             None => format!("{sign}{}", Decimal::shortest(float).fixed()),
@@ -77,7 +80,7 @@ impl Decimal {
 
     /// The float rounded to one digit and so many more.
     fn rounded(float: f64, more: usize) -> Self {
-        Self::parse(&format!("{float:.*e}", more.min(ENOUGH)))
+        Self::parse(&format!("{float:.*e}", more.min(MAX_FRACTION_DIGITS)))
     }
 
     fn parse(text: &str) -> Self {

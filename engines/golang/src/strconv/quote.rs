@@ -100,8 +100,8 @@ pub fn unquote(text: &[u8]) -> Result<Vec<u8>, SyntaxError> {
                 }
                 let (meant, tail) = unquote_escape(special, b'"')?;
                 match meant {
-                    Escaped::Byte(byte) => bytes.push(byte),
-                    Escaped::Character(character) => {
+                    EscapedCharacter::Byte(byte) => bytes.push(byte),
+                    EscapedCharacter::Character(character) => {
                         bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes());
                     }
                 }
@@ -123,8 +123,8 @@ pub fn unquote_char(text: &[u8], mark: u8) -> Result<(u32, &[u8]), SyntaxError> 
         Some(b'\\') => {
             let (meant, rest) = unquote_escape(text, mark)?;
             let code = match meant {
-                Escaped::Byte(byte) => u32::from(byte),
-                Escaped::Character(character) => u32::from(character),
+                EscapedCharacter::Byte(byte) => u32::from(byte),
+                EscapedCharacter::Character(character) => u32::from(character),
             };
             Ok((code, rest))
         }
@@ -135,15 +135,15 @@ pub fn unquote_char(text: &[u8], mark: u8) -> Result<(u32, &[u8]), SyntaxError> 
     }
 }
 
-enum Escaped {
+enum EscapedCharacter {
     Byte(u8),
     Character(char),
 }
 
 /// What an escape means; `text` begins with the backslash.
-fn unquote_escape(text: &[u8], mark: u8) -> Result<(Escaped, &[u8]), SyntaxError> {
+fn unquote_escape(text: &[u8], mark: u8) -> Result<(EscapedCharacter, &[u8]), SyntaxError> {
     let (&letter, rest) = text.get(1..).and_then(<[u8]>::split_first).ok_or(SyntaxError)?;
-    let simple = |byte| Ok((Escaped::Byte(byte), rest));
+    let simple = |byte| Ok((EscapedCharacter::Byte(byte), rest));
     let coded = |digits: usize, radix: u32, from: &'_ [u8]| {
         let digits = from.get(..digits).ok_or(SyntaxError)?;
         digits.iter().try_fold(0_u32, |code, digit| {
@@ -164,16 +164,16 @@ fn unquote_escape(text: &[u8], mark: u8) -> Result<(Escaped, &[u8]), SyntaxError
         b'\'' | b'"' if letter == mark => simple(letter),
         b'x' => {
             let code = coded(2, 16, rest)?;
-            Ok((Escaped::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &rest[2..]))
+            Ok((EscapedCharacter::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &rest[2..]))
         }
         b'u' | b'U' => {
             let digits = if letter == b'u' { 4 } else { 8 };
             let character = char::from_u32(coded(digits, 16, rest)?).ok_or(SyntaxError)?;
-            Ok((Escaped::Character(character), &rest[digits..]))
+            Ok((EscapedCharacter::Character(character), &rest[digits..]))
         }
         b'0'..=b'7' => {
             let code = coded(3, 8, &text[1..])?;
-            Ok((Escaped::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &text[4..]))
+            Ok((EscapedCharacter::Byte(u8::try_from(code).map_err(|_| SyntaxError)?), &text[4..]))
         }
         _ => Err(SyntaxError),
     }

@@ -4,7 +4,7 @@ const SECONDS_PER_DAY: i64 = 86_400;
 const DAYS_PER_CYCLE: i64 = 146_097;
 
 /// After so many seconds the calendar repeats itself, weekdays included.
-pub(super) const CYCLE: i64 = DAYS_PER_CYCLE * SECONDS_PER_DAY;
+pub(super) const CALENDAR_CYCLE_SECONDS: i64 = DAYS_PER_CYCLE * SECONDS_PER_DAY;
 
 /// A day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,7 +29,7 @@ pub enum DurationError {
 }
 
 /// A number of nanoseconds before the sign is known: the least duration has one more than the longest.
-const MOST: u64 = 1 << 63;
+const MAX_DURATION_NANOS: u64 = 1 << 63;
 
 impl Duration {
     /// A nanosecond.
@@ -64,7 +64,10 @@ impl Duration {
         let mut nanos = 0u64;
         while !rest.is_empty() {
             let (part, after) = component(rest, text)?;
-            nanos = nanos.checked_add(part).filter(|nanos| *nanos <= MOST).ok_or_else(invalid)?;
+            nanos = nanos
+                .checked_add(part)
+                .filter(|nanos| *nanos <= MAX_DURATION_NANOS)
+                .ok_or_else(invalid)?;
             rest = after;
         }
         match i64::try_from(nanos) {
@@ -153,7 +156,7 @@ fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), DurationEr
     let whole = match (whole, fraction) {
         ("", "") => return Err(invalid()),
         ("", _) => 0,
-        _ => whole.parse().ok().filter(|whole| *whole <= MOST).ok_or_else(invalid)?,
+        _ => whole.parse().ok().filter(|whole| *whole <= MAX_DURATION_NANOS).ok_or_else(invalid)?,
     };
     let end = rest.find(|next: char| next == '.' || next.is_ascii_digit()).unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(end);
@@ -175,7 +178,7 @@ fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), DurationEr
     let nanos = whole
         .checked_mul(scale)
         .and_then(|nanos| nanos.checked_add(nanos_of_fraction(fraction, scale)))
-        .filter(|nanos| *nanos <= MOST);
+        .filter(|nanos| *nanos <= MAX_DURATION_NANOS);
     Ok((nanos.ok_or_else(invalid)?, rest))
 }
 
@@ -191,7 +194,9 @@ fn nanos_of_fraction(digits: &str, scale: u64) -> u64 {
     let mut divisor = 1f64;
     for digit in digits.bytes().map(|digit| u64::from(digit - b'0')) {
         match value.checked_mul(10).and_then(|tens| tens.checked_add(digit)) {
-            Some(next) if value <= (MOST - 1) / 10 && next <= MOST => value = next,
+            Some(next) if value <= (MAX_DURATION_NANOS - 1) / 10 && next <= MAX_DURATION_NANOS => {
+                value = next;
+            }
             Some(_) | None => break,
         }
         divisor *= 10.0;

@@ -5,7 +5,7 @@ use super::calendar::{self, Clock, Date};
 use super::layout::{self, Element, MONTHS, Offset, WEEKDAYS};
 
 /// What a time's zone and calendar say of it.
-struct Shown {
+struct LocalTimeFields {
     date: Date,
     clock: Clock,
     abbreviation: String,
@@ -16,7 +16,7 @@ struct Shown {
 pub(super) fn format(time: &Time, layout: &str) -> String {
     let period = time.zone.period(time.seconds);
     let seconds = time.seconds.saturating_add(period.offset.into());
-    let shown = Shown {
+    let shown = LocalTimeFields {
         date: calendar::date(seconds),
         clock: Clock { nanosecond: time.nanos, ..calendar::clock(seconds) },
         abbreviation: period.abbreviation,
@@ -34,8 +34,8 @@ pub(super) fn format(time: &Time, layout: &str) -> String {
     text
 }
 
-fn element(element: Element, shown: &Shown, to: &mut String) {
-    let Shown { date, clock, .. } = shown;
+fn element(element: Element, shown: &LocalTimeFields, to: &mut String) {
+    let LocalTimeFields { date, clock, .. } = shown;
     let month = MONTHS[date.month.clamp(1, 12) as usize - 1];
     let weekday = WEEKDAYS[date.weekday()];
     let hour = if clock.hour % 12 == 0 { 12 } else { clock.hour % 12 };

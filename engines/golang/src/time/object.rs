@@ -6,8 +6,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::{Clock, Date, Duration, Time, Zone, calendar};
-use crate::Value;
-use crate::value::{Function, IntKind, Kind, Object, Signature, Str, Type};
+use crate::GoRuntimeValue;
+use crate::value::{Function, IntKind, Object, ReflectKind, Signature, Str, Type};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -28,28 +28,28 @@ const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 fn time_type() -> Type {
-    Type::Named("time.Time".into(), Kind::Struct)
+    Type::Named("time.Time".into(), ReflectKind::Struct)
 }
 
 fn duration_type() -> Type {
-    Type::Named("time.Duration".into(), Kind::Integer(IntKind::Int64))
+    Type::Named("time.Duration".into(), ReflectKind::Integer(IntKind::Int64))
 }
 
 /// An argument of a signature that says what it is.
-fn given<T: Object>(arguments: &[Value], at: usize) -> Option<&T> {
-    let Some(Value::Object(object)) = arguments.get(at) else { return None };
+fn given<T: Object>(arguments: &[GoRuntimeValue], at: usize) -> Option<&T> {
+    let Some(GoRuntimeValue::Object(object)) = arguments.get(at) else { return None };
     let object: &dyn Any = &**object;
     object.downcast_ref()
 }
 
-fn number(arguments: &[Value], at: usize) -> i64 {
+fn number(arguments: &[GoRuntimeValue], at: usize) -> i64 {
     match arguments.get(at) {
-        Some(Value::Integer(integer)) => integer.signed(),
+        Some(GoRuntimeValue::Integer(integer)) => integer.signed(),
         _ => 0,
     }
 }
 
-fn length(arguments: &[Value]) -> Duration {
+fn length(arguments: &[GoRuntimeValue]) -> Duration {
     given(arguments, 0).copied().unwrap_or_default()
 }
 
@@ -105,69 +105,84 @@ impl Object for Time {
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        type Give = fn(&Time, &[Value]) -> Value;
+        type Give = fn(&Time, &[GoRuntimeValue]) -> GoRuntimeValue;
         let (parameters, result, give): (Vec<Type>, Type, Give) = match name {
-            "Year" => (vec![], Type::INT, |time, _| Value::int(time.date().year)),
-            "Day" => (vec![], Type::INT, |time, _| Value::int(time.date().day.into())),
-            "YearDay" => (vec![], Type::INT, |time, _| Value::int(time.date().year_day().into())),
-            "Hour" => (vec![], Type::INT, |time, _| Value::int(time.clock().hour.into())),
-            "Minute" => (vec![], Type::INT, |time, _| Value::int(time.clock().minute.into())),
-            "Second" => (vec![], Type::INT, |time, _| Value::int(time.clock().second.into())),
-            "Nanosecond" => (vec![], Type::INT, |time, _| Value::int(time.nanosecond().into())),
-            "Month" => (vec![], Named::MONTH.as_type(), |time, _| {
-                Value::object(Named { number: time.date().month.into(), ..Named::MONTH })
+            "Year" => (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.date().year)),
+            "Day" => (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.date().day.into())),
+            "YearDay" => {
+                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.date().year_day().into()))
+            }
+            "Hour" => (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.clock().hour.into())),
+            "Minute" => {
+                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.clock().minute.into()))
+            }
+            "Second" => {
+                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.clock().second.into()))
+            }
+            "Nanosecond" => {
+                (vec![], Type::INT, |time, _| GoRuntimeValue::int(time.nanosecond().into()))
+            }
+            "Month" => (vec![], CalendarEnumValue::MONTH.as_type(), |time, _| {
+                GoRuntimeValue::object(CalendarEnumValue {
+                    number: time.date().month.into(),
+                    ..CalendarEnumValue::MONTH
+                })
             }),
-            "Weekday" => (vec![], Named::WEEKDAY.as_type(), |time, _| {
+            "Weekday" => (vec![], CalendarEnumValue::WEEKDAY.as_type(), |time, _| {
                 let number = i64::try_from(time.date().weekday()).unwrap_or_default();
-                Value::object(Named { number, ..Named::WEEKDAY })
+                GoRuntimeValue::object(CalendarEnumValue { number, ..CalendarEnumValue::WEEKDAY })
             }),
-            "Unix" => (vec![], Type::INT64, |time, _| Value::int64(time.unix())),
+            "Unix" => (vec![], Type::INT64, |time, _| GoRuntimeValue::int64(time.unix())),
             "UnixMilli" => (vec![], Type::INT64, |time, _| {
                 let millis = i64::from(time.nanosecond() / 1_000_000);
-                Value::int64(time.unix().wrapping_mul(1000).wrapping_add(millis))
+                GoRuntimeValue::int64(time.unix().wrapping_mul(1000).wrapping_add(millis))
             }),
             "UnixMicro" => (vec![], Type::INT64, |time, _| {
                 let micros = i64::from(time.nanosecond() / 1000);
-                Value::int64(time.unix().wrapping_mul(1_000_000).wrapping_add(micros))
+                GoRuntimeValue::int64(time.unix().wrapping_mul(1_000_000).wrapping_add(micros))
             }),
-            "UnixNano" => (vec![], Type::INT64, |time, _| Value::int64(time.unix_nanos())),
-            "IsZero" => (vec![], Type::Bool, |time, _| Value::Bool(*time == Self::zero())),
-            "String" => (vec![], Type::String, |time, _| Value::from(time.to_string())),
-            "UTC" => (vec![], time_type(), |time, _| Value::object(time.in_zone(Zone::Utc))),
+            "UnixNano" => (vec![], Type::INT64, |time, _| GoRuntimeValue::int64(time.unix_nanos())),
+            "IsZero" => (vec![], Type::Bool, |time, _| GoRuntimeValue::Bool(*time == Self::zero())),
+            "String" => (vec![], Type::String, |time, _| GoRuntimeValue::from(time.to_string())),
+            "UTC" => {
+                (vec![], time_type(), |time, _| GoRuntimeValue::object(time.in_zone(Zone::Utc)))
+            }
             "Format" => (vec![Type::String], Type::String, |time, arguments| {
                 let layout = match arguments {
-                    [Value::String(layout)] => layout.lossy(),
+                    [GoRuntimeValue::String(layout)] => layout.lossy(),
                     _ => "".into(),
                 };
-                Value::from(time.format(&layout))
+                GoRuntimeValue::from(time.format(&layout))
             }),
             "Add" => (vec![duration_type()], time_type(), |time, arguments| {
-                Value::object(time.add(length(arguments)))
+                GoRuntimeValue::object(time.add(length(arguments)))
             }),
             "Truncate" => (vec![duration_type()], time_type(), |time, arguments| {
-                Value::object(time.truncate(length(arguments)))
+                GoRuntimeValue::object(time.truncate(length(arguments)))
             }),
             "Round" => (vec![duration_type()], time_type(), |time, arguments| {
-                Value::object(time.round(length(arguments)))
+                GoRuntimeValue::object(time.round(length(arguments)))
             }),
             "AddDate" => (vec![Type::INT; 3], time_type(), |time, arguments| {
                 let [years, months, days] = [0, 1, 2].map(|at| number(arguments, at));
-                Value::object(time.add_date(years, months, days))
+                GoRuntimeValue::object(time.add_date(years, months, days))
             }),
             "Sub" => (vec![time_type()], duration_type(), |time, arguments| {
-                Value::object(time.since(given(arguments, 0).unwrap_or(&Self::zero())))
+                GoRuntimeValue::object(time.since(given(arguments, 0).unwrap_or(&Self::zero())))
             }),
             "Compare" => (vec![time_type()], Type::INT, |time, arguments| {
-                Value::int(given(arguments, 0).map_or(0, |other| time.cmp(other) as i64))
+                GoRuntimeValue::int(given(arguments, 0).map_or(0, |other| time.cmp(other) as i64))
             }),
             "After" => (vec![time_type()], Type::Bool, |time, arguments| {
-                Value::Bool(given(arguments, 0).is_some_and(|other| time > other))
+                GoRuntimeValue::Bool(given(arguments, 0).is_some_and(|other| time > other))
             }),
             "Before" => (vec![time_type()], Type::Bool, |time, arguments| {
-                Value::Bool(given(arguments, 0).is_some_and(|other| time < other))
+                GoRuntimeValue::Bool(given(arguments, 0).is_some_and(|other| time < other))
             }),
             "Equal" => (vec![time_type()], Type::Bool, |time, arguments| {
-                Value::Bool(given(arguments, 0).is_some_and(|other: &Self| *time == *other))
+                GoRuntimeValue::Bool(
+                    given(arguments, 0).is_some_and(|other: &Self| *time == *other),
+                )
             }),
             _ => return None,
         };
@@ -194,30 +209,38 @@ impl Object for Duration {
         "time.Duration"
     }
 
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::int64(self.0))
+    fn underlying(&self) -> Option<GoRuntimeValue> {
+        Some(GoRuntimeValue::int64(self.0))
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        type Give = fn(Duration, &[Value]) -> Value;
+        type Give = fn(Duration, &[GoRuntimeValue]) -> GoRuntimeValue;
         let (parameters, result, give): (Vec<Type>, Type, Give) = match name {
-            "Hours" => (vec![], Type::Float64, |length, _| Value::Float(length.hours())),
-            "Minutes" => (vec![], Type::Float64, |length, _| Value::Float(length.minutes())),
-            "Seconds" => (vec![], Type::Float64, |length, _| Value::Float(length.seconds())),
+            "Hours" => (vec![], Type::Float64, |length, _| GoRuntimeValue::Float(length.hours())),
+            "Minutes" => {
+                (vec![], Type::Float64, |length, _| GoRuntimeValue::Float(length.minutes()))
+            }
+            "Seconds" => {
+                (vec![], Type::Float64, |length, _| GoRuntimeValue::Float(length.seconds()))
+            }
             "Milliseconds" => {
-                (vec![], Type::INT64, |length, _| Value::int64(length.milliseconds()))
+                (vec![], Type::INT64, |length, _| GoRuntimeValue::int64(length.milliseconds()))
             }
             "Microseconds" => {
-                (vec![], Type::INT64, |length, _| Value::int64(length.microseconds()))
+                (vec![], Type::INT64, |length, _| GoRuntimeValue::int64(length.microseconds()))
             }
-            "Nanoseconds" => (vec![], Type::INT64, |length, _| Value::int64(length.nanoseconds())),
-            "String" => (vec![], Type::String, |length, _| Value::from(length.to_string())),
-            "Abs" => (vec![], duration_type(), |length, _| Value::object(length.abs())),
+            "Nanoseconds" => {
+                (vec![], Type::INT64, |length, _| GoRuntimeValue::int64(length.nanoseconds()))
+            }
+            "String" => {
+                (vec![], Type::String, |length, _| GoRuntimeValue::from(length.to_string()))
+            }
+            "Abs" => (vec![], duration_type(), |length, _| GoRuntimeValue::object(length.abs())),
             "Round" => (vec![duration_type()], duration_type(), |own, arguments| {
-                Value::object(own.round(length(arguments)))
+                GoRuntimeValue::object(own.round(length(arguments)))
             }),
             "Truncate" => (vec![duration_type()], duration_type(), |own, arguments| {
-                Value::object(own.truncate(length(arguments)))
+                GoRuntimeValue::object(own.truncate(length(arguments)))
             }),
             _ => return None,
         };
@@ -237,7 +260,7 @@ impl Object for Duration {
 
 /// `time.Month` or `time.Weekday`.
 #[derive(Debug, Clone, Copy)]
-struct Named {
+struct CalendarEnumValue {
     type_name: &'static str,
     names: &'static [&'static str],
     /// The number of the first name.
@@ -245,28 +268,28 @@ struct Named {
     number: i64,
 }
 
-impl Named {
+impl CalendarEnumValue {
     const MONTH: Self = Self { type_name: "time.Month", names: &MONTHS, first: 1, number: 1 };
     const WEEKDAY: Self = Self { type_name: "time.Weekday", names: &WEEKDAYS, first: 0, number: 0 };
 
     fn as_type(self) -> Type {
-        Type::Named(self.type_name.into(), Kind::Integer(IntKind::Int))
+        Type::Named(self.type_name.into(), ReflectKind::Integer(IntKind::Int))
     }
 }
 
-impl Object for Named {
+impl Object for CalendarEnumValue {
     fn type_name(&self) -> &str {
         self.type_name
     }
 
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::int(self.number))
+    fn underlying(&self) -> Option<GoRuntimeValue> {
+        Some(GoRuntimeValue::int(self.number))
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
         (name == "String").then(|| {
             Function::new(Signature::new([], Type::String), move |_| {
-                Ok(self.text().map_or(Value::Nil, Value::String))
+                Ok(self.text().map_or(GoRuntimeValue::Nil, GoRuntimeValue::String))
             })
         })
     }
@@ -289,7 +312,7 @@ mod tests {
     use super::*;
     use crate::meter::{Allowance, Meter, Stop};
 
-    fn call(object: impl Object, method: &str, arguments: &[Value]) -> String {
+    fn call(object: impl Object, method: &str, arguments: &[GoRuntimeValue]) -> String {
         let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
         let result = Arc::new(object).method(method).unwrap().call(&mut meter, arguments).unwrap();
         String::from_utf8(crate::fmt::sprint(&[result]).unwrap()).unwrap()
@@ -304,13 +327,13 @@ mod tests {
         let leap = || time("2024-02-29T13:04:05Z");
         assert_eq!(call(leap(), "Month", &[]), "February");
         assert_eq!(call(leap(), "Weekday", &[]), "Thursday");
-        assert_eq!(call(leap(), "Format", &[Value::from("3:04PM")]), "1:04PM");
-        let years = [1, 0, 0].map(Value::int);
+        assert_eq!(call(leap(), "Format", &[GoRuntimeValue::from("3:04PM")]), "1:04PM");
+        let years = [1, 0, 0].map(GoRuntimeValue::int);
         assert_eq!(call(leap(), "AddDate", &years), "2025-03-01 13:04:05 +0000 UTC");
-        let day = [Value::object(time("2024-02-28T13:04:05Z"))];
+        let day = [GoRuntimeValue::object(time("2024-02-28T13:04:05Z"))];
         assert_eq!(call(leap(), "Sub", &day), "24h0m0s");
         assert_eq!(call(leap(), "After", &day), "true");
-        let hour = [Value::object(Duration::HOUR)];
+        let hour = [GoRuntimeValue::object(Duration::HOUR)];
         assert_eq!(call(leap(), "Truncate", &hour), "2024-02-29 13:00:00 +0000 UTC");
         assert_eq!(call(Time::zero(), "IsZero", &[]), "true");
     }
@@ -319,7 +342,7 @@ mod tests {
     fn templates_see_the_methods_of_durations() {
         let length = || Duration::parse("1h30m").unwrap();
         assert_eq!(call(length(), "Hours", &[]), "1.5");
-        assert_eq!(call(length(), "Round", &[Value::object(Duration::HOUR)]), "2h0m0s");
-        assert_eq!(Value::object(length()).kind(), Kind::Integer(IntKind::Int64));
+        assert_eq!(call(length(), "Round", &[GoRuntimeValue::object(Duration::HOUR)]), "2h0m0s");
+        assert_eq!(GoRuntimeValue::object(length()).kind(), ReflectKind::Integer(IntKind::Int64));
     }
 }

@@ -7,7 +7,7 @@ mod field;
 use super::calendar::{self, Clock, Date};
 use super::layout::{self, Chunk};
 use super::{Time, Zone, quote};
-use field::Fault;
+use field::TimeFieldError;
 
 /// Why a text is not a time of a layout, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,7 @@ pub enum ParseError {
 
 /// The parts that have been read; those that the layout lacks keep these values.
 #[derive(Default)]
-struct Parts {
+struct TimeParts {
     year: i64,
     month: Option<u32>,
     day: Option<u32>,
@@ -83,15 +83,17 @@ pub(super) fn parse(
         rest: rest.to_owned(),
         element: element.to_owned(),
     };
-    let mut parts = Parts::default();
+    let mut parts = TimeParts::default();
     let mut layout_left = layout.as_bytes();
     let mut left = text.as_bytes();
     while let Some(Chunk { before, spelled, element, after }) = layout::chunk(layout_left) {
         left = skip(left, before).map_err(|rest| mismatch(rest, before))?;
         layout_left = after;
         left = parts.read(element, left, layout_left).map_err(|fault| match fault {
-            Fault::Mismatch => mismatch(left, spelled),
-            Fault::OutOfRange(what) => ParseError::OutOfRange { text: text.to_owned(), what },
+            TimeFieldError::Mismatch => mismatch(left, spelled),
+            TimeFieldError::OutOfRange(what) => {
+                ParseError::OutOfRange { text: text.to_owned(), what }
+            }
         })?;
     }
     left = skip(left, layout_left).map_err(|rest| mismatch(rest, layout_left))?;
@@ -127,7 +129,7 @@ fn without_spaces(text: &[u8]) -> &[u8] {
     &text[text.iter().take_while(|byte| **byte == b' ').count()..]
 }
 
-impl Parts {
+impl TimeParts {
     /// The day that was read, if there is one.
     fn date(&self, text: &str) -> Result<Date, ParseError> {
         let out_of_range = |what| ParseError::OutOfRange { text: text.to_owned(), what };

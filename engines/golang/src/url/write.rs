@@ -6,7 +6,7 @@ use super::{Url, User, contains, cut};
 
 /// A part of a URL, in which some characters need no escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum UrlComponent {
     Host,
     /// What follows the `%25` of an address.
     Zone,
@@ -17,7 +17,7 @@ pub(super) enum Part {
     Fragment,
 }
 
-impl Part {
+impl UrlComponent {
     /// Whether a byte is written as an escape.
     pub(super) fn escapes(self, byte: u8) -> bool {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
@@ -37,10 +37,10 @@ impl Part {
 impl User {
     /// With escapes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut text = escape(&self.name, Part::User);
+        let mut text = escape(&self.name, UrlComponent::User);
         if let Some(password) = &self.password {
             text.push(b':');
-            text.extend(escape(password, Part::User));
+            text.extend(escape(password, UrlComponent::User));
         }
         text
     }
@@ -65,7 +65,7 @@ impl Url {
         }
         if !self.fragment.is_empty() {
             text.push(b'#');
-            text.extend(escape(&self.fragment, Part::Fragment));
+            text.extend(escape(&self.fragment, UrlComponent::Fragment));
         }
         text
     }
@@ -80,8 +80,9 @@ impl Url {
             text.extend(user.to_bytes());
             text.push(b'@');
         }
-        text.extend(escape(&self.host, Part::Host));
-        let path = if self.path == b"*" { b"*".to_vec() } else { escape(&self.path, Part::Path) };
+        text.extend(escape(&self.host, UrlComponent::Host));
+        let path =
+            if self.path == b"*" { b"*".to_vec() } else { escape(&self.path, UrlComponent::Path) };
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             text.push(b'/');
         }
@@ -93,7 +94,7 @@ impl Url {
     }
 }
 
-fn escape(text: &[u8], part: Part) -> Vec<u8> {
+fn escape(text: &[u8], part: UrlComponent) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(text.len());
     for byte in text {
         if part.escapes(*byte) {

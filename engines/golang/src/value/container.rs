@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{Str, Type, Value};
+use super::{GoRuntimeValue, Str, Type};
 
 /// A slice of Go: items of one type, which may be `interface {}`, with room behind them.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub struct List(Arc<Slice>);
 struct Slice {
     item_type: Type,
     /// What the slice shows, and what is known of the room behind it.
-    items: Vec<Value>,
+    items: Vec<GoRuntimeValue>,
     len: usize,
     capacity: usize,
     is_nil: bool,
@@ -23,13 +23,13 @@ struct Slice {
 
 impl List {
     /// A slice without room behind its items.
-    pub fn new(item_type: Type, items: Vec<Value>) -> Self {
+    pub fn new(item_type: Type, items: Vec<GoRuntimeValue>) -> Self {
         let len = items.len();
         Self::with_capacity(item_type, items, len)
     }
 
     /// A slice with room for so many items in all, which reslicing shows as zeros.
-    pub fn with_capacity(item_type: Type, items: Vec<Value>, capacity: usize) -> Self {
+    pub fn with_capacity(item_type: Type, items: Vec<GoRuntimeValue>, capacity: usize) -> Self {
         let len = items.len();
         let capacity = capacity.max(len);
         Self(Arc::new(Slice { item_type, items, len, capacity, is_nil: false }))
@@ -56,7 +56,7 @@ impl List {
     }
 
     /// The items.
-    pub fn items(&self) -> &[Value] {
+    pub fn items(&self) -> &[GoRuntimeValue] {
         &self.0.items[..self.0.len]
     }
 
@@ -113,7 +113,7 @@ pub struct Map(Arc<Table>);
 #[derive(Debug)]
 struct Table {
     item_type: Type,
-    entries: RwLock<BTreeMap<Str, Value>>,
+    entries: RwLock<BTreeMap<Str, GoRuntimeValue>>,
     is_nil: bool,
 }
 
@@ -126,7 +126,7 @@ impl Default for Map {
 
 impl Map {
     /// A map with some entries; of equal keys the last counts.
-    pub fn new(item_type: Type, entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
+    pub fn new(item_type: Type, entries: impl IntoIterator<Item = (Str, GoRuntimeValue)>) -> Self {
         let entries = RwLock::new(entries.into_iter().collect());
         Self(Arc::new(Table { item_type, entries, is_nil: false }))
     }
@@ -147,7 +147,7 @@ impl Map {
     }
 
     /// The value of a key.
-    pub fn get(&self, key: &[u8]) -> Option<Value> {
+    pub fn get(&self, key: &[u8]) -> Option<GoRuntimeValue> {
         self.read().get(key).cloned()
     }
 
@@ -160,17 +160,17 @@ impl Map {
     ///
     /// # Assumes
     /// The map is not nil, where Go panics, and the value is of the type of the map's values.
-    pub fn insert(&self, key: impl Into<Str>, value: Value) -> Option<Value> {
+    pub fn insert(&self, key: impl Into<Str>, value: GoRuntimeValue) -> Option<GoRuntimeValue> {
         self.write().insert(key.into(), value)
     }
 
     /// Removes a key and gives back what was there.
-    pub fn remove(&self, key: &[u8]) -> Option<Value> {
+    pub fn remove(&self, key: &[u8]) -> Option<GoRuntimeValue> {
         self.write().remove(key)
     }
 
     /// Keys and values as they are now, in the order of the keys.
-    pub fn entries(&self) -> Vec<(Str, Value)> {
+    pub fn entries(&self) -> Vec<(Str, GoRuntimeValue)> {
         self.read().iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
@@ -195,11 +195,11 @@ impl Map {
     }
 
     // No code of others runs while the lock is held, so a panic elsewhere cannot leave the entries half changed.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Str, Value>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Str, GoRuntimeValue>> {
         self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, Value>> {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, GoRuntimeValue>> {
         self.0.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,15 +212,15 @@ impl Drop for Table {
 }
 
 /// Drops values, and what only they hold, from a list instead of from the stack.
-fn dismantle(mut pending: Vec<Value>) {
+fn dismantle(mut pending: Vec<GoRuntimeValue>) {
     while let Some(value) = pending.pop() {
         match value {
-            Value::List(List(slice)) => {
+            GoRuntimeValue::List(List(slice)) => {
                 if let Some(mut slice) = Arc::into_inner(slice) {
                     pending.append(&mut slice.items);
                 }
             }
-            Value::Map(Map(table)) => {
+            GoRuntimeValue::Map(Map(table)) => {
                 if let Some(mut table) = Arc::into_inner(table) {
                     let entries = table.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
                     pending.extend(std::mem::take(entries).into_values());

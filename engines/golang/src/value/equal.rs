@@ -5,12 +5,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Kind, Object, Value};
+use super::{GoRuntimeValue, Object, ReflectKind};
 
 /// Pairs of containers that were compared, or are about to be.
-type Seen = BTreeSet<(usize, usize)>;
+type ComparedPairs = BTreeSet<(usize, usize)>;
 
-impl Value {
+impl GoRuntimeValue {
     /// Whether Go's `reflect.DeepEqual` takes both for the same: equal types and equal contents all the way down.
     ///
     /// No number equals one of another type, NaN equals nothing, and what is nil equals nothing that is merely empty.
@@ -24,7 +24,7 @@ impl Value {
         other: &Self,
         mut work: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let mut seen = Seen::new();
+        let mut seen = ComparedPairs::new();
         let mut pending = vec![(self.clone(), other.clone())];
         while let Some((a, b)) = pending.pop() {
             work(1 + weight(&a))?;
@@ -37,25 +37,31 @@ impl Value {
 }
 
 /// How much there is to be examined in a value, but for what is in what it holds.
-fn weight(value: &Value) -> usize {
+fn weight(value: &GoRuntimeValue) -> usize {
     match value {
-        Value::String(text) | Value::Bytes(text) => text.len() / 64,
-        Value::List(list) => list.len(),
-        Value::Map(map) => map.len(),
+        GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => text.len() / 64,
+        GoRuntimeValue::List(list) => list.len(),
+        GoRuntimeValue::Map(map) => map.len(),
         _ => 0,
     }
 }
 
 /// Whether two values are equal if those are that it puts into `pending`.
-fn compare(a: &Value, b: &Value, pending: &mut Vec<(Value, Value)>, seen: &mut Seen) -> bool {
+fn compare(
+    a: &GoRuntimeValue,
+    b: &GoRuntimeValue,
+    pending: &mut Vec<(GoRuntimeValue, GoRuntimeValue)>,
+    seen: &mut ComparedPairs,
+) -> bool {
     match (a, b) {
-        (Value::Nil, Value::Nil) => true,
-        (Value::Bool(a), Value::Bool(b)) => a == b,
-        (Value::Integer(a), Value::Integer(b)) => a == b,
-        (Value::Float(a), Value::Float(b)) => a == b,
-        (Value::Complex(a, b), Value::Complex(c, d)) => (a, b) == (c, d),
-        (Value::String(a), Value::String(b)) | (Value::Bytes(a), Value::Bytes(b)) => a == b,
-        (Value::List(a), Value::List(b)) => {
+        (GoRuntimeValue::Nil, GoRuntimeValue::Nil) => true,
+        (GoRuntimeValue::Bool(a), GoRuntimeValue::Bool(b)) => a == b,
+        (GoRuntimeValue::Integer(a), GoRuntimeValue::Integer(b)) => a == b,
+        (GoRuntimeValue::Float(a), GoRuntimeValue::Float(b)) => a == b,
+        (GoRuntimeValue::Complex(a, b), GoRuntimeValue::Complex(c, d)) => (a, b) == (c, d),
+        (GoRuntimeValue::String(a), GoRuntimeValue::String(b))
+        | (GoRuntimeValue::Bytes(a), GoRuntimeValue::Bytes(b)) => a == b,
+        (GoRuntimeValue::List(a), GoRuntimeValue::List(b)) => {
             if a.item_type() != b.item_type() || a.is_nil() != b.is_nil() || a.len() != b.len() {
                 return false;
             }
@@ -64,7 +70,7 @@ fn compare(a: &Value, b: &Value, pending: &mut Vec<(Value, Value)>, seen: &mut S
             }
             true
         }
-        (Value::Map(a), Value::Map(b)) => {
+        (GoRuntimeValue::Map(a), GoRuntimeValue::Map(b)) => {
             if a.item_type() != b.item_type() || a.is_nil() != b.is_nil() || a.len() != b.len() {
                 return false;
             }
@@ -79,17 +85,21 @@ fn compare(a: &Value, b: &Value, pending: &mut Vec<(Value, Value)>, seen: &mut S
             }
             true
         }
-        (Value::Object(a), Value::Object(b)) => objects(a, b, pending),
+        (GoRuntimeValue::Object(a), GoRuntimeValue::Object(b)) => objects(a, b, pending),
         // Parity(go): functions are equal only if both are nil.
         _ => false,
     }
 }
 
-fn objects(a: &Arc<dyn Object>, b: &Arc<dyn Object>, pending: &mut Vec<(Value, Value)>) -> bool {
+fn objects(
+    a: &Arc<dyn Object>,
+    b: &Arc<dyn Object>,
+    pending: &mut Vec<(GoRuntimeValue, GoRuntimeValue)>,
+) -> bool {
     if a.type_name() != b.type_name() || a.is_nil() != b.is_nil() {
         return false;
     }
-    if Arc::ptr_eq(a, b) && a.kind() == Kind::Pointer || a.is_nil() {
+    if Arc::ptr_eq(a, b) && a.kind() == ReflectKind::Pointer || a.is_nil() {
         return true;
     }
     if let (Some(a), Some(b)) = (a.underlying(), b.underlying()) {
@@ -109,23 +119,32 @@ fn objects(a: &Arc<dyn Object>, b: &Arc<dyn Object>, pending: &mut Vec<(Value, V
 mod tests {
     use std::convert::Infallible;
 
-    use crate::Value;
+    use crate::GoRuntimeValue;
     use crate::value::{List, Map, Type};
 
-    fn equal(a: &Value, b: &Value) -> bool {
+    fn equal(a: &GoRuntimeValue, b: &GoRuntimeValue) -> bool {
         a.deep_equal(b, |_| Ok::<_, Infallible>(())).unwrap()
     }
 
     #[test]
     fn types_count_and_so_does_nil() {
-        assert!(equal(&Value::list([Value::int(1)]), &Value::list([Value::int(1)])));
-        assert!(!equal(&Value::int(1), &Value::int64(1)));
-        assert!(!equal(&Value::int(1), &Value::Float(1.0)));
-        assert!(!equal(&Value::Float(f64::NAN), &Value::Float(f64::NAN)));
-        assert!(!equal(&Value::List(List::nil(Type::Any)), &Value::list([])));
-        assert!(!equal(&Value::strings(["a"]), &Value::list([Value::from("a")])));
-        assert!(equal(&Value::Nil, &Value::Nil) && !equal(&Value::Nil, &Value::list([])));
-        let map = |key: &str, value| Value::map([(key, Value::int(value))]);
+        assert!(equal(
+            &GoRuntimeValue::list([GoRuntimeValue::int(1)]),
+            &GoRuntimeValue::list([GoRuntimeValue::int(1)])
+        ));
+        assert!(!equal(&GoRuntimeValue::int(1), &GoRuntimeValue::int64(1)));
+        assert!(!equal(&GoRuntimeValue::int(1), &GoRuntimeValue::Float(1.0)));
+        assert!(!equal(&GoRuntimeValue::Float(f64::NAN), &GoRuntimeValue::Float(f64::NAN)));
+        assert!(!equal(&GoRuntimeValue::List(List::nil(Type::Any)), &GoRuntimeValue::list([])));
+        assert!(!equal(
+            &GoRuntimeValue::strings(["a"]),
+            &GoRuntimeValue::list([GoRuntimeValue::from("a")])
+        ));
+        assert!(
+            equal(&GoRuntimeValue::Nil, &GoRuntimeValue::Nil)
+                && !equal(&GoRuntimeValue::Nil, &GoRuntimeValue::list([]))
+        );
+        let map = |key: &str, value| GoRuntimeValue::map([(key, GoRuntimeValue::int(value))]);
         assert!(equal(&map("a", 1), &map("a", 1)));
         assert!(!equal(&map("a", 1), &map("b", 1)) && !equal(&map("a", 1), &map("a", 2)));
     }
@@ -134,22 +153,25 @@ mod tests {
     fn maps_that_hold_themselves_are_compared_once() {
         let looped = || {
             let map = Map::default();
-            map.insert("self", Value::Map(map.clone()));
-            Value::Map(map)
+            map.insert("self", GoRuntimeValue::Map(map.clone()));
+            GoRuntimeValue::Map(map)
         };
         assert!(equal(&looped(), &looped()));
     }
 
     #[test]
     fn what_is_shared_is_compared_once() {
-        let doubled =
-            || (0..60).fold(Value::int(1), |value, _| Value::list([value.clone(), value]));
+        let doubled = || {
+            (0..60).fold(GoRuntimeValue::int(1), |value, _| {
+                GoRuntimeValue::list([value.clone(), value])
+            })
+        };
         assert!(equal(&doubled(), &doubled()));
     }
 
     #[test]
     fn the_caller_can_stop_it() {
-        let long = || Value::list((0..100).map(Value::int));
+        let long = || GoRuntimeValue::list((0..100).map(GoRuntimeValue::int));
         let mut steps = 0;
         let result = long().deep_equal(&long(), |_| {
             steps += 1;

@@ -4,17 +4,17 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::{List, Str, Type, Value};
+use super::{GoRuntimeValue, List, Str, Type};
 
 /// A list or map that is being decoded.
-enum Open<'a> {
-    List(std::slice::Iter<'a, Json>, Vec<Value>),
-    Map(<&'a JsonMap<String, Json> as IntoIterator>::IntoIter, &'a str, Vec<(Str, Value)>),
+enum OpenDecodeContainer<'a> {
+    List(std::slice::Iter<'a, Json>, Vec<GoRuntimeValue>),
+    Map(<&'a JsonMap<String, Json> as IntoIterator>::IntoIter, &'a str, Vec<(Str, GoRuntimeValue)>),
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenDecodeContainer<'a> {
     /// Takes the value that was asked for last, if there was one, and asks for another.
-    fn next(&mut self, done: Option<Value>) -> Option<&'a Json> {
+    fn next(&mut self, done: Option<GoRuntimeValue>) -> Option<&'a Json> {
         match self {
             Self::List(rest, items) => {
                 items.extend(done);
@@ -29,45 +29,47 @@ impl<'a> Open<'a> {
         }
     }
 
-    fn close(self) -> Value {
+    fn close(self) -> GoRuntimeValue {
         match self {
-            Self::List(_, items) => Value::List(List::decoded(items)),
-            Self::Map(_, _, entries) => Value::map(entries),
+            Self::List(_, items) => GoRuntimeValue::List(List::decoded(items)),
+            Self::Map(_, _, entries) => GoRuntimeValue::map(entries),
         }
     }
 }
 
 impl List {
     /// A `[]interface {}` with the room behind its items that Go's decoder of JSON has made.
-    pub fn decoded(items: Vec<Value>) -> Self {
+    pub fn decoded(items: Vec<GoRuntimeValue>) -> Self {
         let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
         Self::with_capacity(Type::Any, items, capacity)
     }
 }
 
-pub(super) fn decoded(json: &Json) -> Value {
+pub(super) fn decoded(json: &Json) -> GoRuntimeValue {
     let mut open = Vec::new();
     let mut next = json;
     loop {
         let mut done = match next {
             Json::Array(items) => {
-                open.push(Open::List(items.iter(), Vec::with_capacity(items.len())));
+                open.push(OpenDecodeContainer::List(items.iter(), Vec::with_capacity(items.len())));
                 None
             }
             Json::Object(map) => {
-                open.push(Open::Map(map.iter(), "", Vec::with_capacity(map.len())));
+                open.push(OpenDecodeContainer::Map(map.iter(), "", Vec::with_capacity(map.len())));
                 None
             }
-            Json::Null => Some(Value::Nil),
-            Json::Bool(truth) => Some(Value::Bool(*truth)),
-            Json::Number(number) => Some(Value::Float(number.as_f64().unwrap_or_default())),
-            Json::String(text) => Some(Value::from(text.as_str())),
+            Json::Null => Some(GoRuntimeValue::Nil),
+            Json::Bool(truth) => Some(GoRuntimeValue::Bool(*truth)),
+            Json::Number(number) => {
+                Some(GoRuntimeValue::Float(number.as_f64().unwrap_or_default()))
+            }
+            Json::String(text) => Some(GoRuntimeValue::from(text.as_str())),
         };
         next = loop {
             let Some(innermost) = open.last_mut() else { return done.unwrap_or_default() };
             match innermost.next(done.take()) {
                 Some(json) => break json,
-                None => done = open.pop().map(Open::close),
+                None => done = open.pop().map(OpenDecodeContainer::close),
             }
         };
     }
@@ -77,18 +79,19 @@ pub(super) fn decoded(json: &Json) -> Value {
 mod tests {
     use serde_json::{Value as Json, json};
 
-    use crate::Value;
+    use crate::GoRuntimeValue;
     use crate::fmt::sprintf;
 
     #[test]
     fn json_becomes_what_go_decodes() {
-        let value = Value::from_json(&json!({"b": [1, [], {"c": null}], "a": {}, "d": "x"}));
+        let value =
+            GoRuntimeValue::from_json(&json!({"b": [1, [], {"c": null}], "a": {}, "d": "x"}));
         let text = sprintf("%#v", &[value]).unwrap();
         assert_eq!(
             String::from_utf8(text).unwrap(),
             r#"map[string]interface {}{"a":map[string]interface {}{}, "b":[]interface {}{1, []interface {}{}, map[string]interface {}{"c":interface {}(nil)}}, "d":"x"}"#
         );
-        assert_eq!(sprintf("%v", &[Value::from_json(&json!(5))]).unwrap(), b"5");
+        assert_eq!(sprintf("%v", &[GoRuntimeValue::from_json(&json!(5))]).unwrap(), b"5");
     }
 
     #[test]
@@ -97,7 +100,7 @@ mod tests {
         for _ in 0..200_000 {
             json = Json::Array(vec![json]);
         }
-        drop(Value::from_json(&json));
+        drop(GoRuntimeValue::from_json(&json));
         // Dropping it as a whole would recurse.
         while let Json::Array(mut items) = json {
             json = items.pop().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{List, Map, Object, Signature, Value};
+use super::{GoRuntimeValue, List, Map, Object, Signature};
 
 /// Size and sign of an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Integer {
 /// What `reflect` calls a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Go's")]
-pub enum Kind {
+pub enum ReflectKind {
     Invalid,
     Bool,
     Integer(IntKind),
@@ -121,7 +121,7 @@ pub enum Kind {
     Pointer,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ReflectKind {
     /// As sprig's `kindOf` says it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -164,7 +164,7 @@ pub enum Type {
     /// A function.
     Func(Arc<Signature>),
     /// A type with a name, and its kind.
-    Named(Arc<str>, Kind),
+    Named(Arc<str>, ReflectKind),
 }
 
 impl Type {
@@ -188,7 +188,13 @@ impl Type {
         match self {
             Self::Any | Self::Reflected | Self::Slice(_) | Self::Map(_) | Self::Func(_) => true,
             Self::Named(_, kind) => {
-                matches!(kind, Kind::Slice | Kind::Map | Kind::Func | Kind::Pointer)
+                matches!(
+                    kind,
+                    ReflectKind::Slice
+                        | ReflectKind::Map
+                        | ReflectKind::Func
+                        | ReflectKind::Pointer
+                )
             }
             Self::Bool | Self::Integer(_) | Self::Float64 | Self::Complex128 | Self::String => {
                 false
@@ -197,17 +203,19 @@ impl Type {
     }
 
     /// The zero value: nil for what has none that can be told apart from it.
-    pub fn zero(&self) -> Value {
+    pub fn zero(&self) -> GoRuntimeValue {
         match self {
-            Self::Any | Self::Reflected | Self::Func(_) => Value::Nil,
-            Self::Bool => Value::Bool(false),
-            Self::Integer(kind) => Value::Integer(Integer::new(*kind, 0)),
-            Self::Float64 => Value::Float(0.0),
-            Self::Complex128 => Value::Complex(0.0, 0.0),
-            Self::String => Value::string(""),
-            Self::Slice(item) => Value::List(List::nil((**item).clone())),
-            Self::Map(item) => Value::Map(Map::nil((**item).clone())),
-            Self::Named(name, kind) => Value::object(Zero { name: name.clone(), kind: *kind }),
+            Self::Any | Self::Reflected | Self::Func(_) => GoRuntimeValue::Nil,
+            Self::Bool => GoRuntimeValue::Bool(false),
+            Self::Integer(kind) => GoRuntimeValue::Integer(Integer::new(*kind, 0)),
+            Self::Float64 => GoRuntimeValue::Float(0.0),
+            Self::Complex128 => GoRuntimeValue::Complex(0.0, 0.0),
+            Self::String => GoRuntimeValue::string(""),
+            Self::Slice(item) => GoRuntimeValue::List(List::nil((**item).clone())),
+            Self::Map(item) => GoRuntimeValue::Map(Map::nil((**item).clone())),
+            Self::Named(name, kind) => {
+                GoRuntimeValue::object(Zero { name: name.clone(), kind: *kind })
+            }
         }
     }
 }
@@ -234,7 +242,7 @@ impl fmt::Display for Type {
 #[derive(Debug)]
 struct Zero {
     name: Arc<str>,
-    kind: Kind,
+    kind: ReflectKind,
 }
 
 impl Object for Zero {
@@ -242,11 +250,11 @@ impl Object for Zero {
         &self.name
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ReflectKind {
         self.kind
     }
 
     fn is_nil(&self) -> bool {
-        !matches!(self.kind, Kind::Struct)
+        !matches!(self.kind, ReflectKind::Struct)
     }
 }

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Kind, Str, Type, Value};
-use crate::meter::{Exhausted, Meter};
+use super::{GoRuntimeValue, ReflectKind, Str, Type};
+use crate::meter::{Meter, WorkLimitExceeded};
 
 /// A Go value with a type of its own: a struct, a pointer to one, or a named type such as `time.Duration`.
 ///
@@ -15,22 +15,22 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
     fn type_name(&self) -> &str;
 
     /// What kind of type has that name; of named types, the kind of what is [`Object::underlying`].
-    fn kind(&self) -> Kind {
-        self.underlying().map_or(Kind::Struct, |value| value.kind())
+    fn kind(&self) -> ReflectKind {
+        self.underlying().map_or(ReflectKind::Struct, |value| value.kind())
     }
 
     /// The same value without the name of its type; nothing for structs and pointers.
-    fn underlying(&self) -> Option<Value> {
+    fn underlying(&self) -> Option<GoRuntimeValue> {
         None
     }
 
     /// The fields of the struct, or of what the pointer points at, in the order of their declaration.
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         Vec::new()
     }
 
     /// One field.
-    fn field(&self, name: &str) -> Option<Value> {
+    fn field(&self, name: &str) -> Option<GoRuntimeValue> {
         self.fields().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
@@ -53,7 +53,7 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
 
     /// The fields that `encoding/json` writes, by the names it gives them: those that begin with a capital letter,
     /// unless a tag of the struct says otherwise.
-    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+    fn json_fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         let mut fields = self.fields();
         fields.retain(|(name, _)| name.starts_with(|first: char| first.is_ascii_uppercase()));
         fields
@@ -79,7 +79,7 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
 /// What a pointer points at: the struct, without the methods of the pointer; other objects are given back.
 pub fn pointee(object: &Arc<dyn Object>) -> Arc<dyn Object> {
     match object.kind() {
-        Kind::Pointer => Arc::new(Pointee(Arc::clone(object))),
+        ReflectKind::Pointer => Arc::new(Pointee(Arc::clone(object))),
         _ => Arc::clone(object),
     }
 }
@@ -93,19 +93,19 @@ impl Object for Pointee {
         name.strip_prefix('*').unwrap_or(name)
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Struct
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Struct
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         self.0.fields()
     }
 
-    fn field(&self, name: &str) -> Option<Value> {
+    fn field(&self, name: &str) -> Option<GoRuntimeValue> {
         self.0.field(name)
     }
 
-    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+    fn json_fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         self.0.json_fields()
     }
 }
@@ -160,7 +160,8 @@ impl fmt::Display for Signature {
 }
 
 /// What runs when a function is called.
-pub type Body = dyn Fn(&mut Meter, &[Value]) -> Result<Value, CallError> + Send + Sync;
+pub type Body =
+    dyn Fn(&mut Meter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, CallError> + Send + Sync;
 
 /// Why a function gave nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -170,7 +171,7 @@ pub enum CallError {
     Said(String),
     /// It would use up more than is allowed.
     #[error(transparent)]
-    Exhausted(#[from] Exhausted),
+    Exhausted(#[from] WorkLimitExceeded),
 }
 
 impl From<String> for CallError {
@@ -192,10 +193,10 @@ impl Function {
     /// [`Function::metered`].
     pub fn new(
         signature: Signature,
-        body: impl Fn(&[Value]) -> Result<Value, String> + Send + Sync + 'static,
+        body: impl Fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, String> + Send + Sync + 'static,
     ) -> Self {
         Self::metered(signature, move |meter, arguments| {
-            for text in arguments.iter().filter_map(Value::bytes) {
+            for text in arguments.iter().filter_map(GoRuntimeValue::bytes) {
                 meter.steps(text.len() as u64 / 4)?;
                 meter.bytes(text.len() as u64)?;
             }
@@ -208,7 +209,10 @@ impl Function {
     /// A function that counts what it uses up.
     pub fn metered(
         signature: Signature,
-        body: impl Fn(&mut Meter, &[Value]) -> Result<Value, CallError> + Send + Sync + 'static,
+        body: impl Fn(&mut Meter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, CallError>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Self { signature, body: Box::new(body) }
     }
@@ -225,7 +229,11 @@ impl Function {
     ///
     /// # Assumes
     /// The arguments are those of the signature.
-    pub fn call(&self, meter: &mut Meter, arguments: &[Value]) -> Result<Value, CallError> {
+    pub fn call(
+        &self,
+        meter: &mut Meter,
+        arguments: &[GoRuntimeValue],
+    ) -> Result<GoRuntimeValue, CallError> {
         (self.body)(meter, arguments)
     }
 }

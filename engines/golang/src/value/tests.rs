@@ -1,12 +1,12 @@
 //! Laws of values that no recorded case can show.
 
-use super::{IntKind, Integer, Kind, List, Map, Object, Type, Value};
+use super::{GoRuntimeValue, IntKind, Integer, List, Map, Object, ReflectKind, Type};
 
 #[test]
 fn values_nested_without_end_are_dropped_without_the_stack() {
-    let mut value = Value::Nil;
+    let mut value = GoRuntimeValue::Nil;
     for _ in 0..500_000 {
-        value = Value::list([Value::map([("k", value)])]);
+        value = GoRuntimeValue::list([GoRuntimeValue::map([("k", value)])]);
     }
     drop(value);
 }
@@ -20,46 +20,48 @@ fn integers_are_cut_off_as_conversions_do() {
 
 #[test]
 fn a_slice_shows_what_is_behind_another_slice_of_it() {
-    let list = List::with_capacity(Type::Any, vec![Value::int(1), Value::int(2)], 4);
+    let list =
+        List::with_capacity(Type::Any, vec![GoRuntimeValue::int(1), GoRuntimeValue::int(2)], 4);
     let first = list.slice(0, 1, 4).unwrap();
     assert_eq!((first.len(), first.capacity()), (1, 4));
     let all = first.slice(1, 3, 4).unwrap();
-    assert_eq!(crate::fmt::sprint(&[Value::List(all)]).unwrap(), b"[2 <nil>]");
+    assert_eq!(crate::fmt::sprint(&[GoRuntimeValue::List(all)]).unwrap(), b"[2 <nil>]");
     assert!(first.slice(0, 5, 5).is_none() && first.slice(2, 1, 4).is_none());
 }
 
 #[test]
 fn a_map_is_changed_through_every_holder() {
     let map = Map::new(Type::Any, []);
-    let holder = Value::Map(map.clone());
-    map.insert("b", Value::int(1));
+    let holder = GoRuntimeValue::Map(map.clone());
+    map.insert("b", GoRuntimeValue::int(1));
     map.insert("a", holder.clone());
     map.remove(b"a");
     assert_eq!(crate::fmt::sprint(&[holder]).unwrap(), b"map[b:1]");
 }
 
 #[derive(Debug)]
-struct Named(Value);
+struct NamedValueObject(GoRuntimeValue);
 
-impl Object for Named {
+impl Object for NamedValueObject {
     fn type_name(&self) -> &'static str {
         "common.Values"
     }
 
-    fn underlying(&self) -> Option<Value> {
+    fn underlying(&self) -> Option<GoRuntimeValue> {
         Some(self.0.clone())
     }
 }
 
 #[test]
 fn a_named_map_is_given_where_a_map_is_asked_for_and_not_the_other_way_round() {
-    let map = Value::map([("a", Value::int(1))]);
-    let named = Value::object(Named(map.clone()));
-    assert_eq!((named.kind(), named.type_name().as_str()), (Kind::Map, "common.Values"));
-    assert!(matches!(named.assign(&Type::map()), Some(Value::Map(_))));
-    assert!(map.assign(&Type::Named("common.Values".into(), Kind::Map)).is_none());
+    let map = GoRuntimeValue::map([("a", GoRuntimeValue::int(1))]);
+    let named = GoRuntimeValue::object(NamedValueObject(map.clone()));
+    assert_eq!((named.kind(), named.type_name().as_str()), (ReflectKind::Map, "common.Values"));
+    assert!(matches!(named.assign(&Type::map()), Some(GoRuntimeValue::Map(_))));
+    assert!(map.assign(&Type::Named("common.Values".into(), ReflectKind::Map)).is_none());
     assert!(named.assign(&Type::Map(Type::String.into())).is_none());
     assert!(
-        Value::Nil.assign(&Type::map()).is_some() && Value::Nil.assign(&Type::String).is_none()
+        GoRuntimeValue::Nil.assign(&Type::map()).is_some()
+            && GoRuntimeValue::Nil.assign(&Type::String).is_none()
     );
 }

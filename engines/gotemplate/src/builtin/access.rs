@@ -1,28 +1,33 @@
 //! `index`, `slice`, `len` and `call`.
 
-use golang::Value;
-use golang::value::{IntKind, Integer, Kind, Str, Type};
+use golang::GoRuntimeValue;
+use golang::value::{IntKind, Integer, ReflectKind, Str, Type};
 
-use crate::error::Failure;
-use crate::limits::Budget;
+use crate::error::FunctionError;
+use crate::limits::TemplateBudget;
 use crate::slot::Slot;
 
 /// What to look into: the value without pointers and names of types; nothing where there is none.
-fn inner(slot: &Slot) -> Option<Value> {
+fn inner(slot: &Slot) -> Option<GoRuntimeValue> {
     match slot.value() {
-        Value::Nil => None,
-        Value::Object(object) if object.kind() == Kind::Pointer && object.is_nil() => None,
+        GoRuntimeValue::Nil => None,
+        GoRuntimeValue::Object(object)
+            if object.kind() == ReflectKind::Pointer && object.is_nil() =>
+        {
+            None
+        }
         value => Some(value.underlying()),
     }
 }
 
 /// A number between zero and `limit`.
-fn position(slot: &Slot, limit: usize) -> Result<usize, Failure> {
+fn position(slot: &Slot, limit: usize) -> Result<usize, FunctionError> {
     if slot.is_absent() {
         return Err("cannot index slice/array with nil".into());
     }
     let is_interface = slot.held_as() == Some(Type::Any);
-    let Some(Value::Integer(integer)) = (!is_interface).then(|| slot.value().underlying()) else {
+    let Some(GoRuntimeValue::Integer(integer)) = (!is_interface).then(|| slot.value().underlying())
+    else {
         return Err(format!("cannot index slice/array with type {}", slot.held_name()).into());
     };
     // Parity(go): an unsigned number beyond `int64` counts as negative.
@@ -34,10 +39,10 @@ fn position(slot: &Slot, limit: usize) -> Result<usize, Failure> {
 }
 
 fn byte(byte: u8) -> Slot {
-    Slot::plain(Value::Integer(Integer::new(IntKind::Uint8, i64::from(byte))))
+    Slot::plain(GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(byte))))
 }
 
-pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, Failure> {
+pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, FunctionError> {
     let mut item = item.clone().unboxed();
     if item.is_absent() {
         return Err("index of untyped nil".into());
@@ -47,27 +52,30 @@ pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, Failure> {
         let index = index.clone().unboxed();
         let Some(value) = inner(&item) else { return Err("index of nil pointer".into()) };
         // Parity(go): a position is checked against the length and may be the length itself, where `reflect` panics.
-        let out_of_range = |what| Failure::Message(format!("reflect: {what} index out of range"));
+        let out_of_range =
+            |what| FunctionError::Message(format!("reflect: {what} index out of range"));
         item = match value {
-            Value::String(text) => {
+            GoRuntimeValue::String(text) => {
                 let at = position(&index, text.len())?;
                 let found = text.get(at).ok_or_else(|| out_of_range("string"))?;
                 byte(*found)
             }
-            Value::Bytes(bytes) => {
+            GoRuntimeValue::Bytes(bytes) => {
                 let at = position(&index, bytes.len())?;
                 let found = bytes.get(at).ok_or_else(|| out_of_range("slice"))?;
                 byte(*found)
             }
-            Value::List(list) => {
+            GoRuntimeValue::List(list) => {
                 let at = position(&index, list.len())?;
                 let found = list.items().get(at).ok_or_else(|| out_of_range("slice"))?;
                 Slot::of(found.clone(), list.item_type())
             }
-            Value::Map(map) => {
+            GoRuntimeValue::Map(map) => {
                 let key = match index.value() {
-                    Value::Nil => return Err("value is nil; should be of type string".into()),
-                    Value::String(key) => key,
+                    GoRuntimeValue::Nil => {
+                        return Err("value is nil; should be of type string".into());
+                    }
+                    GoRuntimeValue::String(key) => key,
                     other => {
                         let given = other.type_name();
                         return Err(format!("value has type {given}; should be string").into());
@@ -83,9 +91,9 @@ pub(super) fn index(item: &Slot, indexes: &[Slot]) -> Result<Slot, Failure> {
 }
 
 /// The type of an item without what holds it.
-fn name(item: &Slot, value: &Value) -> String {
+fn name(item: &Slot, value: &GoRuntimeValue) -> String {
     match item.value() {
-        Value::Object(object) => {
+        GoRuntimeValue::Object(object) => {
             let name = object.type_name();
             name.strip_prefix('*').unwrap_or(name).to_owned()
         }
@@ -93,7 +101,11 @@ fn name(item: &Slot, value: &Value) -> String {
     }
 }
 
-pub(super) fn slice(item: &Slot, indexes: &[Slot], budget: &mut Budget) -> Result<Slot, Failure> {
+pub(super) fn slice(
+    item: &Slot,
+    indexes: &[Slot],
+    budget: &mut TemplateBudget,
+) -> Result<Slot, FunctionError> {
     let item = item.clone().unboxed();
     if item.is_absent() {
         return Err("slice of untyped nil".into());
@@ -103,11 +115,11 @@ pub(super) fn slice(item: &Slot, indexes: &[Slot], budget: &mut Budget) -> Resul
         return Err(format!("too many slice indexes: {}", indexes.len()).into());
     }
     let (len, capacity) = match &value {
-        Value::String(_) if indexes.len() == 3 => {
+        GoRuntimeValue::String(_) if indexes.len() == 3 => {
             return Err("cannot 3-index slice a string".into());
         }
-        Value::String(text) | Value::Bytes(text) => (text.len(), text.len()),
-        Value::List(list) => (list.len(), list.capacity()),
+        GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => (text.len(), text.len()),
+        GoRuntimeValue::List(list) => (list.len(), list.capacity()),
         other => return Err(format!("can't slice item of type {}", name(&item, other)).into()),
     };
     let mut bounds = [0, len, capacity];
@@ -122,29 +134,33 @@ pub(super) fn slice(item: &Slot, indexes: &[Slot], budget: &mut Budget) -> Resul
     }
     let bytes = match &value {
         // What is behind the end can be shown again, so it is copied too.
-        Value::List(_) => capacity.saturating_sub(from).saturating_mul(size_of::<Value>()),
+        GoRuntimeValue::List(_) => {
+            capacity.saturating_sub(from).saturating_mul(size_of::<GoRuntimeValue>())
+        }
         _ => to - from,
     };
     budget.produce(bytes)?;
     budget.steps(bytes / 64)?;
     let part = |bytes: &Str| Str::from(&bytes[from..to]);
     Ok(Slot::plain(match value {
-        Value::String(text) => Value::String(part(&text)),
-        Value::Bytes(bytes) => Value::Bytes(part(&bytes)),
-        Value::List(list) => list.slice(from, to, room).map_or(Value::Nil, Value::List),
+        GoRuntimeValue::String(text) => GoRuntimeValue::String(part(&text)),
+        GoRuntimeValue::Bytes(bytes) => GoRuntimeValue::Bytes(part(&bytes)),
+        GoRuntimeValue::List(list) => {
+            list.slice(from, to, room).map_or(GoRuntimeValue::Nil, GoRuntimeValue::List)
+        }
         other => other,
     }))
 }
 
-pub(super) fn len(item: &Slot) -> Result<i64, Failure> {
+pub(super) fn len(item: &Slot) -> Result<i64, FunctionError> {
     if item.is_absent() {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
     let Some(value) = inner(item) else { return Err("len of nil pointer".into()) };
     let len = match &value {
-        Value::String(text) | Value::Bytes(text) => text.len(),
-        Value::List(list) => list.len(),
-        Value::Map(map) => map.len(),
+        GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => text.len(),
+        GoRuntimeValue::List(list) => list.len(),
+        GoRuntimeValue::Map(map) => map.len(),
         other => return Err(format!("len of type {}", name(item, other)).into()),
     };
     Ok(i64::try_from(len).unwrap_or(i64::MAX))
@@ -154,12 +170,12 @@ pub(super) fn call(
     function: &Slot,
     arguments: &[Slot],
     name: &str,
-    budget: &mut Budget,
-) -> Result<Slot, Failure> {
+    budget: &mut TemplateBudget,
+) -> Result<Slot, FunctionError> {
     let function = function.clone().unboxed();
     let called = match function.value() {
-        Value::Nil => return Err("call of nil".into()),
-        Value::Function(called) => called,
+        GoRuntimeValue::Nil => return Err("call of nil".into()),
+        GoRuntimeValue::Function(called) => called,
         other => return Err(format!("non-function {name} of type {}", other.type_name()).into()),
     };
     let signature = called.signature();
@@ -185,14 +201,14 @@ pub(super) fn call(
 }
 
 /// A value as the type of a parameter; integers are converted.
-fn prepare(value: &Value, wanted: &Type) -> Result<Value, String> {
+fn prepare(value: &GoRuntimeValue, wanted: &Type) -> Result<GoRuntimeValue, String> {
     if let Some(given) = value.assign(wanted) {
         return Ok(given);
     }
     match (value, wanted) {
-        (Value::Nil, _) => Err(format!("value is nil; should be of type {wanted}")),
-        (Value::Integer(integer), Type::Integer(kind)) => {
-            Ok(Value::Integer(Integer::new(*kind, integer.signed())))
+        (GoRuntimeValue::Nil, _) => Err(format!("value is nil; should be of type {wanted}")),
+        (GoRuntimeValue::Integer(integer), Type::Integer(kind)) => {
+            Ok(GoRuntimeValue::Integer(Integer::new(*kind, integer.signed())))
         }
         _ => Err(format!("value has type {}; should be {wanted}", value.type_name())),
     }

@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use golang::Value;
-use golang::fmt::{Limits, sprintf_within};
-use golang::value::{IntKind, Kind};
+use golang::GoRuntimeValue;
+use golang::fmt::{FormatLimits, sprintf_within};
+use golang::value::{IntKind, ReflectKind};
 
 use super::Builtin;
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::slot::Slot;
 
 /// Calls one of the comparisons.
@@ -15,12 +15,12 @@ pub(super) fn compare(
     function: Builtin,
     first: &Slot,
     rest: &[Slot],
-    limits: Limits,
-) -> Result<bool, Failure> {
+    limits: FormatLimits,
+) -> Result<bool, FunctionError> {
     let second = rest.first().unwrap_or(&Slot::ABSENT).value();
     let first = first.value();
     let eq = || equal(first, std::slice::from_ref(second), limits);
-    let values: Vec<Value> = rest.iter().map(|slot| slot.value().clone()).collect();
+    let values: Vec<GoRuntimeValue> = rest.iter().map(|slot| slot.value().clone()).collect();
     match function {
         Builtin::Eq => equal(first, &values, limits),
         Builtin::Ne => Ok(!eq()?),
@@ -43,32 +43,39 @@ enum Basic {
     Other,
 }
 
-fn basic(value: &Value) -> Basic {
+fn basic(value: &GoRuntimeValue) -> Basic {
     match value.kind() {
-        Kind::Bool => Basic::Bool,
-        Kind::Complex128 => Basic::Complex,
-        Kind::Integer(kind) if IntKind::is_signed(kind) => Basic::Int,
-        Kind::Integer(_) => Basic::Uint,
-        Kind::Float64 => Basic::Float,
-        Kind::String => Basic::String,
-        Kind::Invalid | Kind::Slice | Kind::Map | Kind::Func | Kind::Struct | Kind::Pointer => {
-            Basic::Other
-        }
+        ReflectKind::Bool => Basic::Bool,
+        ReflectKind::Complex128 => Basic::Complex,
+        ReflectKind::Integer(kind) if IntKind::is_signed(kind) => Basic::Int,
+        ReflectKind::Integer(_) => Basic::Uint,
+        ReflectKind::Float64 => Basic::Float,
+        ReflectKind::String => Basic::String,
+        ReflectKind::Invalid
+        | ReflectKind::Slice
+        | ReflectKind::Map
+        | ReflectKind::Func
+        | ReflectKind::Struct
+        | ReflectKind::Pointer => Basic::Other,
     }
 }
 
-fn is_nil(value: &Value) -> bool {
+fn is_nil(value: &GoRuntimeValue) -> bool {
     match value {
-        Value::Nil => true,
-        Value::List(list) => list.is_nil(),
-        Value::Map(map) => map.is_nil(),
-        Value::Object(object) => object.is_nil(),
+        GoRuntimeValue::Nil => true,
+        GoRuntimeValue::List(list) => list.is_nil(),
+        GoRuntimeValue::Map(map) => map.is_nil(),
+        GoRuntimeValue::Object(object) => object.is_nil(),
         _ => false,
     }
 }
 
 /// Whether a value is one of some others.
-fn equal(first: &Value, others: &[Value], limits: Limits) -> Result<bool, Failure> {
+fn equal(
+    first: &GoRuntimeValue,
+    others: &[GoRuntimeValue],
+    limits: FormatLimits,
+) -> Result<bool, FunctionError> {
     if others.is_empty() {
         return Err("missing argument for comparison".into());
     }
@@ -80,7 +87,7 @@ fn equal(first: &Value, others: &[Value], limits: Limits) -> Result<bool, Failur
                 order(first, other) == Some(Ordering::Equal)
             }
             _ if left != right => {
-                if !matches!(first, Value::Nil) && !matches!(other, Value::Nil) {
+                if !matches!(first, GoRuntimeValue::Nil) && !matches!(other, GoRuntimeValue::Nil) {
                     return Err(incompatible(first, other));
                 }
                 false
@@ -95,20 +102,24 @@ fn equal(first: &Value, others: &[Value], limits: Limits) -> Result<bool, Failur
     Ok(false)
 }
 
-fn incompatible(first: &Value, second: &Value) -> Failure {
+fn incompatible(first: &GoRuntimeValue, second: &GoRuntimeValue) -> FunctionError {
     let first = first.type_name();
     let second = second.type_name();
     format!("incompatible types for comparison: {first} and {second}").into()
 }
 
-fn equal_others(first: &Value, second: &Value, limits: Limits) -> Result<bool, Failure> {
+fn equal_others(
+    first: &GoRuntimeValue,
+    second: &GoRuntimeValue,
+    limits: FormatLimits,
+) -> Result<bool, FunctionError> {
     let left = first.kind();
     let right = second.kind();
-    let shown = |format: &str, value: &Value| -> Result<String, Failure> {
+    let shown = |format: &str, value: &GoRuntimeValue| -> Result<String, FunctionError> {
         let text = sprintf_within(format.as_bytes(), std::slice::from_ref(value), limits)?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     };
-    if left != right && left != Kind::Invalid && right != Kind::Invalid {
+    if left != right && left != ReflectKind::Invalid && right != ReflectKind::Invalid {
         let message = format!(
             "non-comparable types {}: {}, {}: {}",
             shown("%s", first)?,
@@ -122,8 +133,8 @@ fn equal_others(first: &Value, second: &Value, limits: Limits) -> Result<bool, F
         return Ok(is_nil(first) == is_nil(second));
     }
     match (first, second) {
-        (Value::Object(first), Value::Object(second))
-            if matches!(right, Kind::Struct | Kind::Pointer) =>
+        (GoRuntimeValue::Object(first), GoRuntimeValue::Object(second))
+            if matches!(right, ReflectKind::Struct | ReflectKind::Pointer) =>
         {
             Ok(first.type_name() == second.type_name() && first.equals(&**second))
         }
@@ -135,19 +146,19 @@ fn equal_others(first: &Value, second: &Value, limits: Limits) -> Result<bool, F
 }
 
 /// How two values of comparable kinds are ordered; nothing for floats that are no numbers.
-fn order(first: &Value, second: &Value) -> Option<Ordering> {
+fn order(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Option<Ordering> {
     match (&first.underlying(), &second.underlying()) {
-        (Value::Bool(first), Value::Bool(second)) => Some(first.cmp(second)),
-        (Value::Complex(..), Value::Complex(..)) => {
-            let parts = |value: &Value| match value.underlying() {
-                Value::Complex(real, imaginary) => Some((real, imaginary)),
+        (GoRuntimeValue::Bool(first), GoRuntimeValue::Bool(second)) => Some(first.cmp(second)),
+        (GoRuntimeValue::Complex(..), GoRuntimeValue::Complex(..)) => {
+            let parts = |value: &GoRuntimeValue| match value.underlying() {
+                GoRuntimeValue::Complex(real, imaginary) => Some((real, imaginary)),
                 _ => None,
             };
             (parts(first) == parts(second)).then_some(Ordering::Equal)
         }
-        (Value::Float(first), Value::Float(second)) => first.partial_cmp(second),
-        (Value::String(first), Value::String(second)) => Some(first.cmp(second)),
-        (Value::Integer(first), Value::Integer(second)) => {
+        (GoRuntimeValue::Float(first), GoRuntimeValue::Float(second)) => first.partial_cmp(second),
+        (GoRuntimeValue::String(first), GoRuntimeValue::String(second)) => Some(first.cmp(second)),
+        (GoRuntimeValue::Integer(first), GoRuntimeValue::Integer(second)) => {
             let wide = |integer: &golang::value::Integer| match integer.kind().is_signed() {
                 true => i128::from(integer.signed()),
                 false => i128::from(integer.unsigned()),
@@ -158,7 +169,7 @@ fn order(first: &Value, second: &Value) -> Option<Ordering> {
     }
 }
 
-fn less(first: &Value, second: &Value) -> Result<bool, Failure> {
+fn less(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Result<bool, FunctionError> {
     let left = basic(first);
     let right = basic(second);
     if left == Basic::Other || right == Basic::Other {

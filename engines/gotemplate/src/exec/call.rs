@@ -1,26 +1,26 @@
 //! Calls of functions: their number and types of arguments, and what they say.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote};
 use golang::value::{Signature, Type};
 
-use super::{Result, Run, SHOWN};
+use super::{MAX_NODE_TEXT_BYTES, Result, TemplateRun};
 use crate::builtin::Builtin;
-use crate::error::Failure;
+use crate::error::FunctionError;
 use crate::function::{Call, Callee};
 use crate::parse::{Id, Span};
 use crate::slot::Slot;
 
 /// Bytes of a text that are scanned in a step: each function is taken to examine all of the strings that it is given,
 /// as fast as that can be done. What takes longer, and what is in lists and maps, functions count themselves.
-const SCANNED: usize = 64;
+const SCANNED_BYTES_PER_STEP: usize = 64;
 
 /// How long the strings among some values are together.
-fn strings<'v>(values: impl Iterator<Item = &'v Value>) -> usize {
-    values.filter_map(Value::bytes).map(|text| text.len()).sum()
+fn strings<'v>(values: impl Iterator<Item = &'v GoRuntimeValue>) -> usize {
+    values.filter_map(GoRuntimeValue::bytes).map(|text| text.len()).sum()
 }
 
-impl<'s> Run<'s, '_> {
+impl<'s> TemplateRun<'s, '_> {
     /// Calls a function; `node` is what an error of it is about. The first of `arguments`, if there are any, is the
     /// name itself.
     pub(super) fn function(
@@ -48,11 +48,12 @@ impl<'s> Run<'s, '_> {
         };
         let signature = &entry.signature;
         let values = self.arguments(dot, name, signature, arguments, last)?;
-        let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
+        let values: Vec<GoRuntimeValue> = values.into_iter().map(Slot::into_value).collect();
         let given = strings(values.iter());
-        let counted = self.budget.steps(given / SCANNED);
+        let counted = self.budget.steps(given / SCANNED_BYTES_PER_STEP);
         let mut call = Call { set, host: self.host, budget: self.budget };
-        let result = counted.map_err(Failure::from).and_then(|()| (entry.body)(&mut call, &values));
+        let result =
+            counted.map_err(FunctionError::from).and_then(|()| (entry.body)(&mut call, &values));
         self.result(name, node, result, &signature.result)
     }
 
@@ -71,9 +72,10 @@ impl<'s> Run<'s, '_> {
         }
         let callee = self.callee(builtin, arguments, last.as_ref());
         let values = self.arguments(dot, name, signature, arguments, last)?;
-        let counted = self.budget.steps(strings(values.iter().map(Slot::value)) / SCANNED);
+        let counted =
+            self.budget.steps(strings(values.iter().map(Slot::value)) / SCANNED_BYTES_PER_STEP);
         let result = counted
-            .map_err(Failure::from)
+            .map_err(FunctionError::from)
             .and_then(|()| builtin.call(&values, callee.as_deref(), self.budget));
         match result {
             Ok(slot) => Ok(slot),
@@ -87,9 +89,9 @@ impl<'s> Run<'s, '_> {
             return None;
         }
         Some(match (arguments.get(1), last) {
-            (Some(id), _) => self.tree.source.shown(*id, SHOWN),
+            (Some(id), _) => self.tree.source.shown(*id, MAX_NODE_TEXT_BYTES),
             (None, Some(slot)) => match slot.value() {
-                Value::String(text) => text.lossy().into_owned(),
+                GoRuntimeValue::String(text) => text.lossy().into_owned(),
                 _ => format!("<{} Value>", slot.held_name()),
             },
             (None, None) => String::new(),
@@ -101,7 +103,7 @@ impl<'s> Run<'s, '_> {
         &mut self,
         name: &str,
         node: Id,
-        result: std::result::Result<Value, Failure>,
+        result: std::result::Result<GoRuntimeValue, FunctionError>,
         held: &Type,
     ) -> Result<Slot> {
         result.map(|value| Slot::of(value, held)).map_err(|failure| {

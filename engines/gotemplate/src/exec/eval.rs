@@ -1,13 +1,13 @@
 //! Values of pipelines, commands and operands.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Integer, Type};
 
-use super::{Result, Run, SHOWN};
+use super::{MAX_NODE_TEXT_BYTES, Result, TemplateRun};
 use crate::parse::{Form, Id, Span};
 use crate::slot::Slot;
 
-impl<'s> Run<'s, '_> {
+impl<'s> TemplateRun<'s, '_> {
     /// The value of a pipeline; its variables stay declared.
     ///
     /// Recurses where a pipeline stands in parentheses, and is bounded by the budget.
@@ -35,7 +35,8 @@ impl<'s> Run<'s, '_> {
     fn refuse_arguments(&self, arguments: &[Id], last: Option<&Slot>) -> Result<()> {
         if arguments.len() > 1 || last.is_some() {
             // Operands that are arguments themselves have no list, and nothing comes to them through a pipe.
-            let first = arguments.first().map(|id| self.tree.source.shown(*id, SHOWN));
+            let first =
+                arguments.first().map(|id| self.tree.source.shown(*id, MAX_NODE_TEXT_BYTES));
             let shown = first.unwrap_or_default();
             return Err(self.error(format!("can't give argument to non-function {shown}")));
         }
@@ -67,15 +68,15 @@ impl<'s> Run<'s, '_> {
         self.node = Some(*first);
         self.refuse_arguments(arguments, last.as_ref())?;
         match self.form(*first) {
-            Form::Bool(truth) => Ok(Slot::plain(Value::Bool(truth))),
+            Form::Bool(truth) => Ok(Slot::plain(GoRuntimeValue::Bool(truth))),
             Form::Dot => Ok(dot.clone()),
             Form::Nil => Err(self.error("nil is not a command")),
             Form::Number(number, text) => self.constant(*first, number, text),
             Form::String(_, text) => {
-                Ok(Slot::plain(Value::String(self.tree.source.string(text).clone())))
+                Ok(Slot::plain(GoRuntimeValue::String(self.tree.source.string(text).clone())))
             }
             _ => {
-                let shown = self.tree.source.shown(*first, SHOWN);
+                let shown = self.tree.source.shown(*first, MAX_NODE_TEXT_BYTES);
                 Err(self.error(format!("can't evaluate command {shown:?}")))
             }
         }
@@ -92,9 +93,9 @@ impl<'s> Run<'s, '_> {
         let looks_float =
             text.contains(['.', 'e', 'E', 'p', 'P']) && !is_hexadecimal && !text.starts_with('\'');
         let value = match (number.complex, number.float, number.int) {
-            (Some((real, imaginary)), ..) => Value::Complex(real, imaginary),
-            (None, Some(float), _) if looks_float => Value::Float(float),
-            (None, _, Some(int)) => Value::int(int),
+            (Some((real, imaginary)), ..) => GoRuntimeValue::Complex(real, imaginary),
+            (None, Some(float), _) if looks_float => GoRuntimeValue::Float(float),
+            (None, _, Some(int)) => GoRuntimeValue::int(int),
             (None, _, None) if number.uint.is_some() => {
                 return Err(self.error(format!("{text} overflows int")));
             }
@@ -163,24 +164,24 @@ impl<'s> Run<'s, '_> {
     fn literal(&mut self, wanted: &Type, id: Id) -> Result<Slot> {
         let form = self.form(id);
         let source = &self.tree.source;
-        let shown = |run: &Self| run.tree.source.shown(id, SHOWN);
+        let shown = |run: &Self| run.tree.source.shown(id, MAX_NODE_TEXT_BYTES);
         let value = match (wanted, form) {
             (Type::Any | Type::Reflected, Form::Bool(truth)) | (Type::Bool, Form::Bool(truth)) => {
-                Value::Bool(truth)
+                GoRuntimeValue::Bool(truth)
             }
             (Type::Any | Type::Reflected, Form::Number(number, text)) => {
                 let slot = self.constant(id, number, text)?;
                 return Ok(slot);
             }
             (Type::Any | Type::Reflected | Type::String, Form::String(_, text)) => {
-                Value::String(source.string(text).clone())
+                GoRuntimeValue::String(source.string(text).clone())
             }
             (Type::Float64, Form::Number(number, _)) => match source.number(number).float {
-                Some(float) => Value::Float(float),
+                Some(float) => GoRuntimeValue::Float(float),
                 None => return Err(self.error(expected(wanted, &shown(self)))),
             },
             (Type::Complex128, Form::Number(number, _)) => match source.number(number).complex {
-                Some((real, imaginary)) => Value::Complex(real, imaginary),
+                Some((real, imaginary)) => GoRuntimeValue::Complex(real, imaginary),
                 None => return Err(self.error(expected(wanted, &shown(self)))),
             },
             (Type::Integer(kind), Form::Number(number, _)) => {
@@ -190,7 +191,7 @@ impl<'s> Run<'s, '_> {
                     false => number.uint.map(|uint| uint as i64),
                 };
                 match known {
-                    Some(int) => Value::Integer(Integer::new(*kind, int)),
+                    Some(int) => GoRuntimeValue::Integer(Integer::new(*kind, int)),
                     None => return Err(self.error(expected(wanted, &shown(self)))),
                 }
             }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote};
-use golang::value::Kind;
+use golang::value::ReflectKind;
 
-use super::{Result, Run};
+use super::{Result, TemplateRun};
 use crate::parse::{Id, Span};
 use crate::set::MissingKey;
 use crate::slot::Slot;
 
-impl<'s> Run<'s, '_> {
+impl<'s> TemplateRun<'s, '_> {
     /// `.X.Y.Z` of a receiver; the last one gets the arguments if it is a method.
     pub(super) fn chain(
         &mut self,
@@ -40,7 +40,7 @@ impl<'s> Run<'s, '_> {
         last: Option<Slot>,
     ) -> Result<Slot> {
         let has_arguments = arguments.len() > 1 || last.is_some();
-        if let (Value::Map(map), false) = (receiver.value(), has_arguments)
+        if let (GoRuntimeValue::Map(map), false) = (receiver.value(), has_arguments)
             && let Some(value) = map.get(self.tree.source.text(name))
         {
             return Ok(Slot::of(value, map.item_type()));
@@ -59,15 +59,16 @@ impl<'s> Run<'s, '_> {
             return Err(self.error(format!("nil pointer evaluating {held}.{name}")));
         }
         let map = match receiver.value() {
-            Value::Object(object) => {
+            GoRuntimeValue::Object(object) => {
                 if let Some(method) = Arc::clone(object).method(name) {
                     let signature = method.signature();
                     let values = self.arguments(dot, name, signature, arguments, last)?;
-                    let values: Vec<Value> = values.into_iter().map(Slot::into_value).collect();
+                    let values: Vec<GoRuntimeValue> =
+                        values.into_iter().map(Slot::into_value).collect();
                     let result = method.call(self.budget.meter(), &values);
                     return self.result(name, node, result.map_err(Into::into), &signature.result);
                 }
-                if object.kind() == Kind::Pointer && object.is_nil() {
+                if object.kind() == ReflectKind::Pointer && object.is_nil() {
                     let held = receiver.held_name();
                     return Err(self.error(format!("nil pointer evaluating {held}.{name}")));
                 }
@@ -78,7 +79,7 @@ impl<'s> Run<'s, '_> {
                         return Err(self.error(message));
                     }
                     return Ok(match object.kind() {
-                        Kind::Pointer => Slot::addressable(value),
+                        ReflectKind::Pointer => Slot::addressable(value),
                         _ => Slot::plain(value),
                     });
                 }
@@ -92,7 +93,7 @@ impl<'s> Run<'s, '_> {
             }
             value => Some(value.clone()),
         };
-        let Some(Value::Map(map)) = map else {
+        let Some(GoRuntimeValue::Map(map)) = map else {
             let held = receiver.held_name();
             return Err(self.error(format!("can't evaluate field {name} in type {held}")));
         };

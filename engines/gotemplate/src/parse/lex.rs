@@ -8,8 +8,8 @@ use golang::unicode::{decode, is_digit, is_letter, is_print};
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// The scan ended; [`Token::error`] says why.
+pub(super) enum LexTokenKind {
+    /// The scan ended; [`LexToken::error`] says why.
     Error,
     Bool,
     Char,
@@ -46,18 +46,18 @@ pub(super) enum Kind {
 }
 
 /// A token: bytes of the text, and the line on which they begin. [`Lexer::problem`] says what is wrong with
-/// [`Kind::Error`].
+/// [`LexTokenKind::Error`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Token {
-    pub(super) kind: Kind,
+pub(super) struct LexToken {
+    pub(super) kind: LexTokenKind,
     pub(super) start: u32,
     pub(super) end: u32,
     pub(super) line: u32,
 }
 
-impl Token {
+impl LexToken {
     /// The token before the first one.
-    pub(super) const NONE: Self = Self { kind: Kind::Error, start: 0, end: 0, line: 0 };
+    pub(super) const NONE: Self = Self { kind: LexTokenKind::Error, start: 0, end: 0, line: 0 };
 
     /// Its bytes of the text.
     pub(super) fn of<'a>(&self, text: &'a [u8]) -> &'a [u8] {
@@ -69,19 +69,19 @@ impl Token {
         let value = self.of(text);
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match self.kind {
-            Kind::Eof => "EOF".to_owned(),
-            Kind::Dot
-            | Kind::Nil
-            | Kind::Block
-            | Kind::Break
-            | Kind::Continue
-            | Kind::Define
-            | Kind::Else
-            | Kind::End
-            | Kind::If
-            | Kind::Range
-            | Kind::Template
-            | Kind::With => format!("<{}>", lossy(value)),
+            LexTokenKind::Eof => "EOF".to_owned(),
+            LexTokenKind::Dot
+            | LexTokenKind::Nil
+            | LexTokenKind::Block
+            | LexTokenKind::Break
+            | LexTokenKind::Continue
+            | LexTokenKind::Define
+            | LexTokenKind::Else
+            | LexTokenKind::End
+            | LexTokenKind::If
+            | LexTokenKind::Range
+            | LexTokenKind::Template
+            | LexTokenKind::With => format!("<{}>", lossy(value)),
             _ if value.len() > 10 => {
                 let mut end = 0;
                 let mut count = 0;
@@ -118,7 +118,7 @@ pub(super) struct Lexer<'a> {
 const LEFT_COMMENT: &[u8] = b"/*";
 const RIGHT_COMMENT: &[u8] = b"*/";
 /// A dash and the space beside it.
-const MARKER: usize = 2;
+const TRIM_MARKER_BYTES: usize = 2;
 
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
@@ -170,9 +170,14 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token; after an error or the end, the end again.
-    pub(super) fn next_token(&mut self) -> Token {
+    pub(super) fn next_token(&mut self) -> LexToken {
         if self.is_over {
-            return Token { kind: Kind::Eof, start: 0, end: 0, line: place(self.start_line) };
+            return LexToken {
+                kind: LexTokenKind::Eof,
+                start: 0,
+                end: 0,
+                line: place(self.start_line),
+            };
         }
         if self.is_inside { self.inside() } else { self.outside() }
     }
@@ -212,11 +217,11 @@ impl<'a> Lexer<'a> {
         while self.accept(set) {}
     }
 
-    fn token(&mut self, kind: Kind) -> Token {
+    fn token(&mut self, kind: LexTokenKind) -> LexToken {
         let start = place(self.start);
         let end = place(self.at);
         let line = place(self.start_line);
-        let token = Token { kind, start, end, line };
+        let token = LexToken { kind, start, end, line };
         self.start = self.at;
         self.start_line = self.line;
         token
@@ -229,12 +234,12 @@ impl<'a> Lexer<'a> {
         self.start_line = self.line;
     }
 
-    fn error(&mut self, message: impl Into<Box<str>>) -> Token {
+    fn error(&mut self, message: impl Into<Box<str>>) -> LexToken {
         self.is_over = true;
         self.problem = message.into();
         let start = place(self.start);
         let line = place(self.start_line);
-        Token { kind: Kind::Error, start, end: start, line }
+        LexToken { kind: LexTokenKind::Error, start, end: start, line }
     }
 
     /// What is wrong with the text; empty without an error.
@@ -257,21 +262,21 @@ impl<'a> Lexer<'a> {
     /// Whether the closing delimiter is next, and whether it trims what follows.
     fn right_delimiter(&self) -> Option<bool> {
         let rest = self.rest();
-        if Self::has_right_marker(rest) && rest[MARKER..].starts_with(self.right) {
+        if Self::has_right_marker(rest) && rest[TRIM_MARKER_BYTES..].starts_with(self.right) {
             return Some(true);
         }
         rest.starts_with(self.right).then_some(false)
     }
 
-    fn outside(&mut self) -> Token {
+    fn outside(&mut self) -> LexToken {
         loop {
             let Some(found) = find(self.rest(), self.left) else {
                 self.at = self.text.len();
                 if self.at > self.start {
                     self.line += newlines(&self.text[self.start..]);
-                    return self.token(Kind::Text);
+                    return self.token(LexTokenKind::Text);
                 }
-                return self.token(Kind::Eof);
+                return self.token(LexTokenKind::Eof);
             };
             if found > 0 {
                 self.at += found;
@@ -282,7 +287,7 @@ impl<'a> Lexer<'a> {
                 }
                 self.at -= trimmed;
                 self.line += newlines(&self.text[self.start..self.at]);
-                let token = self.token(Kind::Text);
+                let token = self.token(LexTokenKind::Text);
                 self.at += trimmed;
                 self.ignore();
                 if token.start < token.end {
@@ -290,7 +295,7 @@ impl<'a> Lexer<'a> {
                 }
             }
             self.at += self.left.len();
-            let marker = if Self::has_left_marker(self.rest()) { MARKER } else { 0 };
+            let marker = if Self::has_left_marker(self.rest()) { TRIM_MARKER_BYTES } else { 0 };
             if self.rest()[marker..].starts_with(LEFT_COMMENT) {
                 self.at += marker;
                 self.ignore();
@@ -299,7 +304,7 @@ impl<'a> Lexer<'a> {
                 }
                 continue;
             }
-            let token = self.token(Kind::LeftDelim);
+            let token = self.token(LexTokenKind::LeftDelim);
             self.is_inside = true;
             self.at += marker;
             self.ignore();
@@ -309,7 +314,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Skips a comment; gives a token if it is not closed.
-    fn comment(&mut self) -> Option<Token> {
+    fn comment(&mut self) -> Option<LexToken> {
         self.at += LEFT_COMMENT.len();
         let Some(found) = find(self.rest(), RIGHT_COMMENT) else {
             return Some(self.error("unclosed comment"));
@@ -320,20 +325,20 @@ impl<'a> Lexer<'a> {
         };
         self.at += self.right.len();
         if trims {
-            self.at += MARKER;
+            self.at += TRIM_MARKER_BYTES;
             self.at += Self::spaces(self.rest());
         }
         self.ignore();
         None
     }
 
-    fn close(&mut self, trims: bool) -> Token {
+    fn close(&mut self, trims: bool) -> LexToken {
         if trims {
-            self.at += MARKER;
+            self.at += TRIM_MARKER_BYTES;
             self.ignore();
         }
         self.at += self.right.len();
-        let token = self.token(Kind::RightDelim);
+        let token = self.token(LexTokenKind::RightDelim);
         if trims {
             self.at += Self::spaces(self.rest());
             self.ignore();
@@ -342,7 +347,7 @@ impl<'a> Lexer<'a> {
         token
     }
 
-    fn inside(&mut self) -> Token {
+    fn inside(&mut self) -> LexToken {
         if let Some(trims) = self.right_delimiter() {
             return match self.parens {
                 0 => self.close(trims),
@@ -361,53 +366,55 @@ impl<'a> Lexer<'a> {
         }
         self.next();
         match character {
-            '=' => self.token(Kind::Assign),
+            '=' => self.token(LexTokenKind::Assign),
             ':' => {
                 if self.next() != Some('=') {
                     return self.error("expected :=");
                 }
-                self.token(Kind::Declare)
+                self.token(LexTokenKind::Declare)
             }
-            '|' => self.token(Kind::Pipe),
-            '"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
-            '\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
+            '|' => self.token(LexTokenKind::Pipe),
+            '"' => self.quoted(b'"', LexTokenKind::String, "unterminated quoted string"),
+            '\'' => {
+                self.quoted(b'\'', LexTokenKind::CharConstant, "unterminated character constant")
+            }
             '`' => {
                 let Some(length) = memchr::memchr(b'`', self.rest()) else {
                     return self.error("unterminated raw quoted string");
                 };
                 self.line += newlines(&self.rest()[..length]);
                 self.at += length + 1;
-                self.token(Kind::RawString)
+                self.token(LexTokenKind::RawString)
             }
-            '$' => self.field_or_variable(Kind::Variable, Kind::Variable),
-            '.' => self.field_or_variable(Kind::Field, Kind::Dot),
+            '$' => self.field_or_variable(LexTokenKind::Variable, LexTokenKind::Variable),
+            '.' => self.field_or_variable(LexTokenKind::Field, LexTokenKind::Dot),
             '(' => {
                 self.parens += 1;
-                self.token(Kind::LeftParen)
+                self.token(LexTokenKind::LeftParen)
             }
             ')' if self.parens == 0 => self.error("unexpected right paren"),
             ')' => {
                 self.parens -= 1;
-                self.token(Kind::RightParen)
+                self.token(LexTokenKind::RightParen)
             }
-            ' '..='~' => self.token(Kind::Char),
+            ' '..='~' => self.token(LexTokenKind::Char),
             other => self.error(format!("unrecognized character in action: {}", code(other))),
         }
     }
 
-    fn space(&mut self) -> Token {
+    fn space(&mut self) -> LexToken {
         let spaces = Self::spaces(self.rest());
         self.line += newlines(&self.rest()[..spaces]);
         self.at += spaces;
         let last = &self.text[self.at - 1..];
-        if Self::has_right_marker(last) && last[MARKER..].starts_with(self.right) {
+        if Self::has_right_marker(last) && last[TRIM_MARKER_BYTES..].starts_with(self.right) {
             self.at -= 1;
             self.line -= usize::from(last[0] == b'\n');
             if spaces == 1 {
                 return self.close(true);
             }
         }
-        self.token(Kind::Space)
+        self.token(LexTokenKind::Space)
     }
 
     /// Passes letters, digits and underscores.
@@ -423,31 +430,31 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn identifier(&mut self) -> Token {
+    fn identifier(&mut self) -> LexToken {
         self.word();
         let word = &self.text[self.start..self.at];
         if !self.at_terminator() {
             return self.bad_character();
         }
         let kind = match word {
-            b"block" => Kind::Block,
-            b"break" if !self.has_break => Kind::Break,
-            b"continue" if !self.has_continue => Kind::Continue,
-            b"define" => Kind::Define,
-            b"else" => Kind::Else,
-            b"end" => Kind::End,
-            b"if" => Kind::If,
-            b"range" => Kind::Range,
-            b"nil" => Kind::Nil,
-            b"template" => Kind::Template,
-            b"with" => Kind::With,
-            b"true" | b"false" => Kind::Bool,
-            _ => Kind::Identifier,
+            b"block" => LexTokenKind::Block,
+            b"break" if !self.has_break => LexTokenKind::Break,
+            b"continue" if !self.has_continue => LexTokenKind::Continue,
+            b"define" => LexTokenKind::Define,
+            b"else" => LexTokenKind::Else,
+            b"end" => LexTokenKind::End,
+            b"if" => LexTokenKind::If,
+            b"range" => LexTokenKind::Range,
+            b"nil" => LexTokenKind::Nil,
+            b"template" => LexTokenKind::Template,
+            b"with" => LexTokenKind::With,
+            b"true" | b"false" => LexTokenKind::Bool,
+            _ => LexTokenKind::Identifier,
         };
         self.token(kind)
     }
 
-    fn bad_character(&mut self) -> Token {
+    fn bad_character(&mut self) -> LexToken {
         let shown = match self.peek() {
             Some(character) => code(character),
             None => "U+FFFFFFFFFFFFFFFF".to_owned(),
@@ -456,7 +463,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// What begins with a dot or dollar sign, which was read.
-    fn field_or_variable(&mut self, kind: Kind, alone: Kind) -> Token {
+    fn field_or_variable(&mut self, kind: LexTokenKind, alone: LexTokenKind) -> LexToken {
         if self.at_terminator() {
             return self.token(alone);
         }
@@ -473,7 +480,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// A constant up to its closing mark; the opening one was read.
-    fn quoted(&mut self, mark: u8, kind: Kind, unterminated: &str) -> Token {
+    fn quoted(&mut self, mark: u8, kind: LexTokenKind, unterminated: &str) -> LexToken {
         loop {
             // Nothing else means anything here.
             let plain = memchr::memchr3(mark, b'\\', b'\n', self.rest());
@@ -493,7 +500,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn number(&mut self) -> Token {
+    fn number(&mut self) -> LexToken {
         let is_good = self.scan_number();
         let is_complex = is_good && matches!(self.rest().first(), Some(b'+' | b'-'));
         let is_good =
@@ -502,7 +509,7 @@ impl<'a> Lexer<'a> {
             let shown = quote(&self.text[self.start..self.at], Quoting::Printable);
             return self.error(format!("bad number syntax: {}", String::from_utf8_lossy(&shown)));
         }
-        self.token(if is_complex { Kind::Complex } else { Kind::Number })
+        self.token(if is_complex { LexTokenKind::Complex } else { LexTokenKind::Number })
     }
 
     fn scan_number(&mut self) -> bool {

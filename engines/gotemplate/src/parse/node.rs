@@ -9,11 +9,11 @@ use golang::strconv::{Quoting, quote};
 use super::number::Number;
 use crate::function::Callee;
 
-/// The place of a node in [`Source::nodes`].
+/// The place of a node in [`TemplateSource::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id(pub(super) u32);
 
-/// A part of one of the lists of a [`Source`].
+/// A part of one of the lists of a [`TemplateSource`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(super) start: u32,
@@ -31,11 +31,11 @@ impl Span {
 /// A name is a part of the text, and nodes know their children by a part of a list, so that a node is small and a text
 /// costs a few allocations instead of some for each node.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct TemplateSource {
     /// The name under which the text was parsed, which messages begin with.
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<[u8]>,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<TemplateNode>,
     /// Children, each node's in a row.
     pub(super) ids: Vec<Id>,
     /// Names within the text, each node's in a row.
@@ -51,18 +51,18 @@ pub(crate) struct Source {
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     pub(crate) name: Arc<str>,
-    pub(crate) source: Arc<Source>,
+    pub(crate) source: Arc<TemplateSource>,
     pub(crate) root: Id,
 }
 
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct TemplateNode {
     /// Where it begins, in bytes; for some nodes Go has another place, and so have we.
     pub(super) at: u32,
     pub(super) form: Form,
 }
 
-/// What a node is. Names are spans of the text; [`Source::name`] gives them.
+/// What a node is. Names are spans of the text; [`TemplateSource::name`] gives them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     List(Span),
@@ -79,14 +79,14 @@ pub(crate) enum Form {
     Field(Span),
     Chain(Id, Span),
     Bool(bool),
-    /// A number's place in [`Source::numbers`], and its text.
+    /// A number's place in [`TemplateSource::numbers`], and its text.
     Number(u32, Span),
-    /// A string: its text with quotes, and the place of what it means in [`Source::strings`].
+    /// A string: its text with quotes, and the place of what it means in [`TemplateSource::strings`].
     String(Span, u32),
     Branch(Branch),
     Break,
     Continue,
-    /// The place of the name in [`Source::templates`].
+    /// The place of the name in [`TemplateSource::templates`].
     Template(u32, Option<Id>),
 }
 
@@ -122,7 +122,7 @@ impl Control {
     }
 }
 
-impl Source {
+impl TemplateSource {
     pub(crate) fn form(&self, id: Id) -> Form {
         self.nodes[id.0 as usize].form
     }
@@ -132,7 +132,7 @@ impl Source {
         span.of(&self.ids)
     }
 
-    /// Names of a variable, fields, or of what a pipeline declares; [`Source::name`] gives the text of each.
+    /// Names of a variable, fields, or of what a pipeline declares; [`TemplateSource::name`] gives the text of each.
     pub(crate) fn names(&self, span: Span) -> &[Span] {
         span.of(&self.names)
     }

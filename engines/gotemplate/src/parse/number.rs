@@ -2,7 +2,7 @@
 
 use golang::strconv::{self, Quoting, quote, unquote_char};
 
-use super::lex::Kind;
+use super::lex::LexTokenKind;
 
 /// A number in a template.
 #[derive(Debug, Clone, Default)]
@@ -40,10 +40,10 @@ impl Number {
     ///
     /// # Errors
     /// Go's text for what is no number.
-    pub(super) fn parse(text: &[u8], kind: Kind) -> Result<Self, String> {
+    pub(super) fn parse(text: &[u8], kind: LexTokenKind) -> Result<Self, String> {
         match kind {
-            Kind::CharConstant => return Self::character(text),
-            Kind::Complex => {
+            LexTokenKind::CharConstant => return Self::character(text),
+            LexTokenKind::Complex => {
                 let at = text.iter().enumerate().skip(1).rposition(|(at, byte)| {
                     matches!(byte, b'+' | b'-')
                         && !matches!(text[at - 1], b'e' | b'E' | b'p' | b'P')

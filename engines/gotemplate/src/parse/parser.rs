@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use golang::strconv::{Quoting, quote, unquote};
 
-use super::lex::{Kind, Lexer, Token};
-use super::node::{Branch, Control, Form, Id, Node, Pipe, Source, Span, Tree};
+use super::lex::{LexToken, LexTokenKind, Lexer};
+use super::node::{Branch, Control, Form, Id, Pipe, Span, TemplateNode, TemplateSource, Tree};
 use super::{Number, Settings};
 use crate::error::ParseError;
 
 type Result<T> = std::result::Result<T, ParseError>;
 
 /// Go's own limit of parentheses in each other.
-const PARENTHESES: usize = 10_000;
+const MAX_NESTED_PARENTHESES: usize = 10_000;
 
 /// The templates of one text in the making.
 pub(super) struct Parser<'a> {
@@ -24,22 +24,22 @@ pub(super) struct Parser<'a> {
     text: &'a [u8],
     lexer: Lexer<'a>,
     /// What there is so far; it gets the text at the end.
-    source: Source,
+    source: TemplateSource,
     /// Children of nodes that are not complete, the innermost one's last.
     open: Vec<Id>,
     roots: BTreeMap<Arc<str>, Id>,
     /// The template that is being parsed; those around it are kept by who began it.
-    scope: Scope<'a>,
+    scope: ParseScope<'a>,
     nesting: usize,
 }
 
 /// What belongs to one template.
-struct Scope<'a> {
+struct ParseScope<'a> {
     name: Arc<str>,
     /// Tokens that were read ahead; the last one read is the first.
-    tokens: [Token; 3],
+    tokens: [LexToken; 3],
     ahead: usize,
-    variables: Variables<'a>,
+    variables: DeclaredVariables<'a>,
     /// The line on which the open action began, or zero.
     action_line: u32,
     ranges: usize,
@@ -48,13 +48,13 @@ struct Scope<'a> {
 
 /// The variables that are known, in the order of their declaration. A text can declare very many.
 #[derive(Default)]
-struct Variables<'a> {
+struct DeclaredVariables<'a> {
     names: Vec<&'a [u8]>,
     /// How many of them have a name.
     counts: BTreeMap<&'a [u8], usize>,
 }
 
-impl<'a> Variables<'a> {
+impl<'a> DeclaredVariables<'a> {
     fn push(&mut self, name: &'a [u8]) {
         self.names.push(name);
         *self.counts.entry(name).or_default() += 1;
@@ -73,13 +73,13 @@ impl<'a> Variables<'a> {
     }
 }
 
-impl Scope<'_> {
+impl ParseScope<'_> {
     fn new(name: Arc<str>) -> Self {
         Self {
             name,
-            tokens: [Token::NONE, Token::NONE, Token::NONE],
+            tokens: [LexToken::NONE, LexToken::NONE, LexToken::NONE],
             ahead: 0,
-            variables: Variables::default(),
+            variables: DeclaredVariables::default(),
             action_line: 0,
             ranges: 0,
             parentheses: 0,
@@ -100,7 +100,7 @@ impl End {
 }
 
 /// A node, or what ends a list of them.
-enum Item {
+enum ParsedItem {
     Node(Id),
     End(End),
 }
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
             name,
             text,
             lexer,
-            source: Source {
+            source: TemplateSource {
                 name: name.into(),
                 text: Arc::default(),
                 nodes: Vec::with_capacity(text.len() / 16),
@@ -127,25 +127,27 @@ impl<'a> Parser<'a> {
             },
             open: Vec::new(),
             roots: BTreeMap::new(),
-            scope: Scope::new(name.into()),
+            scope: ParseScope::new(name.into()),
             nesting: 0,
         }
     }
 
     pub(super) fn run(mut self) -> Result<(Tree, BTreeMap<Arc<str>, Tree>)> {
         let at = self.peek().start;
-        while self.peek().kind != Kind::Eof {
-            if self.peek().kind == Kind::LeftDelim {
+        while self.peek().kind != LexTokenKind::Eof {
+            if self.peek().kind == LexTokenKind::LeftDelim {
                 let delimiter = self.next();
-                if self.next_non_space().kind == Kind::Define {
+                if self.next_non_space().kind == LexTokenKind::Define {
                     self.definition()?;
                     continue;
                 }
                 self.backup2(delimiter);
             }
             match self.text_or_action()? {
-                Item::Node(id) => self.open.push(id),
-                Item::End(end) => return Err(self.error(format!("unexpected {}", end.shown()))),
+                ParsedItem::Node(id) => self.open.push(id),
+                ParsedItem::End(end) => {
+                    return Err(self.error(format!("unexpected {}", end.shown())));
+                }
             }
         }
         let ids = self.children(0);
@@ -163,7 +165,7 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, at: u32, form: Form) -> Id {
-        self.source.nodes.push(Node { at, form });
+        self.source.nodes.push(TemplateNode { at, form });
         Id(count(self.source.nodes.len() - 1))
     }
 
@@ -186,7 +188,7 @@ impl<'a> Parser<'a> {
 
     // Tokens.
 
-    fn next(&mut self) -> Token {
+    fn next(&mut self) -> LexToken {
         if self.scope.ahead > 0 {
             self.scope.ahead -= 1;
         } else {
@@ -199,18 +201,18 @@ impl<'a> Parser<'a> {
         self.scope.ahead += 1;
     }
 
-    fn backup2(&mut self, first: Token) {
+    fn backup2(&mut self, first: LexToken) {
         self.scope.tokens[1] = first;
         self.scope.ahead = 2;
     }
 
-    fn backup3(&mut self, first: Token, second: Token) {
+    fn backup3(&mut self, first: LexToken, second: LexToken) {
         self.scope.tokens[1] = second;
         self.scope.tokens[2] = first;
         self.scope.ahead = 3;
     }
 
-    fn peek(&mut self) -> &Token {
+    fn peek(&mut self) -> &LexToken {
         if self.scope.ahead == 0 {
             self.scope.ahead = 1;
             self.scope.tokens[0] = self.lexer.next_token();
@@ -218,22 +220,22 @@ impl<'a> Parser<'a> {
         &self.scope.tokens[self.scope.ahead - 1]
     }
 
-    fn next_non_space(&mut self) -> Token {
+    fn next_non_space(&mut self) -> LexToken {
         loop {
             let token = self.next();
-            if token.kind != Kind::Space {
+            if token.kind != LexTokenKind::Space {
                 return token;
             }
         }
     }
 
-    fn peek_non_space(&mut self) -> Token {
+    fn peek_non_space(&mut self) -> LexToken {
         let token = self.next_non_space();
         self.backup();
         token
     }
 
-    fn expect(&mut self, kinds: &[Kind], context: &str) -> Result<Token> {
+    fn expect(&mut self, kinds: &[LexTokenKind], context: &str) -> Result<LexToken> {
         let token = self.next_non_space();
         if kinds.contains(&token.kind) { Ok(token) } else { Err(self.unexpected(&token, context)) }
     }
@@ -248,12 +250,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn unexpected(&self, token: &Token, context: &str) -> ParseError {
+    fn unexpected(&self, token: &LexToken, context: &str) -> ParseError {
         let shown = match token.kind {
-            Kind::Error => self.lexer.problem().to_owned(),
+            LexTokenKind::Error => self.lexer.problem().to_owned(),
             _ => token.shown(self.text),
         };
-        if token.kind != Kind::Error {
+        if token.kind != LexTokenKind::Error {
             return self.error(format!("unexpected {shown} in {context}"));
         }
         let started = self.scope.action_line;
@@ -317,10 +319,10 @@ impl<'a> Parser<'a> {
 
     fn definition(&mut self) -> Result<()> {
         const CONTEXT: &str = "define clause";
-        let outer = std::mem::replace(&mut self.scope, Scope::new("definition".into()));
-        let name = self.expect(&[Kind::String, Kind::RawString], CONTEXT)?;
+        let outer = std::mem::replace(&mut self.scope, ParseScope::new("definition".into()));
+        let name = self.expect(&[LexTokenKind::String, LexTokenKind::RawString], CONTEXT)?;
         self.scope.name = self.unquoted(&name)?;
-        self.expect(&[Kind::RightDelim], CONTEXT)?;
+        self.expect(&[LexTokenKind::RightDelim], CONTEXT)?;
         self.body(CONTEXT)?;
         self.scope = outer;
         Ok(())
@@ -330,8 +332,8 @@ impl<'a> Parser<'a> {
         const CONTEXT: &str = "block clause";
         let token = self.next_non_space();
         let name = self.template_name(&token, CONTEXT)?;
-        let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
-        let outer = std::mem::replace(&mut self.scope, Scope::new(Arc::clone(&name)));
+        let pipe = self.pipeline(CONTEXT, LexTokenKind::RightDelim)?;
+        let outer = std::mem::replace(&mut self.scope, ParseScope::new(Arc::clone(&name)));
         self.body(CONTEXT)?;
         self.scope = outer;
         let name = self.template_node(name);
@@ -343,9 +345,9 @@ impl<'a> Parser<'a> {
         let token = self.next_non_space();
         let name = self.template_name(&token, CONTEXT)?;
         let mut pipe = None;
-        if self.next_non_space().kind != Kind::RightDelim {
+        if self.next_non_space().kind != LexTokenKind::RightDelim {
             self.backup();
-            pipe = Some(self.pipeline(CONTEXT, Kind::RightDelim)?);
+            pipe = Some(self.pipeline(CONTEXT, LexTokenKind::RightDelim)?);
         }
         let name = self.template_node(name);
         Ok(self.node(token.start, Form::Template(name, pipe)))
@@ -356,14 +358,14 @@ impl<'a> Parser<'a> {
         count(self.source.templates.len() - 1)
     }
 
-    fn template_name(&self, token: &Token, context: &str) -> Result<Arc<str>> {
+    fn template_name(&self, token: &LexToken, context: &str) -> Result<Arc<str>> {
         match token.kind {
-            Kind::String | Kind::RawString => self.unquoted(token),
+            LexTokenKind::String | LexTokenKind::RawString => self.unquoted(token),
             _ => Err(self.unexpected(token, context)),
         }
     }
 
-    fn unquoted(&self, token: &Token) -> Result<Arc<str>> {
+    fn unquoted(&self, token: &LexToken) -> Result<Arc<str>> {
         let bytes = unquote(token.of(self.text)).map_err(|error| self.error(error.to_string()))?;
         Ok(String::from_utf8_lossy(&bytes).into())
     }
@@ -374,10 +376,10 @@ impl<'a> Parser<'a> {
         self.enter()?;
         let at = self.peek_non_space().start;
         let outer = self.open.len();
-        while self.peek_non_space().kind != Kind::Eof {
+        while self.peek_non_space().kind != LexTokenKind::Eof {
             match self.text_or_action()? {
-                Item::Node(id) => self.open.push(id),
-                Item::End(end) => {
+                ParsedItem::Node(id) => self.open.push(id),
+                ParsedItem::End(end) => {
                     self.nesting -= 1;
                     let ids = self.children(outer);
                     return Ok((self.node(at, Form::List(ids)), end));
@@ -387,11 +389,13 @@ impl<'a> Parser<'a> {
         Err(self.error("unexpected EOF"))
     }
 
-    fn text_or_action(&mut self) -> Result<Item> {
+    fn text_or_action(&mut self) -> Result<ParsedItem> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => Ok(Item::Node(self.node(token.start, Form::Text(span(token))))),
-            Kind::LeftDelim => {
+            LexTokenKind::Text => {
+                Ok(ParsedItem::Node(self.node(token.start, Form::Text(span(token)))))
+            }
+            LexTokenKind::LeftDelim => {
                 self.scope.action_line = token.line;
                 let item = self.action();
                 self.scope.action_line = 0;
@@ -401,34 +405,34 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn action(&mut self) -> Result<Item> {
+    fn action(&mut self) -> Result<ParsedItem> {
         let token = self.next_non_space();
         let id = match token.kind {
-            Kind::Block => self.block()?,
-            Kind::Break => self.leave(&token, "{{break}}", Form::Break)?,
-            Kind::Continue => self.leave(&token, "{{continue}}", Form::Continue)?,
-            Kind::Else => return self.otherwise(),
-            Kind::End => {
-                let at = self.expect(&[Kind::RightDelim], "end")?.start;
-                return Ok(Item::End(End { at, is_else: false }));
+            LexTokenKind::Block => self.block()?,
+            LexTokenKind::Break => self.leave(&token, "{{break}}", Form::Break)?,
+            LexTokenKind::Continue => self.leave(&token, "{{continue}}", Form::Continue)?,
+            LexTokenKind::Else => return self.otherwise(),
+            LexTokenKind::End => {
+                let at = self.expect(&[LexTokenKind::RightDelim], "end")?.start;
+                return Ok(ParsedItem::End(End { at, is_else: false }));
             }
-            Kind::If => self.control(Control::If)?,
-            Kind::Range => self.control(Control::Range)?,
-            Kind::Template => self.template()?,
-            Kind::With => self.control(Control::With)?,
+            LexTokenKind::If => self.control(Control::If)?,
+            LexTokenKind::Range => self.control(Control::Range)?,
+            LexTokenKind::Template => self.template()?,
+            LexTokenKind::With => self.control(Control::With)?,
             _ => {
                 self.backup();
                 let at = self.peek().start;
-                let pipe = self.pipeline("command", Kind::RightDelim)?;
+                let pipe = self.pipeline("command", LexTokenKind::RightDelim)?;
                 self.node(at, Form::Action(pipe))
             }
         };
-        Ok(Item::Node(id))
+        Ok(ParsedItem::Node(id))
     }
 
-    fn leave(&mut self, word: &Token, shown: &str, form: Form) -> Result<Id> {
+    fn leave(&mut self, word: &LexToken, shown: &str, form: Form) -> Result<Id> {
         let token = self.next_non_space();
-        if token.kind != Kind::RightDelim {
+        if token.kind != LexTokenKind::RightDelim {
             return Err(self.unexpected(&token, shown));
         }
         if self.scope.ranges == 0 {
@@ -437,18 +441,18 @@ impl<'a> Parser<'a> {
         Ok(self.node(word.start, form))
     }
 
-    fn otherwise(&mut self) -> Result<Item> {
+    fn otherwise(&mut self) -> Result<ParsedItem> {
         let mut token = self.peek_non_space();
         // `else if` and `else with` leave their second word to who asked for the else.
-        if !matches!(token.kind, Kind::If | Kind::With) {
-            token = self.expect(&[Kind::RightDelim], "else")?;
+        if !matches!(token.kind, LexTokenKind::If | LexTokenKind::With) {
+            token = self.expect(&[LexTokenKind::RightDelim], "else")?;
         }
-        Ok(Item::End(End { at: token.start, is_else: true }))
+        Ok(ParsedItem::End(End { at: token.start, is_else: true }))
     }
 
     fn control(&mut self, control: Control) -> Result<Id> {
         let known = self.scope.variables.names.len();
-        let pipe = self.pipeline(control.word(), Kind::RightDelim)?;
+        let pipe = self.pipeline(control.word(), LexTokenKind::RightDelim)?;
         let is_range = control == Control::Range;
         self.scope.ranges += usize::from(is_range);
         let (list, end) = self.list()?;
@@ -456,8 +460,10 @@ impl<'a> Parser<'a> {
         let mut otherwise = None;
         if end.is_else {
             let next = self.peek().kind;
-            let chained =
-                matches!((control, next), (Control::If, Kind::If) | (Control::With, Kind::With));
+            let chained = matches!(
+                (control, next),
+                (Control::If, LexTokenKind::If) | (Control::With, LexTokenKind::With)
+            );
             otherwise = Some(if chained {
                 self.next();
                 self.enter()?;
@@ -482,7 +488,7 @@ impl<'a> Parser<'a> {
 
     // Pipelines.
 
-    fn pipeline(&mut self, context: &str, end: Kind) -> Result<Id> {
+    fn pipeline(&mut self, context: &str, end: LexTokenKind) -> Result<Id> {
         let at = self.peek_non_space().start;
         let (is_assignment, variables) = self.declarations(context)?;
         let outer = self.open.len();
@@ -490,18 +496,18 @@ impl<'a> Parser<'a> {
             let token = self.next_non_space();
             match token.kind {
                 kind if kind == end => break,
-                Kind::Bool
-                | Kind::CharConstant
-                | Kind::Complex
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Identifier
-                | Kind::Number
-                | Kind::Nil
-                | Kind::RawString
-                | Kind::String
-                | Kind::Variable
-                | Kind::LeftParen => {
+                LexTokenKind::Bool
+                | LexTokenKind::CharConstant
+                | LexTokenKind::Complex
+                | LexTokenKind::Dot
+                | LexTokenKind::Field
+                | LexTokenKind::Identifier
+                | LexTokenKind::Number
+                | LexTokenKind::Nil
+                | LexTokenKind::RawString
+                | LexTokenKind::String
+                | LexTokenKind::Variable
+                | LexTokenKind::LeftParen => {
                     self.backup();
                     let command = self.command()?;
                     self.open.push(command);
@@ -533,20 +539,20 @@ impl<'a> Parser<'a> {
         let mut names = Span { start: first, end: first };
         loop {
             let variable = self.peek_non_space();
-            if variable.kind != Kind::Variable {
+            if variable.kind != LexTokenKind::Variable {
                 return Ok((false, names));
             }
             self.next();
             let adjacent = *self.peek();
             let next = self.peek_non_space();
             match next.kind {
-                Kind::Assign | Kind::Declare => {
+                LexTokenKind::Assign | LexTokenKind::Declare => {
                     self.next_non_space();
                     names = self.name(first, span(variable));
                     self.scope.variables.push(variable.of(self.text));
-                    return Ok((next.kind == Kind::Assign, names));
+                    return Ok((next.kind == LexTokenKind::Assign, names));
                 }
-                Kind::Char if next.of(self.text) == b"," => {
+                LexTokenKind::Char if next.of(self.text) == b"," => {
                     self.next_non_space();
                     names = self.name(first, span(variable));
                     self.scope.variables.push(variable.of(self.text));
@@ -554,11 +560,13 @@ impl<'a> Parser<'a> {
                         return Err(self.error(format!("too many declarations in {context}")));
                     }
                     match self.peek_non_space().kind {
-                        Kind::Variable | Kind::RightDelim | Kind::RightParen => {}
+                        LexTokenKind::Variable
+                        | LexTokenKind::RightDelim
+                        | LexTokenKind::RightParen => {}
                         _ => return Err(self.error("range can only initialize variables")),
                     }
                 }
-                _ if adjacent.kind == Kind::Space => {
+                _ if adjacent.kind == LexTokenKind::Space => {
                     self.backup3(variable, adjacent);
                     return Ok((false, names));
                 }
@@ -579,9 +587,9 @@ impl<'a> Parser<'a> {
             self.open.extend(operand);
             let token = self.next();
             match token.kind {
-                Kind::Space => continue,
-                Kind::RightDelim | Kind::RightParen => self.backup(),
-                Kind::Pipe => {}
+                LexTokenKind::Space => continue,
+                LexTokenKind::RightDelim | LexTokenKind::RightParen => self.backup(),
+                LexTokenKind::Pipe => {}
                 _ => return Err(self.unexpected(&token, "operand")),
             }
             break;
@@ -595,7 +603,7 @@ impl<'a> Parser<'a> {
 
     fn operand(&mut self) -> Result<Option<Id>> {
         let Some(id) = self.term()? else { return Ok(None) };
-        if self.peek().kind != Kind::Field {
+        if self.peek().kind != LexTokenKind::Field {
             return Ok(Some(id));
         }
         let at = self.peek().start;
@@ -606,7 +614,7 @@ impl<'a> Parser<'a> {
             _ => self.next_name(),
         };
         let mut names = Span { start: first, end: self.next_name() };
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == LexTokenKind::Field {
             let token = self.next();
             names = self.name(first, field(token));
         }
@@ -621,7 +629,7 @@ impl<'a> Parser<'a> {
             }
             _ => return Ok(Some(self.node(at, Form::Chain(id, names)))),
         };
-        self.source.nodes[id.0 as usize] = Node { at, form };
+        self.source.nodes[id.0 as usize] = TemplateNode { at, form };
         Ok(Some(id))
     }
 
@@ -645,7 +653,7 @@ impl<'a> Parser<'a> {
             String::from_utf8_lossy(&quoted).into_owned()
         };
         let form = match token.kind {
-            Kind::Identifier => {
+            LexTokenKind::Identifier => {
                 let name = std::str::from_utf8(text).ok();
                 let Some(callee) = name.and_then(|name| self.settings.functions.callee(name))
                 else {
@@ -653,27 +661,27 @@ impl<'a> Parser<'a> {
                 };
                 Form::Identifier(span(token), callee)
             }
-            Kind::Dot => Form::Dot,
-            Kind::Nil => Form::Nil,
-            Kind::Variable => {
+            LexTokenKind::Dot => Form::Dot,
+            LexTokenKind::Nil => Form::Nil,
+            LexTokenKind::Variable => {
                 if !self.scope.variables.has(text) {
                     return Err(self.error(format!("undefined variable {}", quoted())));
                 }
                 let first = self.next_name();
                 Form::Variable(self.name(first, span(token)))
             }
-            Kind::Field => {
+            LexTokenKind::Field => {
                 let first = self.next_name();
                 Form::Field(self.name(first, field(token)))
             }
-            Kind::Bool => Form::Bool(text == b"true"),
-            Kind::CharConstant | Kind::Complex | Kind::Number => {
+            LexTokenKind::Bool => Form::Bool(text == b"true"),
+            LexTokenKind::CharConstant | LexTokenKind::Complex | LexTokenKind::Number => {
                 let number = Number::parse(text, token.kind).map_err(|error| self.error(error))?;
                 self.source.numbers.push(number);
                 Form::Number(count(self.source.numbers.len() - 1), span(token))
             }
-            Kind::LeftParen => return self.parenthesis().map(Some),
-            Kind::String | Kind::RawString => {
+            LexTokenKind::LeftParen => return self.parenthesis().map(Some),
+            LexTokenKind::String | LexTokenKind::RawString => {
                 let meant = unquote(text).map_err(|error| self.error(error.to_string()))?;
                 self.source.strings.push(meant.into());
                 Form::String(span(token), count(self.source.strings.len() - 1))
@@ -687,11 +695,11 @@ impl<'a> Parser<'a> {
     }
 
     fn parenthesis(&mut self) -> Result<Id> {
-        if self.scope.parentheses >= PARENTHESES {
+        if self.scope.parentheses >= MAX_NESTED_PARENTHESES {
             return Err(self.error("max expression depth exceeded"));
         }
         self.scope.parentheses += 1;
-        let id = self.pipeline("parenthesized pipeline", Kind::RightParen)?;
+        let id = self.pipeline("parenthesized pipeline", LexTokenKind::RightParen)?;
         self.scope.parentheses -= 1;
         Ok(id)
     }
@@ -702,11 +710,11 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn span(token: Token) -> Span {
+fn span(token: LexToken) -> Span {
     Span { start: token.start, end: token.end }
 }
 
 /// The name of a field, without its dot.
-fn field(token: Token) -> Span {
+fn field(token: LexToken) -> Span {
     Span { start: token.start + 1, end: token.end }
 }

@@ -3,10 +3,10 @@
 use expect_test::{Expect, expect};
 
 use super::documents;
-use crate::Limits;
+use crate::YamlLimits;
 
 fn check(input: &[u8], expected: &Expect) {
-    let shown = match documents(input, &Limits::default()) {
+    let shown = match documents(input, &YamlLimits::default()) {
         Ok(documents) => documents
             .iter()
             .map(|document| format!("{}: {}\n", document.line, document.value))

@@ -10,7 +10,7 @@ use classes::{is_digit, is_letter};
 use crate::Dialect;
 
 /// Runs up to this length are sorted by insertion, as Go's `sort.Sort` does.
-const RUN: usize = 12;
+const INSERTION_SORT_RUN_COUNT: usize = 12;
 
 /// The entries in the order in which a version writes their keys.
 ///
@@ -23,7 +23,7 @@ pub(crate) fn sorted<K: AsRef<str>, V>(dialect: Dialect, entries: Vec<(K, V)>) -
         Dialect::V3 => is_before_v3,
     };
     let is_sorted = entries.is_sorted_by(|(a, _), (b, _)| !is_before(b.as_ref(), a.as_ref()));
-    if is_sorted && entries.len() <= RUN {
+    if is_sorted && entries.len() <= INSERTION_SORT_RUN_COUNT {
         return entries;
     }
     let order = order(&entries, is_before);
@@ -38,7 +38,7 @@ fn order<K: AsRef<str>, V>(entries: &[(K, V)], is_before: fn(&str, &str) -> bool
     // Differs(go-yaml v2): its comparison can run in circles (`v1b` < `v2` < `v10` < `v1b`), and Go
     // sorts from a random order, so such keys change places from run to run; here they stay.
     // Rust's own sorts may panic on such a comparison.
-    for run in places.chunks_mut(RUN) {
+    for run in places.chunks_mut(INSERTION_SORT_RUN_COUNT) {
         for end in 1..run.len() {
             for place in (1..=end).rev() {
                 if !is_before(key(run[place]), key(run[place - 1])) {
@@ -48,7 +48,7 @@ fn order<K: AsRef<str>, V>(entries: &[(K, V)], is_before: fn(&str, &str) -> bool
             }
         }
     }
-    let mut width = RUN;
+    let mut width = INSERTION_SORT_RUN_COUNT;
     while width < places.len() {
         let pairs = places.chunks(2 * width);
         let is_before = |a: usize, b: usize| is_before(key(a), key(b));

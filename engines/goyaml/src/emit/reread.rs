@@ -19,7 +19,7 @@ const NEXT_LINE: char = '\u{85}';
 
 /// Why Go cannot read its own JSON back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum RereadError {
     #[error("yaml: control characters are not allowed")]
     ControlCharacter,
     #[error("yaml: {}exceeded max depth of {MAX_DEPTH}", place(*.0))]
@@ -37,7 +37,7 @@ pub(super) enum Refusal {
     Value(String),
 }
 
-impl Refusal {
+impl RereadError {
     /// A float that is infinite or no number.
     pub(super) fn not_json(float: f64) -> Self {
         Self::Value(format!("json: unsupported value: {}", gofmt::float64(float)))
@@ -53,8 +53,8 @@ fn place(line: usize) -> String {
 ///
 /// Differs(go-yaml v2): a forbidden character counts before everything else, wherever it stands;
 /// Go's reader runs ahead by half a KiB only, so a fault long before the character comes first.
-pub(super) fn check<T: Emittable>(value: &T) -> Result<(), Refusal> {
-    let mut reader = Reader { line: 0, refusal: None };
+pub(super) fn check<T: Emittable>(value: &T) -> Result<(), RereadError> {
+    let mut reader = JsonRereader { line: 0, refusal: None };
     let mut open: Vec<Rest<T>> = Vec::new();
     reader.node(value, &mut open)?;
     while let Some(innermost) = open.last_mut() {
@@ -75,7 +75,7 @@ pub(super) fn check<T: Emittable>(value: &T) -> Result<(), Refusal> {
         if open.len() > MAX_DEPTH {
             // Only a line that is not the first gets counted from one.
             let line = if reader.line == 0 { 0 } else { reader.line + 1 };
-            reader.refuse(Refusal::Depth(line));
+            reader.refuse(RereadError::Depth(line));
             // What lies deeper may refuse everything without end.
             if open.len() > 2 * MAX_DEPTH {
                 break;
@@ -103,19 +103,23 @@ enum Rest<T: Emittable> {
 }
 
 /// Go's reader as far as it can be surprised by JSON.
-struct Reader {
+struct JsonRereader {
     /// How many breaks lie behind.
     line: usize,
     /// The first refusal that is not about a character.
-    refusal: Option<Refusal>,
+    refusal: Option<RereadError>,
 }
 
-impl Reader {
-    fn refuse(&mut self, refusal: Refusal) {
+impl JsonRereader {
+    fn refuse(&mut self, refusal: RereadError) {
         self.refusal.get_or_insert(refusal);
     }
 
-    fn node<T: Emittable>(&mut self, value: &T, open: &mut Vec<Rest<T>>) -> Result<(), Refusal> {
+    fn node<T: Emittable>(
+        &mut self,
+        value: &T,
+        open: &mut Vec<Rest<T>>,
+    ) -> Result<(), RereadError> {
         match value.view() {
             View::Text(text) | View::Time(text) => self.string(text.as_ref())?,
             View::List(items) => open.push(Rest::Items(items.into_iter())),
@@ -125,8 +129,8 @@ impl Reader {
                 open.push(Rest::Entries(entries.into_iter()));
             }
             View::Fields(entries) => open.push(Rest::Entries(entries.into_iter())),
-            View::Refused(reason) => return Err(Refusal::Value(reason)),
-            View::Float(float) if !float.is_finite() => return Err(Refusal::not_json(float)),
+            View::Refused(reason) => return Err(RereadError::Value(reason)),
+            View::Float(float) if !float.is_finite() => return Err(RereadError::not_json(float)),
             View::Null
             | View::Bool(_)
             | View::Int(_)
@@ -137,9 +141,9 @@ impl Reader {
         Ok(())
     }
 
-    fn string(&mut self, text: &str) -> Result<(), Refusal> {
+    fn string(&mut self, text: &str) -> Result<(), RereadError> {
         if text.chars().any(is_forbidden) {
-            return Err(Refusal::ControlCharacter);
+            return Err(RereadError::ControlCharacter);
         }
         let mut lines = text.split(NEXT_LINE).skip(1).peekable();
         while let Some(line) = lines.next() {
@@ -148,18 +152,18 @@ impl Reader {
             // On the last line a quote may follow, which makes it text.
             let is_broken = lines.peek().is_some();
             if marker.is_some_and(|rest| rest.starts_with(' ') || rest.is_empty() && is_broken) {
-                self.refuse(Refusal::DocumentIndicator(self.line + 1));
+                self.refuse(RereadError::DocumentIndicator(self.line + 1));
             }
         }
         Ok(())
     }
 
-    fn key(&mut self, key: &str) -> Result<(), Refusal> {
+    fn key(&mut self, key: &str) -> Result<(), RereadError> {
         let first = self.line;
         self.string(key)?;
         let is_long = may_be_long(key) && 2 + key.chars().map(json_length).sum::<usize>() > MAX_KEY;
         if self.line > first || is_long {
-            self.refuse(Refusal::Key(self.line));
+            self.refuse(RereadError::Key(self.line));
         }
         Ok(())
     }

@@ -6,11 +6,11 @@
 use super::scalar::{Style, is_break, is_printable};
 
 /// A line that is longer than this is broken at its next space.
-const WIDTH: usize = 80;
+const MAX_LINE_COLUMNS: usize = 80;
 /// Room for the text at first, in bytes.
-const FIRST: usize = 256;
+const INITIAL_OUTPUT_BYTES: usize = 256;
 /// How many columns a level is further in than the one above.
-pub(super) const STEP: usize = 2;
+pub(super) const INDENT_COLUMNS: usize = 2;
 
 /// Whether a scalar may go on in the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Writer {
     pub(super) fn new(limit: usize) -> Self {
         let is_spaced = true;
         let is_line_start = true;
-        let out = String::with_capacity(FIRST);
+        let out = String::with_capacity(INITIAL_OUTPUT_BYTES);
         Self { out, column: 0, is_spaced, is_line_start, limit, is_full: false }
     }
 
@@ -152,7 +152,7 @@ impl Writer {
             if c == ' ' {
                 // Neither the first nor the last character, and no space beside it.
                 let is_fold = at > 0 && !after_space && next.is_some_and(|next| next != ' ');
-                if is_fold && folding == Folding::Allowed && self.column > WIDTH {
+                if is_fold && folding == Folding::Allowed && self.column > MAX_LINE_COLUMNS {
                     self.start_line(indent);
                 } else {
                     self.put(' ');
@@ -196,7 +196,7 @@ impl Writer {
                 after_space = false;
             } else if c == ' ' {
                 let is_fold = at > 0 && !after_space && next.is_some();
-                if is_fold && folding == Folding::Allowed && self.column > WIDTH {
+                if is_fold && folding == Folding::Allowed && self.column > MAX_LINE_COLUMNS {
                     self.start_line(indent);
                     if next == Some(' ') {
                         self.put('\\');
@@ -223,7 +223,7 @@ impl Writer {
     fn literal(&mut self, text: &str, indent: usize) {
         self.put('|');
         if text.starts_with(|c| c == ' ' || is_break(c)) {
-            self.put_all(&STEP.to_string());
+            self.put_all(&INDENT_COLUMNS.to_string());
         }
         let mut last = text.chars().rev();
         match (last.next().is_some_and(is_break), last.next().is_none_or(is_break)) {

@@ -1,6 +1,6 @@
 //! The entries of lists and maps, in block and flow style.
 
-use super::{Parser, Place, State, empty_scalar};
+use super::{NodePosition, Parser, State, empty_scalar};
 use crate::error::Error;
 use crate::event::{Event, EventKind, Properties};
 use crate::reader::Mark;
@@ -12,7 +12,7 @@ impl Parser<'_> {
         &mut self,
         absent: impl FnOnce(&TokenKind) -> bool,
         at: Option<Mark>,
-        place: Place,
+        place: NodePosition,
         then: State,
     ) -> Result<Event, Error> {
         if self.next_is(absent)? {
@@ -43,7 +43,7 @@ impl Parser<'_> {
             return self.node_unless(
                 |next| matches!(next, TokenKind::BlockEntry | TokenKind::BlockEnd),
                 Some(at),
-                Place::Block,
+                NodePosition::Block,
                 State::BlockSequenceEntry,
             );
         }
@@ -70,7 +70,7 @@ impl Parser<'_> {
                     )
                 },
                 Some(at),
-                Place::Block,
+                NodePosition::Block,
                 State::IndentlessSequenceEntry,
             );
         }
@@ -85,7 +85,7 @@ impl Parser<'_> {
             return self.node_unless(
                 |next| matches!(next, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd),
                 Some(at),
-                Place::BlockOrIndentless,
+                NodePosition::BlockOrIndentless,
                 State::BlockMappingValue,
             );
         }
@@ -104,7 +104,7 @@ impl Parser<'_> {
         self.node_unless(
             |next| matches!(next, TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd),
             Some(at),
-            Place::BlockOrIndentless,
+            NodePosition::BlockOrIndentless,
             State::BlockMappingKey,
         )
     }
@@ -127,7 +127,7 @@ impl Parser<'_> {
             return Ok(Event::new(kind, token.start));
         }
         self.states.push(State::FlowSequenceEntry);
-        self.node(Place::Flow)
+        self.node(NodePosition::Flow)
     }
 
     pub(super) fn flow_sequence_entry_mapping_key(&mut self) -> Result<Event, Error> {
@@ -142,7 +142,7 @@ impl Parser<'_> {
             return Ok(empty_scalar(token.end));
         }
         self.states.push(State::FlowSequenceEntryMappingValue);
-        self.node(Place::Flow)
+        self.node(NodePosition::Flow)
     }
 
     pub(super) fn flow_sequence_entry_mapping_value(&mut self) -> Result<Event, Error> {
@@ -155,7 +155,7 @@ impl Parser<'_> {
             let absent = |next: &TokenKind| {
                 matches!(next, TokenKind::FlowEntry | TokenKind::FlowSequenceEnd)
             };
-            return self.node_unless(absent, Some(at), Place::Flow, then);
+            return self.node_unless(absent, Some(at), NodePosition::Flow, then);
         }
         self.state = then;
         Ok(empty_scalar(self.next_start()?))
@@ -181,10 +181,10 @@ impl Parser<'_> {
             let absent = |next: &TokenKind| {
                 matches!(next, TokenKind::Value | TokenKind::FlowEntry | TokenKind::FlowMappingEnd)
             };
-            return self.node_unless(absent, None, Place::Flow, State::FlowMappingValue);
+            return self.node_unless(absent, None, NodePosition::Flow, State::FlowMappingValue);
         }
         self.states.push(State::FlowMappingEmptyValue);
-        self.node(Place::Flow)
+        self.node(NodePosition::Flow)
     }
 
     pub(super) fn flow_mapping_value(&mut self, empty: bool) -> Result<Event, Error> {
@@ -192,7 +192,7 @@ impl Parser<'_> {
             self.take()?;
             let absent =
                 |next: &TokenKind| matches!(next, TokenKind::FlowEntry | TokenKind::FlowMappingEnd);
-            return self.node_unless(absent, None, Place::Flow, State::FlowMappingKey);
+            return self.node_unless(absent, None, NodePosition::Flow, State::FlowMappingKey);
         }
         self.state = State::FlowMappingKey;
         Ok(empty_scalar(self.next_start()?))

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{Json, read};
-use crate::{Target, first_document};
+use crate::{DecodeTarget, first_document};
 
 /// Whether a text is plain; then both readers have to say the same of it.
 fn is_plain(text: &str) -> bool {
-    let whole = || first_document(text.as_bytes(), false, &Target::Any);
+    let whole = || first_document(text.as_bytes(), false, &DecodeTarget::Any);
     let chosen = read::<Json>(text.as_bytes(), wants);
     let Some(value) = read::<Json>(text.as_bytes(), |_, _| true) else {
         assert_eq!(chosen, None, "{text:?}");

@@ -4,7 +4,7 @@ use super::{Scanner, text};
 use crate::Dialect;
 use crate::error::Error;
 use crate::reader::Mark;
-use crate::token::{Style, Token, TokenKind};
+use crate::token::{Style, TokenKind, YamlToken};
 
 /// What becomes of the line breaks at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ enum Chomping {
 }
 
 impl Scanner<'_> {
-    pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<Token, Error> {
+    pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         self.reader.skip();
         let (chomping, increment) = self.scan_block_header(start)?;
@@ -53,7 +53,7 @@ impl Scanner<'_> {
             content.append(&mut breaks);
         }
         let style = if literal { Style::Literal } else { Style::Folded };
-        Ok(Token { kind: TokenKind::Scalar { text: text(content), style }, start, end })
+        Ok(YamlToken { kind: TokenKind::Scalar { text: text(content), style }, start, end })
     }
 
     /// Passes the end of the first line, where version 3 keeps a comment.

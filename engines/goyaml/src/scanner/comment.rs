@@ -15,7 +15,7 @@ use crate::reader::Mark;
 use crate::token::TokenKind;
 
 /// How far Go looks for a comment, in characters.
-const LOOK: usize = 512;
+const MAX_COMMENT_DISTANCE_CHARACTERS: usize = 512;
 
 /// Where a comment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,10 +117,16 @@ impl Scanner<'_> {
             return Ok(());
         }
         let mut ahead = 0;
-        while ahead < LOOK && self.can_look(ahead + 1) && self.reader.is_blank(ahead) {
+        while ahead < MAX_COMMENT_DISTANCE_CHARACTERS
+            && self.can_look(ahead + 1)
+            && self.reader.is_blank(ahead)
+        {
             ahead += 1;
         }
-        if ahead == LOOK || self.deferred.is_some() || self.reader.peek(ahead) != b'#' {
+        if ahead == MAX_COMMENT_DISTANCE_CHARACTERS
+            || self.deferred.is_some()
+            || self.reader.peek(ahead) != b'#'
+        {
             return Ok(());
         }
         let mut line = Vec::new();
@@ -163,7 +169,7 @@ impl Scanner<'_> {
         let mut lines = self.new_lines(scan);
         let indent = usize::try_from(self.indent).unwrap_or(0);
         let mut ahead = 0;
-        while ahead < LOOK && self.can_look(ahead + 1) {
+        while ahead < MAX_COMMENT_DISTANCE_CHARACTERS && self.can_look(ahead + 1) {
             lines.column += 1;
             if self.reader.is_blank(ahead) {
                 ahead += 1;

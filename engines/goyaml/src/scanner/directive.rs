@@ -3,13 +3,13 @@
 use super::{Scanner, text};
 use crate::error::Error;
 use crate::reader::Mark;
-use crate::token::{Token, TokenKind};
+use crate::token::{TokenKind, YamlToken};
 
 /// How many digits each half of a version may have.
 const MAX_VERSION_DIGITS: usize = 2;
 
 impl Scanner<'_> {
-    pub(super) fn scan_directive(&mut self) -> Result<Token, Error> {
+    pub(super) fn scan_directive(&mut self) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         self.reader.skip();
         let mut name = Vec::new();
@@ -27,7 +27,7 @@ impl Scanner<'_> {
         };
         let end = self.reader.mark;
         self.scan_rest_of_line(start)?;
-        Ok(Token { kind, start, end })
+        Ok(YamlToken { kind, start, end })
     }
 
     /// Passes blanks, a comment and the line break; anything else is an error.

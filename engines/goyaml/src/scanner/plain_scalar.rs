@@ -3,7 +3,7 @@
 use super::{Scanner, text};
 use crate::error::Error;
 use crate::reader::Mark;
-use crate::token::{Style, Token, TokenKind};
+use crate::token::{Style, TokenKind, YamlToken};
 
 /// Blanks and line breaks between the words of a scalar, until it is known that a word follows.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Gap {
 }
 
 impl Scanner<'_> {
-    pub(super) fn scan_plain_scalar(&mut self) -> Result<Token, Error> {
+    pub(super) fn scan_plain_scalar(&mut self) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         let mut end = start;
         let indent = self.indent + 1;
@@ -69,7 +69,7 @@ impl Scanner<'_> {
             self.simple_key_allowed = true;
         }
         let kind = TokenKind::Scalar { text: text(content), style: Style::Plain };
-        Ok(Token { kind, start, end })
+        Ok(YamlToken { kind, start, end })
     }
 
     /// Whether the next character belongs to a word of a plain scalar.

@@ -4,10 +4,10 @@ use super::plain_scalar::Gap;
 use super::{Scanner, text};
 use crate::error::Error;
 use crate::reader::Mark;
-use crate::token::{Style, Token, TokenKind};
+use crate::token::{Style, TokenKind, YamlToken};
 
 impl Scanner<'_> {
-    pub(super) fn scan_quoted_scalar(&mut self, single: bool) -> Result<Token, Error> {
+    pub(super) fn scan_quoted_scalar(&mut self, single: bool) -> Result<YamlToken, Error> {
         let quote = if single { b'\'' } else { b'"' };
         let start = self.reader.mark;
         self.reader.skip();
@@ -35,7 +35,7 @@ impl Scanner<'_> {
         self.reader.skip();
         let style = if single { Style::SingleQuoted } else { Style::DoubleQuoted };
         let kind = TokenKind::Scalar { text: text(content), style };
-        Ok(Token { kind, start, end: self.reader.mark })
+        Ok(YamlToken { kind, start, end: self.reader.mark })
     }
 
     /// Reads up to a blank, a line break or the closing quote; returns whether it ended behind an

@@ -3,14 +3,14 @@
 use super::{Scanner, text};
 use crate::error::Error;
 use crate::reader::Mark;
-use crate::token::{Token, TokenKind};
+use crate::token::{TokenKind, YamlToken};
 
 impl Scanner<'_> {
     /// Reads `&name` or `*name`.
     pub(super) fn scan_anchor(
         &mut self,
         kind: impl FnOnce(String) -> TokenKind,
-    ) -> Result<Token, Error> {
+    ) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         self.reader.skip();
         let mut name = Vec::new();
@@ -22,11 +22,11 @@ impl Scanner<'_> {
                 self.error_in(start, "did not find expected alphabetic or numeric character")
             );
         }
-        Ok(Token { kind: kind(text(name)), start, end: self.reader.mark })
+        Ok(YamlToken { kind: kind(text(name)), start, end: self.reader.mark })
     }
 
     /// Reads `!<uri>`, `!suffix` or `!handle!suffix`.
-    pub(super) fn scan_tag(&mut self) -> Result<Token, Error> {
+    pub(super) fn scan_tag(&mut self) -> Result<YamlToken, Error> {
         let start = self.reader.mark;
         self.reader.cache(2)?;
         let (handle, suffix) = if self.reader.peek(1) == b'<' {
@@ -56,7 +56,7 @@ impl Scanner<'_> {
             return Err(self.error_in(start, "did not find expected whitespace or line break"));
         }
         let kind = TokenKind::Tag { handle: text(handle), suffix: text(suffix) };
-        Ok(Token { kind, start, end: self.reader.mark })
+        Ok(YamlToken { kind, start, end: self.reader.mark })
     }
 
     /// Reads `!`, `!name` or `!name!`; a directive takes only the first and the last.

@@ -4,26 +4,26 @@
 
 use std::collections::BTreeSet;
 
-use super::node::{Kind, Node, Style};
+use super::node::{Node, Style, YamlNodeKind};
 use super::notes::{Note, Notes};
 use super::tag;
 use crate::Dialect;
 use crate::error::Error;
 use crate::event::{Event, EventKind, Properties};
-use crate::limits::{Budget, Limits};
+use crate::limits::{YamlBudget, YamlLimits};
 use crate::parser::Parser;
 use crate::reader::Mark;
 use crate::token;
 
 /// Reads all documents of `input`, also those that hold nothing but a `---`.
 ///
-/// Each is a node of [`Kind::Document`] with one child.
+/// Each is a node of [`YamlNodeKind::Document`] with one child.
 ///
 /// # Errors
-/// The first error, in the words of go-yaml, or a limit. [`Limits::depth`] has no meaning here, as
+/// The first error, in the words of go-yaml, or a limit. [`YamlLimits::depth`] has no meaning here, as
 /// depth costs no stack; go-yaml's own limit, 10 000 flow collections within each other and as many
 /// block collections, holds.
-pub fn parse(input: &[u8], limits: &Limits) -> Result<Vec<Node>, Error> {
+pub fn parse(input: &[u8], limits: &YamlLimits) -> Result<Vec<Node>, Error> {
     Documents::new(input, limits)?.collect()
 }
 
@@ -31,7 +31,7 @@ pub fn parse(input: &[u8], limits: &Limits) -> Result<Vec<Node>, Error> {
 #[derive(Debug)]
 pub struct Documents<'i> {
     parser: Parser<'i>,
-    budget: Budget,
+    budget: YamlBudget,
     /// Go knows an anchor in all documents behind it.
     anchors: BTreeSet<String>,
     started: bool,
@@ -43,10 +43,10 @@ impl<'i> Documents<'i> {
     ///
     /// # Errors
     /// The input is longer than the limit.
-    pub fn new(input: &'i [u8], limits: &Limits) -> Result<Self, Error> {
+    pub fn new(input: &'i [u8], limits: &YamlLimits) -> Result<Self, Error> {
         Ok(Self {
             parser: Parser::new(input, 0, Dialect::V3),
-            budget: Budget::new(input, limits)?,
+            budget: YamlBudget::new(input, limits)?,
             anchors: BTreeSet::new(),
             started: false,
             ended: false,
@@ -67,7 +67,7 @@ impl<'i> Documents<'i> {
                 EventKind::StreamEnd => return Ok(None),
                 EventKind::DocumentStart => {
                     self.budget.take_document(at)?;
-                    open.push(placed(Kind::Document, event));
+                    open.push(placed(YamlNodeKind::Document, event));
                 }
                 EventKind::DocumentEnd => {
                     let Some(mut document) = open.pop() else { return Ok(None) };
@@ -95,12 +95,12 @@ impl<'i> Documents<'i> {
     fn collection(&mut self, mut event: Event) -> Node {
         let (kind, properties, flow, default) = match &mut event.kind {
             EventKind::SequenceStart { properties, flow } => {
-                (Kind::Sequence, std::mem::take(properties), *flow, tag::SEQ)
+                (YamlNodeKind::Sequence, std::mem::take(properties), *flow, tag::SEQ)
             }
             EventKind::MappingStart { properties, flow } => {
-                (Kind::Mapping, std::mem::take(properties), *flow, tag::MAP)
+                (YamlNodeKind::Mapping, std::mem::take(properties), *flow, tag::MAP)
             }
-            _ => (Kind::Mapping, Properties::default(), false, tag::MAP),
+            _ => (YamlNodeKind::Mapping, Properties::default(), false, tag::MAP),
         };
         let mut node = placed(kind, event);
         if flow {
@@ -119,7 +119,7 @@ impl<'i> Documents<'i> {
                     let text = format_args!("unknown anchor '{value}' referenced");
                     return Err(Error::node(text, at));
                 }
-                Ok(Node { value, ..placed(Kind::Alias, event) })
+                Ok(Node { value, ..placed(YamlNodeKind::Alias, event) })
             }
             EventKind::Scalar { properties, text, style, .. } => {
                 let properties = std::mem::take(properties);
@@ -135,11 +135,11 @@ impl<'i> Documents<'i> {
                     true => Some(tag::STR),
                     false => (value == "<<").then_some(tag::MERGE),
                 };
-                let mut node = Node { value, style, ..placed(Kind::Scalar, event) };
+                let mut node = Node { value, style, ..placed(YamlNodeKind::Scalar, event) };
                 self.set_properties(&mut node, properties, default);
                 Ok(node)
             }
-            _ => Ok(placed(Kind::Scalar, event)),
+            _ => Ok(placed(YamlNodeKind::Scalar, event)),
         }
     }
 
@@ -178,7 +178,7 @@ impl Iterator for Documents<'_> {
 }
 
 /// A node with the place and the comments of an event.
-fn placed(kind: Kind, event: Event) -> Node {
+fn placed(kind: YamlNodeKind, event: Event) -> Node {
     let Mark { line, column, .. } = event.start;
     let comments = event.comments;
     Node {
@@ -202,7 +202,7 @@ fn ended(mut node: Node, end: Event) -> Node {
     // It grew by doubling; most collections are small, and stay as they are.
     node.content.shrink_to_fit();
     let count = node.content.len();
-    let is_block_map = node.kind == Kind::Mapping && !node.style.contains(Style::FLOW);
+    let is_block_map = node.kind == YamlNodeKind::Mapping && !node.style.contains(Style::FLOW);
     if is_block_map && count > 1 && !node.notes.get(Note::Foot).is_empty() {
         let foot = node.notes.take(Note::Foot);
         node.content[count - 2].notes.set(Note::Foot, foot);
@@ -214,7 +214,7 @@ fn ended(mut node: Node, end: Event) -> Node {
 fn add(open: &mut [Node], child: Node) {
     let Some(parent) = open.last_mut() else { return };
     let is_block = !parent.style.contains(Style::FLOW);
-    let is_map = parent.kind == Kind::Mapping;
+    let is_map = parent.kind == YamlNodeKind::Mapping;
     let content = &mut parent.content;
     content.push(child);
     let count = content.len();

@@ -13,13 +13,13 @@ use std::ptr;
 
 use serde_json::{Map, Value};
 
-use super::node::{Kind, Node};
+use super::node::{Node, YamlNodeKind};
 use super::notes::Note;
 use super::tag;
 use crate::decode::{MAX_DUPLICATES, allowed_alias_ratio};
 use crate::error::Error;
 use crate::gofmt;
-use crate::limits::{Budget, Limits};
+use crate::limits::{YamlBudget, YamlLimits};
 use crate::reader::Mark;
 
 /// The JSON of a document or of another node, as kustomize turns its resources into objects.
@@ -32,9 +32,9 @@ use crate::reader::Mark;
 ///
 /// # Errors
 /// In Go's words: keys that are set twice, scalars that do not fit their tag, aliases that contain
-/// themselves or multiply the document, what JSON cannot say; and [`Limits`], of which the depth
+/// themselves or multiply the document, what JSON cannot say; and [`YamlLimits`], of which the depth
 /// applies to the value.
-pub fn to_json(node: &Node, limits: &Limits) -> Result<Value, Error> {
+pub fn to_json(node: &Node, limits: &YamlLimits) -> Result<Value, Error> {
     let (decoded, not_json) = decode(node, limits)?;
     not_json.map_or(Ok(decoded), |text| Err(Error::value(text)))
 }
@@ -43,15 +43,15 @@ pub fn to_json(node: &Node, limits: &Limits) -> Result<Value, Error> {
 ///
 /// # Errors
 /// As [`to_json`], but for what only JSON cannot say.
-pub fn check(node: &Node, limits: &Limits) -> Result<(), Error> {
+pub fn check(node: &Node, limits: &YamlLimits) -> Result<(), Error> {
     decode(node, limits).map(drop)
 }
 
 /// The value of a node, and the first thing about it that JSON cannot say.
-fn decode(node: &Node, limits: &Limits) -> Result<(Value, Option<String>), Error> {
+fn decode(node: &Node, limits: &YamlLimits) -> Result<(Value, Option<String>), Error> {
     let decoder = Decoder {
         targets: targets(node),
-        budget: Budget::new(&[], limits)?,
+        budget: YamlBudget::new(&[], limits)?,
         frames: Vec::new(),
         maps: Vec::new(),
         merged: Vec::new(),
@@ -71,7 +71,7 @@ fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
     let mut anchors = BTreeMap::new();
     let mut targets = BTreeMap::new();
     for (_, node) in root.walk() {
-        if node.kind == Kind::Alias {
+        if node.kind == YamlNodeKind::Alias {
             if let Some(target) = anchors.get(node.value.as_str()) {
                 targets.insert(ptr::from_ref(node), *target);
             }
@@ -83,7 +83,7 @@ fn targets(root: &Node) -> BTreeMap<*const Node, &Node> {
 }
 
 /// A map that is being filled.
-struct Filled {
+struct YamlMapBuilder {
     entries: Map<String, Value>,
     /// Whether a key that is no text becomes one: at the root, and where a map whose own keys are
     /// strings merges others.
@@ -91,7 +91,7 @@ struct Filled {
 }
 
 /// A complete value, or `None` where a problem has been noted instead.
-type Done = Option<Value>;
+type DecodedValue = Option<Value>;
 
 /// Something that waits for a value below it.
 enum Frame<'n> {
@@ -125,9 +125,9 @@ enum Frame<'n> {
 
 struct Decoder<'n> {
     targets: BTreeMap<*const Node, &'n Node>,
-    budget: Budget,
+    budget: YamlBudget,
     frames: Vec<Frame<'n>>,
-    maps: Vec<Filled>,
+    maps: Vec<YamlMapBuilder>,
     merged: Vec<BTreeSet<String>>,
     depth: usize,
     followed: BTreeSet<*const Node>,
@@ -158,7 +158,7 @@ impl<'n> Decoder<'n> {
         }
     }
 
-    fn finish(self, value: Done) -> Result<(Value, Option<String>), Error> {
+    fn finish(self, value: DecodedValue) -> Result<(Value, Option<String>), Error> {
         if !self.problems.is_empty() {
             return Err(Error::duplicates(&self.problems, mark(self.problem_line)));
         }
@@ -166,7 +166,7 @@ impl<'n> Decoder<'n> {
     }
 
     /// Goes on with the innermost frame; returns its value if that completes it.
-    fn step(&mut self) -> Result<Option<Done>, Error> {
+    fn step(&mut self) -> Result<Option<DecodedValue>, Error> {
         match self.frames.last_mut() {
             Some(Frame::Sequence { node, next, items }) => {
                 if let Some(item) = node.content.get(*next) {
@@ -192,7 +192,7 @@ impl<'n> Decoder<'n> {
         }
     }
 
-    fn step_mapping(&mut self) -> Result<Option<Done>, Error> {
+    fn step_mapping(&mut self) -> Result<Option<DecodedValue>, Error> {
         let Some(Frame::Mapping { node, next, map, merged, merge, owned, .. }) =
             self.frames.last_mut()
         else {
@@ -222,7 +222,7 @@ impl<'n> Decoder<'n> {
         }
         let merged = *merged;
         let target = self.targets.get(&ptr::from_ref(key)).copied().unwrap_or(key);
-        if target.kind != Kind::Scalar && !self.maps[map].takes_all {
+        if target.kind != YamlNodeKind::Scalar && !self.maps[map].takes_all {
             if let Some(Frame::Mapping { is_key, .. }) = self.frames.last_mut() {
                 *is_key = true;
             }
@@ -240,7 +240,7 @@ impl<'n> Decoder<'n> {
         self.begin(value, None)
     }
 
-    fn end_mapping(&mut self, is_merged: bool, owned: bool) -> Option<Done> {
+    fn end_mapping(&mut self, is_merged: bool, owned: bool) -> Option<DecodedValue> {
         if owned {
             self.merged.pop();
         }
@@ -259,7 +259,7 @@ impl<'n> Decoder<'n> {
         source: &'n Node,
         map: usize,
         merged: Option<usize>,
-    ) -> Result<Option<Done>, Error> {
+    ) -> Result<Option<DecodedValue>, Error> {
         let merged = match merged {
             Some(merged) => merged,
             None => {
@@ -278,7 +278,7 @@ impl<'n> Decoder<'n> {
                 self.merged.len() - 1
             }
         };
-        if source.kind == Kind::Sequence {
+        if source.kind == YamlNodeKind::Sequence {
             let left = source.content.iter().rev().collect();
             self.frames.push(Frame::Merges { left, map, merged });
             return Ok(None);
@@ -289,7 +289,7 @@ impl<'n> Decoder<'n> {
 
     fn check_mergeable(&self, node: &'n Node) -> Result<(), Error> {
         let target = self.targets.get(&ptr::from_ref(node)).copied().unwrap_or(node);
-        if matches!(target.kind, Kind::Mapping | Kind::Alias) {
+        if matches!(target.kind, YamlNodeKind::Mapping | YamlNodeKind::Alias) {
             return Ok(());
         }
         let text = "map merge requires map or sequence of maps as the value";
@@ -303,23 +303,23 @@ impl<'n> Decoder<'n> {
         &mut self,
         node: &'n Node,
         into: Option<(usize, usize)>,
-    ) -> Result<Option<Done>, Error> {
+    ) -> Result<Option<DecodedValue>, Error> {
         let mut node = node;
         loop {
             self.count(node)?;
             match node.kind {
-                Kind::Document => match node.content.first() {
+                YamlNodeKind::Document => match node.content.first() {
                     Some(root) => node = root,
                     None => return Ok(Some(Some(Value::Null))),
                 },
-                Kind::Alias => node = self.follow(node)?,
-                Kind::Scalar => return self.scalar(node).map(|value| Some(Some(value))),
-                Kind::Sequence => {
+                YamlNodeKind::Alias => node = self.follow(node)?,
+                YamlNodeKind::Scalar => return self.scalar(node).map(|value| Some(Some(value))),
+                YamlNodeKind::Sequence => {
                     self.deepen(node)?;
                     self.frames.push(Frame::Sequence { node, next: 0, items: Vec::new() });
                     return Ok(None);
                 }
-                Kind::Mapping => return self.begin_mapping(node, into),
+                YamlNodeKind::Mapping => return self.begin_mapping(node, into),
             }
         }
     }
@@ -328,7 +328,7 @@ impl<'n> Decoder<'n> {
         &mut self,
         node: &'n Node,
         into: Option<(usize, usize)>,
-    ) -> Result<Option<Done>, Error> {
+    ) -> Result<Option<DecodedValue>, Error> {
         if self.note_duplicates(node)? {
             if into.is_some() {
                 self.close_aliases();
@@ -341,7 +341,7 @@ impl<'n> Decoder<'n> {
             None => {
                 let takes_all = self.depth == 0 || self.has_text_keys(node);
                 self.deepen(node)?;
-                self.maps.push(Filled { entries: Map::new(), takes_all });
+                self.maps.push(YamlMapBuilder { entries: Map::new(), takes_all });
                 (self.maps.len() - 1, None)
             }
         };
@@ -442,7 +442,10 @@ impl<'n> Decoder<'n> {
 }
 
 /// Hands a value to the frame that waits for it; for a map, says which entry it makes.
-fn deliver(frame: &mut Frame<'_>, value: Done) -> Result<Option<(usize, String, Value)>, Error> {
+fn deliver(
+    frame: &mut Frame<'_>,
+    value: DecodedValue,
+) -> Result<Option<(usize, String, Value)>, Error> {
     match (frame, value) {
         (Frame::Sequence { items, .. }, value) => {
             items.extend(value);
@@ -462,7 +465,7 @@ fn deliver(frame: &mut Frame<'_>, value: Done) -> Result<Option<(usize, String, 
 
 /// Whether a key merges its value into the map.
 fn is_merge(key: &Node) -> bool {
-    key.kind == Kind::Scalar
+    key.kind == YamlNodeKind::Scalar
         && key.value == "<<"
         && (matches!(key.tag.as_ref(), "" | "!") || key.short_tag() == tag::MERGE)
 }

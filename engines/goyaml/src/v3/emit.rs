@@ -9,7 +9,7 @@ mod scalar;
 mod state;
 mod writer;
 
-use super::node::{Kind, Node, Style};
+use super::node::{Node, Style, YamlNodeKind};
 use super::notes::Note;
 use super::tag;
 use event::{Event, EventKind, Tag};
@@ -99,7 +99,7 @@ fn write<'n, 'l>(
     let mut walk = Walk { emitter: Emitter::new(limit), open: Vec::new() };
     for (node, layout) in nodes {
         walk.emitter.set_layout(layout);
-        let is_document = node.kind == Kind::Document;
+        let is_document = node.kind == YamlNodeKind::Document;
         if !is_document {
             walk.emitter.emit(&Event::new(EventKind::DocumentStart))?;
         }
@@ -136,7 +136,7 @@ impl<'n> Walk<'n> {
         let at = frame.next;
         let foot = frame.foot;
         let tail = frame.tail;
-        let is_map = node.kind == Kind::Mapping;
+        let is_map = node.kind == YamlNodeKind::Mapping;
         // A last key without a value is left out, as Go does.
         let end = if is_map { node.content.len() / 2 * 2 } else { node.content.len() };
         if let Some(child) = node.content[..end].get(at) {
@@ -149,11 +149,14 @@ impl<'n> Walk<'n> {
         }
         self.open.pop();
         let kind = match node.kind {
-            Kind::Document => EventKind::DocumentEnd,
-            Kind::Mapping => EventKind::MappingEnd,
-            Kind::Sequence | Kind::Scalar | Kind::Alias => EventKind::SequenceEnd,
+            YamlNodeKind::Document => EventKind::DocumentEnd,
+            YamlNodeKind::Mapping => EventKind::MappingEnd,
+            YamlNodeKind::Sequence | YamlNodeKind::Scalar | YamlNodeKind::Alias => {
+                EventKind::SequenceEnd
+            }
         };
-        let line = if node.kind == Kind::Document { "" } else { node.notes.get(Note::Line) };
+        let line =
+            if node.kind == YamlNodeKind::Document { "" } else { node.notes.get(Note::Line) };
         self.emitter.emit(&Event { line, foot, tail, ..Event::new(kind) })
     }
 
@@ -169,28 +172,28 @@ impl<'n> Walk<'n> {
         let value = node.value.as_str();
         let at_most_one = node.content.len() < 2;
         event.kind = match node.kind {
-            Kind::Document => {
+            YamlNodeKind::Document => {
                 event = Event { head, ..Event::new(EventKind::DocumentStart) };
                 EventKind::DocumentStart
             }
-            Kind::Sequence => {
+            YamlNodeKind::Sequence => {
                 EventKind::SequenceStart { is_flow, is_empty: node.content.is_empty() }
             }
-            Kind::Mapping => {
+            YamlNodeKind::Mapping => {
                 event.tail = tail;
                 EventKind::MappingStart { is_flow, is_empty: at_most_one }
             }
-            Kind::Alias => {
+            YamlNodeKind::Alias => {
                 event = Event { value, head, line, foot, ..Event::new(EventKind::Alias) };
                 EventKind::Alias
             }
-            Kind::Scalar => {
+            YamlNodeKind::Scalar => {
                 event = Event { value, line, foot, tail, ..event };
                 EventKind::Scalar(style(node, force_quotes))
             }
         };
         self.emitter.emit(&event)?;
-        if !matches!(node.kind, Kind::Scalar | Kind::Alias) {
+        if !matches!(node.kind, YamlNodeKind::Scalar | YamlNodeKind::Alias) {
             self.open.push(Frame { node, next: 0, foot, tail: "" });
         }
         Ok(())

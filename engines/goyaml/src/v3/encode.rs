@@ -30,7 +30,7 @@ pub fn encode<T: Emittable>(value: &T, layout: &Layout) -> Result<String, EmitEr
 }
 
 /// A collection whose nodes are being made.
-struct Open<T: Emittable> {
+struct OpenNodeCollection<T: Emittable> {
     rest: Rest<T>,
     done: Vec<Node>,
 }
@@ -40,7 +40,7 @@ enum Rest<T: Emittable> {
     Entries(vec::IntoIter<(T::Text, T)>),
 }
 
-impl<T: Emittable> Open<T> {
+impl<T: Emittable> OpenNodeCollection<T> {
     fn next(&mut self) -> Option<T> {
         match &mut self.rest {
             Rest::Items(items) => items.next(),
@@ -66,13 +66,13 @@ impl<T: Emittable> Open<T> {
 /// # Errors
 /// The value refuses to be written, or is nested more than ten thousand deep.
 pub fn encoded_node<T: Emittable>(value: &T) -> Result<Node, EmitError> {
-    let mut open: Vec<Open<T>> = Vec::new();
+    let mut open: Vec<OpenNodeCollection<T>> = Vec::new();
     let mut done = begin(value, &mut open)?;
     while let Some(innermost) = open.last_mut() {
         innermost.done.extend(done.take());
         done = match innermost.next() {
             Some(value) => begin(&value, &mut open)?,
-            None => open.pop().map(Open::close),
+            None => open.pop().map(OpenNodeCollection::close),
         };
         if open.len() > MAX_DEPTH {
             return Err(EmitError::Depth);
@@ -82,7 +82,10 @@ pub fn encoded_node<T: Emittable>(value: &T) -> Result<Node, EmitError> {
 }
 
 /// The node of a scalar, or nothing where a collection was opened.
-fn begin<T: Emittable>(value: &T, open: &mut Vec<Open<T>>) -> Result<Option<Node>, EmitError> {
+fn begin<T: Emittable>(
+    value: &T,
+    open: &mut Vec<OpenNodeCollection<T>>,
+) -> Result<Option<Node>, EmitError> {
     let rest = match value.view() {
         View::List(items) => Rest::Items(items.into_iter()),
         View::Map(entries) => Rest::Entries(order::sorted(Dialect::V3, entries).into_iter()),
@@ -100,19 +103,19 @@ fn begin<T: Emittable>(value: &T, open: &mut Vec<Open<T>>) -> Result<Option<Node
         }
         View::Refused(reason) => return Err(EmitError::Value(reason)),
     };
-    open.push(Open { rest, done: Vec::new() });
+    open.push(OpenNodeCollection { rest, done: Vec::new() });
     Ok(None)
 }
 
 /// Base64 in lines of 70 characters, each of them ended; on one line if it is shorter than that.
 fn lines(text: String) -> String {
-    const LINE: usize = 70;
-    if text.len() < LINE {
+    const BASE64_LINE_CHARACTERS: usize = 70;
+    if text.len() < BASE64_LINE_CHARACTERS {
         return text;
     }
     let mut out = String::new();
     for (at, digit) in text.chars().enumerate() {
-        if at > 0 && at % LINE == 0 {
+        if at > 0 && at % BASE64_LINE_CHARACTERS == 0 {
             out.push('\n');
         }
         out.push(digit);

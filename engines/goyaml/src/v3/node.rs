@@ -7,7 +7,7 @@ use super::notes::Notes;
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Kind {
+pub enum YamlNodeKind {
     /// A document; its only child is its root.
     Document,
     /// A list; its children are the items.
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Style {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
     /// What it is.
-    pub kind: Kind,
+    pub kind: YamlNodeKind,
     /// How it is written.
     pub style: Style,
     /// The tag in its short form, such as `!!int` or `!custom`.
@@ -113,7 +113,7 @@ pub struct Node {
     pub tag: Cow<'static, str>,
     /// The text of a scalar without quotes, or the name that an alias refers to.
     pub value: String,
-    /// What it contains, as [`Kind`] says.
+    /// What it contains, as [`YamlNodeKind`] says.
     pub content: Content,
     /// The name by which aliases refer to it, and comments.
     pub notes: Notes,
@@ -137,19 +137,19 @@ impl Node {
     /// A list.
     pub fn sequence(items: Vec<Self>) -> Self {
         let tag = "!!seq".into();
-        Self { kind: Kind::Sequence, tag, content: items.into(), ..Self::default() }
+        Self { kind: YamlNodeKind::Sequence, tag, content: items.into(), ..Self::default() }
     }
 
     /// A map of keys and values.
     pub fn mapping(entries: impl IntoIterator<Item = (Self, Self)>) -> Self {
         let content: Vec<Self> = entries.into_iter().flat_map(<[Self; 2]>::from).collect();
         let tag = "!!map".into();
-        Self { kind: Kind::Mapping, tag, content: content.into(), ..Self::default() }
+        Self { kind: YamlNodeKind::Mapping, tag, content: content.into(), ..Self::default() }
     }
 
     /// The keys and values of a map; nothing for other kinds.
     pub fn entries(&self) -> impl Iterator<Item = (&Self, &Self)> {
-        let content: &[Self] = if self.kind == Kind::Mapping { &self.content } else { &[] };
+        let content: &[Self] = if self.kind == YamlNodeKind::Mapping { &self.content } else { &[] };
         content.chunks_exact(2).map(|entry| (&entry[0], &entry[1]))
     }
 
@@ -175,6 +175,6 @@ impl Node {
     }
 
     fn is_key(&self, key: &str) -> bool {
-        self.kind == Kind::Scalar && self.value == key
+        self.kind == YamlNodeKind::Scalar && self.value == key
     }
 }

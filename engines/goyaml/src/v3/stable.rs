@@ -1,6 +1,6 @@
 //! Which nodes are the same after they were written and read again, so that nobody has to do that.
 
-use super::node::{Kind, Node, Style};
+use super::node::{Node, Style, YamlNodeKind};
 use super::tag;
 
 /// How much text is judged. What is longer or deeper may reach a limit of writing or reading.
@@ -22,7 +22,7 @@ const MAX_KEY: usize = 100;
 pub fn is_stable(root: &Node) -> bool {
     let mut text = 0;
     let mut nodes = 0;
-    root.kind == Kind::Mapping
+    root.kind == YamlNodeKind::Mapping
         && root.walk().all(|(depth, node)| {
             text += node.value.len();
             nodes += 1;
@@ -34,15 +34,15 @@ fn is_stable_alone(node: &Node) -> bool {
     node.notes.is_empty()
         && !node.style.contains(Style::TAGGED)
         && match node.kind {
-            Kind::Mapping => {
+            YamlNodeKind::Mapping => {
                 matches!(node.tag.as_ref(), tag::MAP | "")
                     && node.content.len().is_multiple_of(2)
                     && node.entries().all(|(key, _)| is_stable_key(key))
             }
-            Kind::Sequence => matches!(node.tag.as_ref(), tag::SEQ | ""),
-            Kind::Scalar if is_text(node) => is_line(node) || is_block(node),
+            YamlNodeKind::Sequence => matches!(node.tag.as_ref(), tag::SEQ | ""),
+            YamlNodeKind::Scalar if is_text(node) => is_line(node) || is_block(node),
             // Of dates some get quotes, and so become strings.
-            Kind::Scalar => {
+            YamlNodeKind::Scalar => {
                 let meaning = tag::of_text(&node.value);
                 !node.value.is_empty()
                     && meaning != "!!timestamp"
@@ -50,7 +50,7 @@ fn is_stable_alone(node: &Node) -> bool {
                     && is_line(node)
                     && (node.tag.is_empty() || node.tag == meaning)
             }
-            Kind::Document | Kind::Alias => false,
+            YamlNodeKind::Document | YamlNodeKind::Alias => false,
         }
 }
 
@@ -60,7 +60,7 @@ fn is_text(node: &Node) -> bool {
 }
 
 fn is_stable_key(key: &Node) -> bool {
-    key.kind == Kind::Scalar
+    key.kind == YamlNodeKind::Scalar
         && is_text(key)
         && key.value.len() <= MAX_KEY
         && key.value != "<<"
@@ -90,23 +90,23 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::Limits;
+    use crate::YamlLimits;
     use crate::v3::{Layout, emit, parse, to_json};
 
     const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
 
     /// The value of a node, and that of what is read after it was written.
     fn both(root: &Node) -> (Result<Value, String>, Result<Value, String>) {
-        let value = |node: &Node| to_json(node, &Limits::default()).map_err(|e| e.to_string());
+        let value = |node: &Node| to_json(node, &YamlLimits::default()).map_err(|e| e.to_string());
         let text = emit(root, &LAYOUT).unwrap();
-        let again = parse(text.as_bytes(), &Limits::default()).unwrap_or_else(|error| {
+        let again = parse(text.as_bytes(), &YamlLimits::default()).unwrap_or_else(|error| {
             panic!("{error} in what was written:\n{text}");
         });
         (value(root), value(&again[0]))
     }
 
     fn root_of(text: &str) -> Node {
-        parse(text.as_bytes(), &Limits::default()).unwrap().remove(0).content.remove(0)
+        parse(text.as_bytes(), &YamlLimits::default()).unwrap().remove(0).content.remove(0)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::node::{Kind, Node, Style};
+use super::node::{Node, Style, YamlNodeKind};
 use crate::Dialect;
 use crate::resolve::{Scalar, resolve, tag};
 
@@ -51,22 +51,22 @@ impl Node {
             return short(&self.tag);
         }
         Cow::Borrowed(match self.kind {
-            Kind::Mapping => MAP,
-            Kind::Sequence => SEQ,
-            Kind::Scalar => of_text(&self.value),
-            Kind::Document | Kind::Alias => "",
+            YamlNodeKind::Mapping => MAP,
+            YamlNodeKind::Sequence => SEQ,
+            YamlNodeKind::Scalar => of_text(&self.value),
+            YamlNodeKind::Document | YamlNodeKind::Alias => "",
         })
     }
 
     /// Whether it is a scalar that means null.
     pub fn is_null(&self) -> bool {
-        self.kind == Kind::Scalar && self.short_tag() == NULL
+        self.kind == YamlNodeKind::Scalar && self.short_tag() == NULL
     }
 
     /// Whether its tag or its quotes make it a text.
     pub(super) fn is_indicated_string(&self) -> bool {
         let untagged = matches!(self.tag.as_ref(), "" | "!");
-        self.kind == Kind::Scalar
+        self.kind == YamlNodeKind::Scalar
             && (matches!(self.tag.as_ref(), STR | tag::STR) || untagged && self.style.is_quoted())
     }
 
@@ -77,11 +77,11 @@ impl Node {
         }
         let stag = short(&self.tag);
         match self.kind {
-            Kind::Scalar if stag == STR && self.style.is_quoted() => ("", false),
-            Kind::Scalar if stag == of_text(&self.value) => ("", false),
-            Kind::Scalar if stag == STR => ("", true),
-            Kind::Mapping if stag == MAP => ("", false),
-            Kind::Sequence if stag == SEQ => ("", false),
+            YamlNodeKind::Scalar if stag == STR && self.style.is_quoted() => ("", false),
+            YamlNodeKind::Scalar if stag == of_text(&self.value) => ("", false),
+            YamlNodeKind::Scalar if stag == STR => ("", true),
+            YamlNodeKind::Mapping if stag == MAP => ("", false),
+            YamlNodeKind::Sequence if stag == SEQ => ("", false),
             _ => (&self.tag, false),
         }
     }

@@ -82,24 +82,24 @@ pub enum ArchiveError {
 
 /// What an archive, and those in it, may still take.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct ArchiveBudget {
     entries: usize,
     bytes: u64,
 }
 
-impl Budget {
+impl ArchiveBudget {
     pub(super) fn new() -> Self {
         Self { entries: MAX_ENTRIES, bytes: MAX_UNPACKED }
     }
 }
 
 /// The files of an archive, without the folder that they are in.
-pub(super) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, ArchiveError> {
+pub(super) fn files(archive: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<File>, ArchiveError> {
     check_header(archive)?;
     let fault = Rc::new(RefCell::new(None));
     let gunzipped = MultiGzDecoder::new(archive);
     let left = Rc::new(RefCell::new(budget.bytes));
-    let source = Source { gunzipped, left: Rc::clone(&left), fault: Rc::clone(&fault) };
+    let source = ArchiveSource { gunzipped, left: Rc::clone(&left), fault: Rc::clone(&fault) };
     let read = read(source, &mut budget.entries);
     budget.bytes = *left.borrow();
     // A fault of what is compressed is told as such, whatever it means to the tar.
@@ -152,13 +152,13 @@ fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<File>, Archiv
 }
 
 /// What is in the archive, read no further than the budget goes.
-struct Source<'a> {
+struct ArchiveSource<'a> {
     gunzipped: MultiGzDecoder<&'a [u8]>,
     left: Rc<RefCell<u64>>,
     fault: Rc<RefCell<Option<ArchiveError>>>,
 }
 
-impl Read for Source<'_> {
+impl Read for ArchiveSource<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut left = self.left.borrow_mut();
         let result = match self.gunzipped.read(buffer) {
@@ -203,13 +203,13 @@ fn tar_fault(error: &io::Error) -> ArchiveError {
 }
 
 fn is_folder(entry: &Entry<'_, impl Read>) -> bool {
-    const KIND: u32 = 0o17_0000;
-    const FOLDER: u32 = 0o4_0000;
+    const FILE_TYPE_MASK: u32 = 0o17_0000;
+    const DIRECTORY_FILE_TYPE: u32 = 0o4_0000;
     let header = entry.header();
     let old_regular = header.as_bytes()[156] == 0;
     header.entry_type().is_dir()
         || (old_regular && entry.path_bytes().ends_with(b"/"))
-        || header.mode().is_ok_and(|mode| mode & KIND == FOLDER)
+        || header.mode().is_ok_and(|mode| mode & FILE_TYPE_MASK == DIRECTORY_FILE_TYPE)
 }
 
 fn has_content(kind: EntryType) -> bool {

@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::time::{RFC3339, Time, Zone};
-use goyaml::Target;
+use goyaml::DecodeTarget;
 use serde_json::Value as Json;
 
 use super::{Dependency, Lock, Maintainer, Metadata};
@@ -44,44 +44,46 @@ pub(crate) struct Draft {
     pub(crate) dependencies: Option<Vec<Option<Dependency>>>,
 }
 
-const STRINGS: Target = Target::List(&Target::Text);
-const MAINTAINER: &[(&str, Target)] =
-    &[("name", Target::Text), ("email", Target::Text), ("url", Target::Text)];
-const DEPENDENCY: &[(&str, Target)] = &[
-    ("name", Target::Text),
-    ("version", Target::Text),
-    ("repository", Target::Text),
-    ("condition", Target::Text),
+const STRINGS: DecodeTarget = DecodeTarget::List(&DecodeTarget::Text);
+const MAINTAINER: &[(&str, DecodeTarget)] =
+    &[("name", DecodeTarget::Text), ("email", DecodeTarget::Text), ("url", DecodeTarget::Text)];
+const DEPENDENCY: &[(&str, DecodeTarget)] = &[
+    ("name", DecodeTarget::Text),
+    ("version", DecodeTarget::Text),
+    ("repository", DecodeTarget::Text),
+    ("condition", DecodeTarget::Text),
     ("tags", STRINGS),
-    ("alias", Target::Text),
+    ("alias", DecodeTarget::Text),
 ];
-pub(crate) const METADATA: &[(&str, Target)] = &[
-    ("name", Target::Text),
-    ("home", Target::Text),
+pub(crate) const METADATA: &[(&str, DecodeTarget)] = &[
+    ("name", DecodeTarget::Text),
+    ("home", DecodeTarget::Text),
     ("sources", STRINGS),
-    ("version", Target::Text),
-    ("description", Target::Text),
+    ("version", DecodeTarget::Text),
+    ("description", DecodeTarget::Text),
     ("keywords", STRINGS),
-    ("maintainers", Target::List(&Target::Struct(MAINTAINER))),
-    ("icon", Target::Text),
-    ("apiVersion", Target::Text),
-    ("condition", Target::Text),
-    ("tags", Target::Text),
-    ("appVersion", Target::Text),
-    ("annotations", Target::Map(&Target::Text)),
-    ("kubeVersion", Target::Text),
-    ("dependencies", Target::List(&Target::Struct(DEPENDENCY))),
-    ("type", Target::Text),
+    ("maintainers", DecodeTarget::List(&DecodeTarget::Struct(MAINTAINER))),
+    ("icon", DecodeTarget::Text),
+    ("apiVersion", DecodeTarget::Text),
+    ("condition", DecodeTarget::Text),
+    ("tags", DecodeTarget::Text),
+    ("appVersion", DecodeTarget::Text),
+    ("annotations", DecodeTarget::Map(&DecodeTarget::Text)),
+    ("kubeVersion", DecodeTarget::Text),
+    ("dependencies", DecodeTarget::List(&DecodeTarget::Struct(DEPENDENCY))),
+    ("type", DecodeTarget::Text),
 ];
-const LOCK: &[(&str, Target)] =
-    &[("digest", Target::Text), ("dependencies", Target::List(&Target::Struct(DEPENDENCY)))];
+const LOCK: &[(&str, DecodeTarget)] = &[
+    ("digest", DecodeTarget::Text),
+    ("dependencies", DecodeTarget::List(&DecodeTarget::Struct(DEPENDENCY))),
+];
 
 /// The `apiVersion` of a `Chart.yaml`, by which Helm decides how to read the rest.
 pub(super) fn api_version(yaml: &[u8]) -> Result<String, DecodeError> {
-    const FIELDS: &[(&str, Target)] = &[("apiVersion", Target::Text)];
+    const FIELDS: &[(&str, DecodeTarget)] = &[("apiVersion", DecodeTarget::Text)];
     let mut version = String::new();
     let mut decoder = Decoder::default();
-    let json = goyaml::to_json_for(yaml, &Target::Struct(FIELDS))?;
+    let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(FIELDS))?;
     for (key, value) in decoder.object(&json, "value of type loader.chartBase") {
         if goyaml::is_field(key, "apiVersion") {
             decoder.text(&mut version, value, "chartBase.apiVersion");
@@ -93,7 +95,7 @@ pub(super) fn api_version(yaml: &[u8]) -> Result<String, DecodeError> {
 impl Draft {
     /// Reads a `Chart.yaml` or `requirements.yaml` over what is here.
     pub(crate) fn read(&mut self, yaml: &[u8]) -> Result<(), DecodeError> {
-        let json = goyaml::to_json_for(yaml, &Target::Struct(METADATA))?;
+        let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(METADATA))?;
         let mut decoder = Decoder::default();
         for (key, value) in decoder.object(&json, "value of type v2.Metadata") {
             let mut known = METADATA.iter().map(|(name, _)| *name).chain(["deprecated"]);
@@ -133,7 +135,7 @@ impl Draft {
 
 /// Reads a lock file; nothing for an empty one.
 pub(super) fn lock(yaml: &[u8]) -> Result<Option<Lock>, DecodeError> {
-    let json = goyaml::to_json_for(yaml, &Target::Struct(LOCK))?;
+    let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(LOCK))?;
     if json.is_null() {
         return Ok(None);
     }
@@ -177,8 +179,8 @@ pub fn values(yaml: &[u8]) -> Result<golang::value::Map, ValuesError> {
     let mut merged: Option<golang::value::Map> = None;
     for document in documents(yaml)? {
         match sprig::read_yaml(&document).map_err(DecodeError::from)? {
-            Value::Nil => {}
-            Value::Map(table) => match &merged {
+            GoRuntimeValue::Nil => {}
+            GoRuntimeValue::Map(table) => match &merged {
                 None => merged = Some(table),
                 Some(merged) => merge(merged, &table),
             },
@@ -237,7 +239,7 @@ pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesError> 
 fn merge(under: &golang::value::Map, over: &golang::value::Map) {
     for (key, value) in over.entries() {
         match (under.get(&key), value) {
-            (Some(Value::Map(below)), Value::Map(above)) => merge(&below, &above),
+            (Some(GoRuntimeValue::Map(below)), GoRuntimeValue::Map(above)) => merge(&below, &above),
             (_, value) => {
                 under.insert(key, value);
             }
@@ -395,7 +397,7 @@ impl Decoder {
                 }
                 Some("import-values") => match value {
                     Json::Array(items) => {
-                        it.import_values = items.iter().map(Value::from_json).collect();
+                        it.import_values = items.iter().map(GoRuntimeValue::from_json).collect();
                     }
                     Json::Null => it.import_values.clear(),
                     other => {
@@ -410,12 +412,12 @@ impl Decoder {
 }
 
 /// What Go's JSON calls the shape of a value.
-pub(crate) fn shape_of(value: &Value) -> &'static str {
+pub(crate) fn shape_of(value: &GoRuntimeValue) -> &'static str {
     match value {
-        Value::Bool(_) => "bool",
-        Value::Float(_) => "number",
-        Value::String(_) => "string",
-        Value::List(_) => "array",
+        GoRuntimeValue::Bool(_) => "bool",
+        GoRuntimeValue::Float(_) => "number",
+        GoRuntimeValue::String(_) => "string",
+        GoRuntimeValue::List(_) => "array",
         _ => "object",
     }
 }

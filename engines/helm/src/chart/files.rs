@@ -6,31 +6,33 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::glob::Glob;
 use golang::meter::Meter;
-use golang::value::{CallError, Function, IntKind, Kind, List, Map, Object, Signature, Str, Type};
+use golang::value::{
+    CallError, Function, IntKind, List, Map, Object, ReflectKind, Signature, Str, Type,
+};
 use serde_json::Value as Json;
 
 use super::File;
 use super::name::base;
 
 /// Bytes that a file among others takes, and a line.
-const ENTRY: u64 = 100;
-const LINE: u64 = 40;
+const FILE_ENTRY_BYTES: u64 = 100;
+const LINE_ENTRY_BYTES: u64 = 40;
 
 /// Files of a chart by their names: Go's `engine.files`, a map of bytes with methods.
 #[derive(Debug, Clone)]
-pub struct Files(Map);
+pub struct ChartFiles(Map);
 
-impl Files {
+impl ChartFiles {
     /// The files that are no templates, values, or charts ([`super::Chart::files`]).
     pub fn new(files: &[File]) -> Self {
         let entries = files.iter().map(|file| (file.name.as_str().into(), bytes(&file.data)));
         Self::of(entries)
     }
 
-    fn of(entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
+    fn of(entries: impl IntoIterator<Item = (Str, GoRuntimeValue)>) -> Self {
         let bytes = Type::Slice(Arc::new(Type::Integer(IntKind::Uint8)));
         Self(Map::new(bytes, entries))
     }
@@ -42,7 +44,7 @@ impl Files {
 
     fn find(&self, name: &[u8]) -> Option<Str> {
         match self.0.get(name) {
-            Some(Value::Bytes(bytes)) => Some(bytes),
+            Some(GoRuntimeValue::Bytes(bytes)) => Some(bytes),
             _ => None,
         }
     }
@@ -59,7 +61,7 @@ impl Files {
             let (is_match, steps) = glob.is_match_in_steps(&name.lossy());
             meter.steps(steps as u64)?;
             if is_match.map_err(|error| error.to_string())? {
-                meter.bytes(ENTRY)?;
+                meter.bytes(FILE_ENTRY_BYTES)?;
                 matched.push((name, data));
             }
         }
@@ -90,10 +92,10 @@ impl Files {
     ) -> Result<String, CallError> {
         let mut by_name = serde_json::Map::new();
         for (name, data) in self.0.entries() {
-            let Value::Bytes(data) = &data else { continue };
+            let GoRuntimeValue::Bytes(data) = &data else { continue };
             // What is a text now is one more in YAML.
             meter.steps(data.len() as u64 / 4)?;
-            meter.bytes(data.len() as u64 + ENTRY)?;
+            meter.bytes(data.len() as u64 + FILE_ENTRY_BYTES)?;
             by_name.insert(base(&name.lossy()).to_owned(), text(data).into());
         }
         let left = meter.left().bytes;
@@ -125,31 +127,31 @@ impl Files {
         let text = if *last == b'\n' { &data[..data.len() - 1] } else { &data[..] };
         let lines = memchr::memchr_iter(b'\n', text).count() as u64 + 1;
         meter.steps(lines + text.len() as u64 / 16)?;
-        meter.bytes(lines * LINE + text.len() as u64)?;
+        meter.bytes(lines * LINE_ENTRY_BYTES + text.len() as u64)?;
         Ok(text.split(|byte| *byte == b'\n').map(Str::from).collect())
     }
 
     /// As a value of templates.
-    pub fn value(self) -> Value {
-        Value::object(self)
+    pub fn value(self) -> GoRuntimeValue {
+        GoRuntimeValue::object(self)
     }
 }
 
-fn bytes(data: &Arc<[u8]>) -> Value {
-    Value::Bytes(Str::from(Arc::clone(data)))
+fn bytes(data: &Arc<[u8]>) -> GoRuntimeValue {
+    GoRuntimeValue::Bytes(Str::from(Arc::clone(data)))
 }
 
-impl Object for Files {
+impl Object for ChartFiles {
     fn type_name(&self) -> &str {
         "engine.files"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Map
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Map
     }
 
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::Map(self.0.clone()))
+    fn underlying(&self) -> Option<GoRuntimeValue> {
+        Some(GoRuntimeValue::Map(self.0.clone()))
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
@@ -158,29 +160,29 @@ impl Object for Files {
         Some(match name {
             // What a file holds is shared with the chart.
             "Get" => Function::metered(named(1, Type::String), move |_, arguments| {
-                Ok(Value::String(self.get(&text(arguments))))
+                Ok(GoRuntimeValue::String(self.get(&text(arguments))))
             }),
             "GetBytes" => Function::metered(named(1, bytes_type()), move |_, arguments| {
-                Ok(Value::Bytes(self.get(&text(arguments))))
+                Ok(GoRuntimeValue::Bytes(self.get(&text(arguments))))
             }),
             "Glob" => {
-                let files = Type::Named(self.type_name().into(), Kind::Map);
+                let files = Type::Named(self.type_name().into(), ReflectKind::Map);
                 Function::metered(named(1, files), move |meter, arguments| {
                     self.glob(&text(arguments).lossy(), meter).map(Self::value)
                 })
             }
             "AsConfig" => Function::metered(named(0, Type::String), move |meter, _| {
-                self.as_config(meter).map(Value::from)
+                self.as_config(meter).map(GoRuntimeValue::from)
             }),
             "AsSecrets" => Function::metered(named(0, Type::String), move |meter, _| {
-                self.as_secrets(meter).map(Value::from)
+                self.as_secrets(meter).map(GoRuntimeValue::from)
             }),
             "Lines" => {
                 let strings = Type::Slice(Arc::new(Type::String));
                 Function::metered(named(1, strings), move |meter, arguments| {
                     let lines = self.lines(&text(arguments), meter)?;
-                    let lines = lines.into_iter().map(Value::String).collect();
-                    Ok(Value::List(List::new(Type::String, lines)))
+                    let lines = lines.into_iter().map(GoRuntimeValue::String).collect();
+                    Ok(GoRuntimeValue::List(List::new(Type::String, lines)))
                 })
             }
             _ => return None,
@@ -189,9 +191,9 @@ impl Object for Files {
 }
 
 /// The first argument, which the signature makes a text.
-fn text(arguments: &[Value]) -> Str {
+fn text(arguments: &[GoRuntimeValue]) -> Str {
     match arguments.first() {
-        Some(Value::String(text)) => text.clone(),
+        Some(GoRuntimeValue::String(text)) => text.clone(),
         _ => Str::from(""),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::archive::{self, ArchiveError, Budget, MAX_FILE_SIZE};
+use super::archive::{self, ArchiveBudget, ArchiveError, MAX_FILE_SIZE};
 use super::decode::{self, DecodeError, Draft, ValuesError};
 use super::name::{base, extension, quoted};
 use super::validate::Invalid;
@@ -26,7 +26,7 @@ pub const MAX_VALUES: usize = 128 << 20;
 
 /// A chart, and what Helm would log about it.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct ChartLoadResult {
     /// The chart.
     pub chart: Chart,
     /// What is better done otherwise, one text each.
@@ -144,7 +144,7 @@ pub enum LoadError {
 ///
 /// # Errors
 /// As Helm says it.
-pub fn folder(place: &str, files: Vec<File>) -> Result<Loaded, LoadError> {
+pub fn folder(place: &str, files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
     let described = files.iter().find(|file| file.name == "Chart.yaml");
     let described = described.ok_or_else(|| LoadError::NotDetected(place.to_owned()))?;
     let is_known = check_version(&described.data);
@@ -194,7 +194,7 @@ pub fn kept(files: Vec<File>) -> Result<Vec<File>, LoadError> {
 /// # Errors
 /// As those of [`archive`](fn@archive) that are about the archive itself.
 pub fn archive_entries(bytes: &[u8]) -> Result<Vec<File>, LoadError> {
-    archive::files(bytes, &mut Budget::new()).map_err(|problem| match problem {
+    archive::files(bytes, &mut ArchiveBudget::new()).map_err(|problem| match problem {
         ArchiveError::NotGzip => LoadError::StreamNotGzip(problem),
         problem => LoadError::BadStream(problem),
     })
@@ -204,12 +204,12 @@ pub fn archive_entries(bytes: &[u8]) -> Result<Vec<File>, LoadError> {
 ///
 /// # Errors
 /// As Helm says it.
-pub fn entries(files: Vec<File>) -> Result<Loaded, LoadError> {
+pub fn entries(files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
     Loader::default().load_archive(files)
 }
 
 /// Loads a chart from the files of a folder, whatever its `apiVersion` is.
-pub(crate) fn any_version(files: Vec<File>) -> Result<Loaded, LoadError> {
+pub(crate) fn any_version(files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
     Loader::default().load_root(kept(files)?)
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn any_version(files: Vec<File>) -> Result<Loaded, LoadError> {
 ///
 /// # Errors
 /// As Helm says it.
-pub fn archive_file(name: &str, bytes: &[u8]) -> Result<Loaded, LoadError> {
+pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
     if !sniff::is_gzip(bytes) {
         let file = name.to_owned();
         if name.ends_with(".yaml") || name.ends_with(".yml") {
@@ -237,7 +237,7 @@ pub fn archive_file(name: &str, bytes: &[u8]) -> Result<Loaded, LoadError> {
 ///
 /// # Errors
 /// As Helm says it.
-pub fn archive(bytes: &[u8]) -> Result<Loaded, LoadError> {
+pub fn archive(bytes: &[u8]) -> Result<ChartLoadResult, LoadError> {
     let mut loader = Loader::default();
     let files = archive::files(bytes, &mut loader.budget).map_err(|problem| match problem {
         ArchiveError::NotGzip => LoadError::StreamNotGzip(problem),
@@ -267,7 +267,7 @@ fn is_folder_ignored(rules: &Rules, path: &str) -> bool {
 /// Loads charts, and what counts across all of them.
 #[derive(Debug)]
 struct Loader {
-    budget: Budget,
+    budget: ArchiveBudget,
     /// How many bytes values may still take once they are read.
     values: usize,
     warnings: Vec<String>,
@@ -275,13 +275,13 @@ struct Loader {
 
 impl Default for Loader {
     fn default() -> Self {
-        Self { budget: Budget::new(), values: MAX_VALUES, warnings: Vec::new() }
+        Self { budget: ArchiveBudget::new(), values: MAX_VALUES, warnings: Vec::new() }
     }
 }
 
 /// What files say of a chart before they are checked.
 #[derive(Debug, Default)]
-struct Parts {
+struct ChartParts {
     draft: Option<Draft>,
     chart: Chart,
     /// Files below `charts/` by the first part of their paths there.
@@ -289,23 +289,25 @@ struct Parts {
 }
 
 impl Loader {
-    fn load_archive(self, files: Vec<File>) -> Result<Loaded, LoadError> {
+    fn load_archive(self, files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
         let described = files.iter().find(|file| file.name == "Chart.yaml");
         check_version(&described.ok_or(LoadError::NotDetectedInArchive)?.data)?;
         self.load_root(files)
     }
 
-    fn load_root(mut self, files: Vec<File>) -> Result<Loaded, LoadError> {
+    fn load_root(mut self, files: Vec<File>) -> Result<ChartLoadResult, LoadError> {
         let chart = self.load(files, 0)?;
-        Ok(Loaded { chart, warnings: self.warnings })
+        Ok(ChartLoadResult { chart, warnings: self.warnings })
     }
 
     fn load(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
         if depth > MAX_DEPTH {
             return Err(LoadError::TooDeep);
         }
-        let mut parts =
-            Parts { chart: Chart { values: empty(), ..Chart::default() }, ..Parts::default() };
+        let mut parts = ChartParts {
+            chart: Chart { values: empty(), ..Chart::default() },
+            ..ChartParts::default()
+        };
         // What the other files mean depends on it, so it is read first wherever it is.
         for file in files.iter().filter(|file| file.name == "Chart.yaml") {
             let draft = parts.draft.get_or_insert_default();
@@ -319,7 +321,7 @@ impl Loader {
         for file in files {
             self.take(&mut parts, file)?;
         }
-        let Parts { draft, mut chart, inner } = parts;
+        let ChartParts { draft, mut chart, inner } = parts;
         chart.metadata = draft.ok_or(LoadError::NoChartYaml)?.validated()?;
         // Differs(helm 4): its order is that of a Go map, which is another one each time.
         for (name, files) in inner {
@@ -331,7 +333,7 @@ impl Loader {
         Ok(chart)
     }
 
-    fn take(&mut self, parts: &mut Parts, mut file: File) -> Result<(), LoadError> {
+    fn take(&mut self, parts: &mut ChartParts, mut file: File) -> Result<(), LoadError> {
         let chart = &mut parts.chart;
         match file.name.as_str() {
             "Chart.yaml" => {}

@@ -1,13 +1,13 @@
 //! How much memory a chart takes: for who keeps charts.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::meter::{Allowance, Meter, Stop};
 
 use super::Chart;
-use crate::render::{PARSED, code_length};
+use crate::render::{PARSED_BYTES_PER_BYTE, code_length};
 
 /// Bytes of a value in a table.
-const VALUE: usize = 128;
+const TABLE_VALUE_BYTES: usize = 128;
 
 impl Chart {
     /// About how many bytes the chart and those in it take, their templates parsed.
@@ -16,14 +16,19 @@ impl Chart {
         let mut pending = vec![self];
         while let Some(chart) = pending.pop() {
             for file in chart.templates.iter().chain(&chart.files) {
-                size = size.saturating_add(file.name.len() + file.data.len() + VALUE);
+                size = size.saturating_add(file.name.len() + file.data.len() + TABLE_VALUE_BYTES);
             }
             for file in &chart.templates {
-                size = size.saturating_add(code_length(&file.data).saturating_mul(PARSED));
+                size = size
+                    .saturating_add(code_length(&file.data).saturating_mul(PARSED_BYTES_PER_BYTE));
             }
             size = size.saturating_add(chart.schema.as_ref().map_or(0, |schema| schema.len()));
             let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
-            let walked = sprig::walk(&mut meter, &Value::Map(chart.values.clone()), VALUE);
+            let walked = sprig::walk(
+                &mut meter,
+                &GoRuntimeValue::Map(chart.values.clone()),
+                TABLE_VALUE_BYTES,
+            );
             let used = Allowance::UNLIMITED.bytes - meter.left().bytes;
             let values = walked.map_or(u64::MAX, |()| used);
             size = size.saturating_add(usize::try_from(values).unwrap_or(usize::MAX));
@@ -46,8 +51,8 @@ mod tests {
         };
         let text = with(&"x".repeat(1000));
         let actions = with(&"{{ . }}".repeat(1000));
-        assert!(text.size() >= 1000 && actions.size() > 7000 * PARSED);
+        assert!(text.size() >= 1000 && actions.size() > 7000 * PARSED_BYTES_PER_BYTE);
         let outer = Chart { charts: vec![actions.clone()], ..text.clone() };
-        assert!(outer.size() >= text.size() + actions.size() - VALUE);
+        assert!(outer.size() >= text.size() + actions.size() - TABLE_VALUE_BYTES);
     }
 }

@@ -5,7 +5,7 @@
 const LOOKED_AT: usize = 512;
 
 /// What begins how; of strings only the mark before them.
-const SIGNATURES: [(&[u8], &str); 24] = [
+const CONTENT_TYPE_SIGNATURES: [(&[u8], &str); 24] = [
     (b"%PDF-", "application/pdf"),
     (b"%!PS-Adobe-", "application/postscript"),
     (b"\xfe\xff", "text/plain; charset=utf-16be"),
@@ -73,7 +73,9 @@ pub(super) fn content_type(bytes: &[u8]) -> &'static str {
     if text.starts_with(b"<?xml") {
         return "text/xml; charset=utf-8";
     }
-    if let Some((_, found)) = SIGNATURES.iter().find(|(begin, _)| bytes.starts_with(begin)) {
+    if let Some((_, found)) =
+        CONTENT_TYPE_SIGNATURES.iter().find(|(begin, _)| bytes.starts_with(begin))
+    {
         return found;
     }
     let is_binary = |byte: &u8| matches!(byte, 0..=8 | 11 | 14..=26 | 28..=31);

@@ -4,14 +4,14 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::meter::{Allowance, Meter, Stop};
 use golang::value::Object as _;
 use proptest::prelude::*;
 use std::sync::Arc;
 
 use super::load::{LoadError, MAX_DEPTH, archive, folder};
-use super::{ArchiveError, File, Files, crds, read_values};
+use super::{ArchiveError, ChartFiles, File, crds, read_values};
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 0.1.0\n";
 
@@ -46,7 +46,7 @@ fn a_folder_and_its_archive_are_the_same_chart() {
     let from_folder = folder("/app", sample()).unwrap().chart;
     let from_archive = archive(&packed(&sample())).unwrap().chart;
     assert_eq!(format!("{from_folder:?}"), format!("{from_archive:?}"));
-    let Some(Value::Map(a)) = from_folder.values.get(b"a") else { panic!("a table") };
+    let Some(GoRuntimeValue::Map(a)) = from_folder.values.get(b"a") else { panic!("a table") };
     assert_eq!(a.len(), 2);
     assert_eq!(from_folder.charts[0].metadata.name, "inner");
     assert_eq!(crds(&from_folder)[0].path, "app/crds/a.yaml");
@@ -82,9 +82,9 @@ fn an_archive_that_unpacks_to_too_much_is_refused() {
 
 #[test]
 fn files_are_an_object_with_methods() {
-    let files = Arc::new(Files::new(&[file("a/x.txt", "1\n2\n"), file("b.bin", [0xff])]));
+    let files = Arc::new(ChartFiles::new(&[file("a/x.txt", "1\n2\n"), file("b.bin", [0xff])]));
     assert_eq!(files.type_name(), "engine.files");
-    let call = |name: &str, arguments: &[Value]| {
+    let call = |name: &str, arguments: &[GoRuntimeValue]| {
         let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
         let text = Arc::clone(&files).method(name).unwrap().call(&mut meter, arguments);
         text.map(|value| {

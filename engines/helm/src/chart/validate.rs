@@ -18,7 +18,7 @@ pub struct Invalid(String);
 /// Why a chart is not rendered, as Helm says it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum ChartValidationError {
     /// A chart of another type than `application`: its type.
     #[error("{0} charts are not installable")]
     NotInstallable(String),
@@ -42,10 +42,10 @@ pub enum Refusal {
 ///
 /// # Errors
 /// It is a library.
-pub fn installable(chart: &Chart) -> Result<(), Refusal> {
+pub fn installable(chart: &Chart) -> Result<(), ChartValidationError> {
     match chart.metadata.kind.as_str() {
         "" | "application" => Ok(()),
-        kind => Err(Refusal::NotInstallable(kind.to_owned())),
+        kind => Err(ChartValidationError::NotInstallable(kind.to_owned())),
     }
 }
 
@@ -55,19 +55,19 @@ pub fn installable(chart: &Chart) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// The names of those that are missing.
-pub fn dependencies_present(chart: &Chart) -> Result<(), Refusal> {
+pub fn dependencies_present(chart: &Chart) -> Result<(), ChartValidationError> {
     let is_there = |name: &str| chart.charts.iter().any(|chart| chart.metadata.name == name);
     let listed = chart.metadata.dependencies.iter().flatten();
     let missing = listed.map(|listed| &listed.name).filter(|name| !is_there(name));
     let missing: Vec<_> = missing.cloned().collect();
-    if missing.is_empty() { Ok(()) } else { Err(Refusal::Missing(missing)) }
+    if missing.is_empty() { Ok(()) } else { Err(ChartValidationError::Missing(missing)) }
 }
 
 /// Whether a chart is for a version of Kubernetes; `version` is its text, as `v1.36.0`.
 ///
 /// # Errors
 /// It is not, or the range or the version is none.
-pub fn kube_version(chart: &Chart, version: &str) -> Result<(), Refusal> {
+pub fn kube_version(chart: &Chart, version: &str) -> Result<(), ChartValidationError> {
     let wanted = &chart.metadata.kube_version;
     let fits = || {
         let version = Version::parse(version).ok()?;
@@ -76,7 +76,7 @@ pub fn kube_version(chart: &Chart, version: &str) -> Result<(), Refusal> {
     if wanted.is_empty() || fits() == Some(true) {
         return Ok(());
     }
-    Err(Refusal::KubeVersion { wanted: wanted.clone(), found: version.to_owned() })
+    Err(ChartValidationError::KubeVersion { wanted: wanted.clone(), found: version.to_owned() })
 }
 
 impl Draft {

@@ -13,11 +13,11 @@ pub(super) struct Glob(Vec<Chunk>);
 struct Chunk {
     /// Whether a star stands before it.
     after_star: bool,
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum GlobPart {
     Byte(u8),
     Any,
     Class { is_negated: bool, ranges: Vec<(char, char)> },
@@ -39,7 +39,7 @@ impl Glob {
                     rest = rest.trim_start_matches('*');
                     continue;
                 }
-                b'?' => chunk.parts.push(Part::Any),
+                b'?' => chunk.parts.push(GlobPart::Any),
                 b'[' => {
                     let (class, after) = class(&rest[1..])?;
                     chunk.parts.push(class);
@@ -50,14 +50,14 @@ impl Glob {
                     rest = &rest[1..];
                     let escaped = rest.chars().next()?;
                     let bytes = &rest[..escaped.len_utf8()];
-                    chunk.parts.extend(bytes.bytes().map(Part::Byte));
+                    chunk.parts.extend(bytes.bytes().map(GlobPart::Byte));
                     rest = &rest[bytes.len()..];
                     continue;
                 }
                 _ => {
                     let character = rest.chars().next()?;
                     let bytes = &rest[..character.len_utf8()];
-                    chunk.parts.extend(bytes.bytes().map(Part::Byte));
+                    chunk.parts.extend(bytes.bytes().map(GlobPart::Byte));
                     rest = &rest[bytes.len()..];
                     continue;
                 }
@@ -96,9 +96,9 @@ impl Chunk {
         for part in &self.parts {
             let (character, width) = decode(name);
             let fits = match part {
-                Part::Byte(byte) => name.first() == Some(byte),
-                Part::Any => width > 0 && character != '/',
-                Part::Class { is_negated, ranges } => {
+                GlobPart::Byte(byte) => name.first() == Some(byte),
+                GlobPart::Any => width > 0 && character != '/',
+                GlobPart::Class { is_negated, ranges } => {
                     let is_in = ranges.iter().any(|(lo, hi)| (lo..=hi).contains(&&character));
                     width > 0 && is_in != *is_negated
                 }
@@ -106,20 +106,20 @@ impl Chunk {
             if !fits {
                 return None;
             }
-            name = &name[if matches!(part, Part::Byte(_)) { 1 } else { width }..];
+            name = &name[if matches!(part, GlobPart::Byte(_)) { 1 } else { width }..];
         }
         Some(name)
     }
 }
 
 /// A class behind its `[`, and what follows its `]`.
-fn class(text: &str) -> Option<(Part, &str)> {
+fn class(text: &str) -> Option<(GlobPart, &str)> {
     let is_negated = text.starts_with('^');
     let mut rest = text.strip_prefix('^').unwrap_or(text);
     let mut ranges = Vec::new();
     loop {
         if let (Some(after), false) = (rest.strip_prefix(']'), ranges.is_empty()) {
-            return Some((Part::Class { is_negated, ranges }, after));
+            return Some((GlobPart::Class { is_negated, ranges }, after));
         }
         let (lo, after) = member(rest)?;
         let (hi, after) = match after.strip_prefix('-') {

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::Target;
+use goyaml::DecodeTarget;
 use serde_json::Value;
 
-use super::{Found, deprecated, names};
+use super::{LintMessages, deprecated, names};
 use crate::chart::{Chart, File, documents, extension, quoted};
 use crate::env::Env;
 
 /// What Helm reads of an object here.
-const OBJECT: &[(&str, Target)] = &[
-    ("apiVersion", Target::Text),
-    ("kind", Target::Text),
-    ("metadata", Target::Struct(&[("namespace", Target::Text), ("name", Target::Text)])),
+const OBJECT: &[(&str, DecodeTarget)] = &[
+    ("apiVersion", DecodeTarget::Text),
+    ("kind", DecodeTarget::Text),
+    (
+        "metadata",
+        DecodeTarget::Struct(&[("namespace", DecodeTarget::Text), ("name", DecodeTarget::Text)]),
+    ),
 ];
 
 /// The part of an object that is checked.
@@ -29,7 +32,7 @@ pub(super) fn check(
     chart: &Chart,
     files: &BTreeMap<String, Vec<u8>>,
     env: &Env,
-    found: &mut Found,
+    found: &mut LintMessages,
 ) {
     for template in &chart.templates {
         let path = &template.name;
@@ -75,7 +78,7 @@ pub(super) fn check(
 }
 
 /// Checks a file of CRDs; false if it is no YAML.
-pub(super) fn check_crd(file: &File, found: &mut Found) -> bool {
+pub(super) fn check_crd(file: &File, found: &mut LintMessages) -> bool {
     let path = &file.name;
     each(path, &file.data, found, |object, found| {
         if !object.api_version.starts_with("apiextensions.k8s.io") {
@@ -91,8 +94,8 @@ pub(super) fn check_crd(file: &File, found: &mut Found) -> bool {
 fn each(
     path: &str,
     text: &[u8],
-    found: &mut Found,
-    mut check: impl FnMut(&Object, &mut Found),
+    found: &mut LintMessages,
+    mut check: impl FnMut(&Object, &mut LintMessages),
 ) -> bool {
     let documents = match documents(text) {
         Ok(documents) => documents,
@@ -117,7 +120,7 @@ fn each(
 impl Object {
     /// Reads a document; nothing for an empty one.
     fn read(document: &[u8]) -> Result<Option<Self>, String> {
-        let value = goyaml::to_json_for(document, &Target::Struct(OBJECT))
+        let value = goyaml::to_json_for(document, &DecodeTarget::Struct(OBJECT))
             .map_err(|error| format!("error converting YAML to JSON: {error}"))?;
         let fields = match &value {
             Value::Null => return Ok(None),
@@ -188,7 +191,7 @@ fn indented(text: &[u8]) -> Option<String> {
 }
 
 /// What is looked for in the text of the whole file, for each object of it.
-fn check_whole(path: &str, object: &Object, text: &[u8], found: &mut Found) {
+fn check_whole(path: &str, object: &Object, text: &[u8], found: &mut LintMessages) {
     let has = |word: &str| memchr::memmem::find(text, word.as_bytes()).is_some();
     let kind = &object.kind;
     if matches!(kind.as_str(), "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet")

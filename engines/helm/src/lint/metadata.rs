@@ -4,13 +4,13 @@ use golang::semver::{Constraint, Version};
 use golang::url::Url;
 use serde_json::{Map, Value};
 
-use super::{Found, Severity};
+use super::{LintMessages, Severity};
 use crate::chart::{Draft, METADATA, Metadata, base, quoted};
 
 const FILE: &str = "Chart.yaml";
 
 /// Checks a `Chart.yaml`.
-pub(super) fn check(yaml: &[u8], found: &mut Found) {
+pub(super) fn check(yaml: &[u8], found: &mut LintMessages) {
     let mut draft = Draft::default();
     if let Err(error) = draft.read(yaml) {
         return found.error(FILE, format!("unable to parse YAML\n\t{error}"));

@@ -12,7 +12,7 @@ fn linted(files: &[(&str, &str)], values: &str) -> String {
         .iter()
         .map(|(name, text)| File { name: (*name).to_owned(), data: text.as_bytes().into() });
     let values = read_values(values.as_bytes()).unwrap();
-    let subject = Subject {
+    let subject = LintSubject {
         place: "/c",
         files: files.collect(),
         values: &values,
@@ -30,7 +30,7 @@ fn linted(files: &[(&str, &str)], values: &str) -> String {
         names: None,
     };
     // Templates take stack.
-    let thread = std::thread::Builder::new().stack_size(crate::render::STACK);
+    let thread = std::thread::Builder::new().stack_size(crate::render::REQUIRED_STACK_BYTES);
     let messages = std::thread::scope(|scope| {
         let work = || lint(&subject, &env, &mut Vec::new());
         thread.spawn_scoped(scope, work).unwrap().join().unwrap()

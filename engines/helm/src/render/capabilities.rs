@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use golang::Value;
-use golang::value::{Function, Kind, Object, Signature, Str, Type};
+use golang::GoRuntimeValue;
+use golang::value::{Function, Object, ReflectKind, Signature, Str, Type};
 
 use crate::capabilities::{BuildInfo, Capabilities, KubeVersion};
 
 const NAME: &str = "*common.Capabilities";
 
 /// The object for what a cluster can do.
-pub(super) fn object(capabilities: &Arc<Capabilities>) -> Value {
-    Value::object(Pointer(Arc::clone(capabilities)))
+pub(super) fn object(capabilities: &Arc<Capabilities>) -> GoRuntimeValue {
+    GoRuntimeValue::object(Pointer(Arc::clone(capabilities)))
 }
 
 /// `*common.Capabilities`.
@@ -23,31 +23,31 @@ impl Object for Pointer {
         NAME
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Pointer
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Pointer
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         ["KubeVersion", "APIVersions", "HelmVersion"]
             .into_iter()
             .filter_map(|name| Some((name, self.field(name)?)))
             .collect()
     }
 
-    fn field(&self, name: &str) -> Option<Value> {
+    fn field(&self, name: &str) -> Option<GoRuntimeValue> {
         let shared = || Arc::clone(&self.0);
         Some(match name {
-            "KubeVersion" => Value::object(Kube(shared())),
-            "APIVersions" => Value::object(VersionSet(shared())),
-            "HelmVersion" => Value::object(Build(shared())),
+            "KubeVersion" => GoRuntimeValue::object(Kube(shared())),
+            "APIVersions" => GoRuntimeValue::object(VersionSet(shared())),
+            "HelmVersion" => GoRuntimeValue::object(Build(shared())),
             _ => return None,
         })
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        let signature = Signature::new([], Type::Named(NAME.into(), Kind::Pointer));
+        let signature = Signature::new([], Type::Named(NAME.into(), ReflectKind::Pointer));
         (name == "Copy").then(|| {
-            Function::new(signature, move |_| Ok(Value::object(Self(Arc::clone(&self.0)))))
+            Function::new(signature, move |_| Ok(GoRuntimeValue::object(Self(Arc::clone(&self.0)))))
         })
     }
 }
@@ -67,21 +67,21 @@ impl Object for Kube {
         "common.KubeVersion"
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         let KubeVersion { version, normalized, major, minor } = self.version();
         let names = ["Version", "normalizedVersion", "Major", "Minor"];
         let strings = [version, normalized, major, minor];
-        names.into_iter().zip(strings.map(|text| Value::from(text.as_str()))).collect()
+        names.into_iter().zip(strings.map(|text| GoRuntimeValue::from(text.as_str()))).collect()
     }
 
-    fn field(&self, name: &str) -> Option<Value> {
+    fn field(&self, name: &str) -> Option<GoRuntimeValue> {
         let text = match name {
             "Version" => &self.version().version,
             "Major" => &self.version().major,
             "Minor" => &self.version().minor,
             _ => return None,
         };
-        Some(Value::from(text.as_str()))
+        Some(GoRuntimeValue::from(text.as_str()))
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
@@ -91,7 +91,7 @@ impl Object for Kube {
             _ => return None,
         };
         let signature = Signature::new([], Type::String);
-        Some(Function::new(signature, move |_| Ok(Value::from(text.as_str()))))
+        Some(Function::new(signature, move |_| Ok(GoRuntimeValue::from(text.as_str()))))
     }
 
     /// Parity(helm 4): only the pointer to it has the method, so a copy prints as a struct.
@@ -109,23 +109,23 @@ impl Object for VersionSet {
         "common.VersionSet"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Slice
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Slice
     }
 
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::strings(self.0.api_versions.iter().map(String::as_str)))
+    fn underlying(&self) -> Option<GoRuntimeValue> {
+        Some(GoRuntimeValue::strings(self.0.api_versions.iter().map(String::as_str)))
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
         let signature = Signature::new([Type::String], Type::Bool);
         (name == "Has").then(|| {
             Function::new(signature, move |arguments| {
-                let Some(Value::String(wanted)) = arguments.first() else {
-                    return Ok(Value::Bool(false));
+                let Some(GoRuntimeValue::String(wanted)) = arguments.first() else {
+                    return Ok(GoRuntimeValue::Bool(false));
                 };
                 let has = |known: &String| known.as_bytes() == &**wanted;
-                Ok(Value::Bool(self.0.api_versions.iter().any(has)))
+                Ok(GoRuntimeValue::Bool(self.0.api_versions.iter().any(has)))
             })
         })
     }
@@ -140,7 +140,7 @@ impl Object for Build {
         "version.BuildInfo"
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         let BuildInfo { version, git_commit, git_tree_state, go_version, kube_client_version } =
             &self.0.helm_version;
         let fields = [
@@ -150,14 +150,14 @@ impl Object for Build {
             ("GoVersion", go_version),
             ("KubeClientVersion", kube_client_version),
         ];
-        fields.map(|(name, text)| (name, Value::from(text.as_str()))).into()
+        fields.map(|(name, text)| (name, GoRuntimeValue::from(text.as_str()))).into()
     }
 
-    fn json_fields(&self) -> Vec<(&'static str, Value)> {
+    fn json_fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         let names =
             ["version", "git_commit", "git_tree_state", "go_version", "kube_client_version"];
         let fields = self.fields().into_iter().map(|(_, text)| text);
-        let is_written = |name: &str, text: &Value| name == names[4] || text.is_true();
+        let is_written = |name: &str, text: &GoRuntimeValue| name == names[4] || text.is_true();
         names.into_iter().zip(fields).filter(|(name, text)| is_written(name, text)).collect()
     }
 }

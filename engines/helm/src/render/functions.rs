@@ -4,15 +4,15 @@
 
 use std::sync::LazyLock;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote};
 use golang::value::{Signature, Str, Type};
-use gotemplate::{Call, Failure, Functions, Set};
+use gotemplate::{Call, FunctionError, Functions, Set};
 use serde_json::Value as Json;
 
 use super::host::Host;
-use super::{MAX_CODE, PARSED, code_length, without_no_value};
-use crate::env::Wanted;
+use super::{MAX_CODE, PARSED_BYTES_PER_BYTE, code_length, without_no_value};
+use crate::env::LookupQuery;
 use crate::warning::{Level, Warning};
 
 /// How Helm marks the messages of people inside of Go's errors.
@@ -40,39 +40,42 @@ pub fn functions() -> Functions {
     functions
 }
 
-fn host<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {
-    call.host::<Host>().ok_or_else(|| Failure::from("this run knows of no chart"))
+fn host<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
+    call.host::<Host>().ok_or_else(|| FunctionError::from("this run knows of no chart"))
 }
 
 /// A parameter that the signature says is a text.
-fn text(arguments: &[Value], index: usize) -> Str {
+fn text(arguments: &[GoRuntimeValue], index: usize) -> Str {
     match arguments.get(index) {
-        Some(Value::String(text)) => text.clone(),
+        Some(GoRuntimeValue::String(text)) => text.clone(),
         _ => Str::default(),
     }
 }
 
-fn value(arguments: &[Value], index: usize) -> Value {
+fn value(arguments: &[GoRuntimeValue], index: usize) -> GoRuntimeValue {
     arguments.get(index).cloned().unwrap_or_default()
 }
 
 /// `include NAME VALUE`: what a template gives, as a text.
-fn include(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn include(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let host = host(call)?;
     let name = text(arguments, 0);
     if !host.enter(&name) {
-        return Err(Failure::Message(format!(
+        return Err(FunctionError::Message(format!(
             "rendering template has a nested reference name: {}: unable to execute template",
             name.lossy()
         )));
     }
     let output = call.run(&name.lossy(), value(arguments, 1));
     host.leave(&name);
-    output.map(Value::string)
+    output.map(GoRuntimeValue::string)
 }
 
 /// `tpl TEXT VALUE`: runs a text as a template, whose own definitions nobody else sees.
-fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let host = host(call)?;
     let source = text(arguments, 0);
     let parsed = match host.parsed(call.set(), &source) {
@@ -82,11 +85,11 @@ fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
             let code = code_length(&source);
             if code > MAX_CODE {
                 let message = format!("the actions of a text are longer than {MAX_CODE} bytes");
-                return Err(Failure::Message(message));
+                return Err(FunctionError::Message(message));
             }
-            call.work(code * PARSED + source.len() / 64)?;
-            call.produce(code * PARSED + source.len())?;
-            let template = set.parse(SET, &source).map_err(|error| Failure::Within {
+            call.work(code * PARSED_BYTES_PER_BYTE + source.len() / 64)?;
+            call.produce(code * PARSED_BYTES_PER_BYTE + source.len())?;
+            let template = set.parse(SET, &source).map_err(|error| FunctionError::Within {
                 message: format!("cannot parse template {}: ", shown(call, &source)),
                 source: Box::new(error.into()),
             })?;
@@ -94,11 +97,11 @@ fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
         }
     };
     let output = call.run_template(&parsed.set, &parsed.template, value(arguments, 1));
-    let output = output.map_err(|failure| Failure::Within {
+    let output = output.map_err(|failure| FunctionError::Within {
         message: format!("error during tpl function execution for {}: ", shown(call, &source)),
         source: Box::new(failure),
     })?;
-    Ok(Value::string(without_no_value(output)))
+    Ok(GoRuntimeValue::string(without_no_value(output)))
 }
 
 /// A text as an error quotes it. Strings that run each other all do, and one that holds another quotes it once more, so
@@ -110,44 +113,53 @@ fn shown(call: &Call<'_>, source: &Str) -> String {
     format!("{}{rest}", String::from_utf8_lossy(&quoted))
 }
 
-fn marked(message: &Str) -> Failure {
-    Failure::Message(format!("{}{}{}", MARKS.0, message.lossy(), MARKS.1))
+fn marked(message: &Str) -> FunctionError {
+    FunctionError::Message(format!("{}{}{}", MARKS.0, message.lossy(), MARKS.1))
 }
 
 /// `required MESSAGE VALUE`: the value, unless it is nil or an empty text.
-fn required(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn required(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let message = text(arguments, 0);
     let value = value(arguments, 1);
     let what = match &value {
-        Value::Nil => "missing required value",
-        Value::String(text) if text.is_empty() => "missing required values",
+        GoRuntimeValue::Nil => "missing required value",
+        GoRuntimeValue::String(text) if text.is_empty() => "missing required values",
         _ => return Ok(value),
     };
     let host = host(call)?;
     if !host.mode.lint {
         return Err(marked(&message));
     }
-    call.produce(message.len() + VALUE)?;
+    call.produce(message.len() + VALUE_OVERHEAD_BYTES)?;
     host.warn(Warning::new(Level::Warn, what).with_value("message", message.lossy()));
-    Ok(Value::from(""))
+    Ok(GoRuntimeValue::from(""))
 }
 
 /// `fail MESSAGE`: ends the render.
-fn fail(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn fail(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let message = text(arguments, 0);
     let host = host(call)?;
     if !host.mode.lint {
         return Err(marked(&message));
     }
-    call.produce(message.len() + VALUE)?;
+    call.produce(message.len() + VALUE_OVERHEAD_BYTES)?;
     host.warn(Warning::new(Level::Info, "funcMap fail").with_value("message", message.lossy()));
-    Ok(Value::from(""))
+    Ok(GoRuntimeValue::from(""))
 }
 
 /// `lookup APIVERSION KIND NAMESPACE NAME`: an object of the cluster, a list without a name, or an empty map.
-fn lookup(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn lookup(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let host = host(call)?;
-    let nothing = || Value::Map(golang::value::Map::default());
+    let nothing = || GoRuntimeValue::Map(golang::value::Map::default());
     let Some(cluster) = host.env.cluster.as_ref().filter(|_| !host.mode.lint) else {
         return Ok(nothing());
     };
@@ -157,35 +169,36 @@ fn lookup(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
     let strings = [0, 1, 2, 3].map(|index| text(arguments, index).lossy().into_owned());
     let [api_version, kind, namespace, name] = &strings;
     call.look()?;
-    let found = cluster.lookup(&Wanted { api_version, kind, namespace, name })?;
+    let found = cluster.lookup(&LookupQuery { api_version, kind, namespace, name })?;
     let Some(object) = found else { return Ok(nothing()) };
     count(call, &object)?;
-    Ok(Value::from_json(&object))
+    Ok(GoRuntimeValue::from_json(&object))
 }
 
 /// Counts the values of an object that somebody else made.
-fn count(call: &mut Call<'_>, object: &Json) -> Result<(), Failure> {
+fn count(call: &mut Call<'_>, object: &Json) -> Result<(), FunctionError> {
     let mut pending = vec![object];
     while let Some(value) = pending.pop() {
         let bytes = match value {
             Json::String(text) => text.len(),
             Json::Array(items) => {
                 pending.extend(items);
-                LIST
+                LIST_OVERHEAD_BYTES
             }
             Json::Object(entries) => {
                 pending.extend(entries.values());
-                MAP + entries.keys().map(|key| key.len() + VALUE).sum::<usize>()
+                MAP_OVERHEAD_BYTES
+                    + entries.keys().map(|key| key.len() + VALUE_OVERHEAD_BYTES).sum::<usize>()
             }
             Json::Null | Json::Bool(_) | Json::Number(_) => 0,
         };
         call.work(1 + bytes / 64)?;
-        call.produce(bytes + VALUE)?;
+        call.produce(bytes + VALUE_OVERHEAD_BYTES)?;
     }
     Ok(())
 }
 
 /// Bytes that a value, a list and a map of a cluster's object take beside what is in them.
-const VALUE: usize = 40;
-const LIST: usize = 96;
-const MAP: usize = 448;
+const VALUE_OVERHEAD_BYTES: usize = 40;
+const LIST_OVERHEAD_BYTES: usize = 96;
+const MAP_OVERHEAD_BYTES: usize = 448;

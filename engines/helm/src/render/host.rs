@@ -9,7 +9,7 @@ use golang::value::{Map, Str};
 use gotemplate::{Set, Template};
 
 use super::Mode;
-use super::side_by_side::Shared;
+use super::side_by_side::ParallelRenderState;
 use crate::env::Env;
 use crate::warning::Warning;
 
@@ -32,7 +32,7 @@ pub(super) struct Host {
 
 /// Other threads render other files at the same time.
 struct Beside {
-    shared: Arc<Shared>,
+    shared: Arc<ParallelRenderState>,
     /// The address of what the file sees, which is its own, but would be seen by the next file.
     top: AtomicUsize,
 }
@@ -41,14 +41,14 @@ struct Beside {
 struct State {
     /// How often each name is being included at the moment.
     included: BTreeMap<Str, usize>,
-    parsed: BTreeMap<Str, Parsed>,
+    parsed: BTreeMap<Str, ParsedTemplateText>,
     parsed_bytes: usize,
     warnings: Vec<Warning>,
 }
 
 /// A text that was parsed on top of a set.
 #[derive(Clone)]
-pub(super) struct Parsed {
+pub(super) struct ParsedTemplateText {
     /// The set in which it was to be parsed.
     below: Set,
     /// That set with the text's own definitions.
@@ -62,7 +62,7 @@ impl Host {
     }
 
     /// A host of one of several threads.
-    pub(super) fn beside(&self, shared: &Arc<Shared>) -> Self {
+    pub(super) fn beside(&self, shared: &Arc<ParallelRenderState>) -> Self {
         let beside = Some(Beside { shared: Arc::clone(shared), top: AtomicUsize::new(0) });
         Self { env: self.env.clone(), mode: self.mode, beside, state: Mutex::default() }
     }
@@ -107,13 +107,19 @@ impl Host {
     }
 
     /// A text that was parsed on top of this set before.
-    pub(super) fn parsed(&self, set: &Set, text: &Str) -> Option<Parsed> {
+    pub(super) fn parsed(&self, set: &Set, text: &Str) -> Option<ParsedTemplateText> {
         self.state().parsed.get(text).filter(|parsed| parsed.below.is_same(set)).cloned()
     }
 
     /// Keeps a text that was parsed on top of a set, as long as there is room for it.
-    pub(super) fn keep(&self, below: &Set, text: &Str, set: Set, template: Template) -> Parsed {
-        let parsed = Parsed { below: below.clone(), set, template };
+    pub(super) fn keep(
+        &self,
+        below: &Set,
+        text: &Str,
+        set: Set,
+        template: Template,
+    ) -> ParsedTemplateText {
+        let parsed = ParsedTemplateText { below: below.clone(), set, template };
         let mut state = self.state();
         let bytes = state.parsed_bytes + text.len();
         if state.parsed.len() < MAX_KEPT && bytes <= MAX_KEPT_BYTES {
@@ -135,7 +141,7 @@ impl Host {
     }
 }
 
-impl sprig::World for Host {
+impl sprig::TemplateEnvironment for Host {
     fn now(&self) -> Time {
         self.env.now.clone()
     }

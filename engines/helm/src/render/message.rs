@@ -3,7 +3,7 @@
 //!
 //! Helm works on the text of the error alone, and so does this: what Helm takes for a place is a place here too.
 
-use gotemplate::{ExecError, Failure, ParseError};
+use gotemplate::{ExecError, FunctionError, ParseError};
 
 use super::functions::MARKS;
 
@@ -19,10 +19,10 @@ pub(super) fn of_parse_error(error: &ParseError) -> String {
 }
 
 /// A template failed.
-pub(super) fn of_failure(file: &str, failure: &Failure) -> String {
+pub(super) fn of_failure(file: &str, failure: &FunctionError) -> String {
     let error = match failure {
-        Failure::Exec(error) => error,
-        Failure::Limit(limit) => return format!("execution error in ({file}): {limit}"),
+        FunctionError::Exec(error) => error,
+        FunctionError::Limit(limit) => return format!("execution error in ({file}): {limit}"),
         other => return other.to_string(),
     };
     let whole = error.to_string();
@@ -35,7 +35,7 @@ pub(super) fn of_failure(file: &str, failure: &Failure) -> String {
     }
     match steps(error) {
         Some(steps) => {
-            let text: String = steps.iter().map(Step::text).collect();
+            let text: String = steps.iter().map(TemplateErrorFrame::text).collect();
             text.trim().to_owned()
         }
         None => whole,
@@ -50,13 +50,13 @@ fn said(text: &str) -> Option<&str> {
 
 /// One template on the way to an error.
 #[derive(Debug, PartialEq, Eq)]
-struct Step {
+struct TemplateErrorFrame {
     place: String,
     executing: String,
     message: String,
 }
 
-impl Step {
+impl TemplateErrorFrame {
     fn text(&self) -> String {
         let mut text = String::new();
         for (part, end) in
@@ -104,25 +104,25 @@ fn own(message: &str) -> &str {
 }
 
 /// The templates on the way, from the outermost; nothing if Helm cannot take one of the errors apart.
-fn steps(error: &ExecError) -> Option<Vec<Step>> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(error: &ExecError) -> Option<Vec<TemplateErrorFrame>> {
+    let mut steps: Vec<TemplateErrorFrame> = Vec::new();
     let mut error = Some(error);
     while let Some(current) = error {
         error = None;
         let text = match current.source.as_deref() {
-            Some(Failure::Exec(next)) => {
+            Some(FunctionError::Exec(next)) => {
                 error = Some(next);
                 // The rest would be cut off anyway, and is long where templates are nested deeply.
                 format!("{}template:", head(current))
             }
             _ => current.to_string(),
         };
-        let step = Step::parse(&text)?;
+        let step = TemplateErrorFrame::parse(&text)?;
         if steps.last() != Some(&step) {
             steps.push(step);
         }
         if let (None, Some(source)) = (&error, current.source.as_deref()) {
-            let step = Step::parse(&source.to_string())?;
+            let step = TemplateErrorFrame::parse(&source.to_string())?;
             if steps.last() != Some(&step) {
                 steps.push(step);
             }

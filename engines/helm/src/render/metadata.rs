@@ -1,6 +1,6 @@
 //! `.Chart`: what `Chart.yaml` says, as a map with Go's names of the fields.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Type};
 
 use super::table::of;
@@ -8,7 +8,7 @@ use crate::chart::{Dependency, Maintainer, Metadata};
 
 /// `.Chart` of a chart.
 pub(super) fn table(metadata: &Metadata, is_root: bool) -> Map {
-    let text = |text: &String| Value::from(text.as_str());
+    let text = |text: &String| GoRuntimeValue::from(text.as_str());
     let maintainers = metadata.maintainers.iter().map(maintainer);
     let dependencies = metadata.dependencies.iter().flatten().map(dependency);
     of([
@@ -18,23 +18,23 @@ pub(super) fn table(metadata: &Metadata, is_root: bool) -> Map {
         ("Version", text(&metadata.version)),
         ("Description", text(&metadata.description)),
         ("Keywords", strings(&metadata.keywords)),
-        ("Maintainers", Value::list(maintainers)),
+        ("Maintainers", GoRuntimeValue::list(maintainers)),
         ("Icon", text(&metadata.icon)),
         ("APIVersion", text(&metadata.api_version)),
         ("Condition", text(&metadata.condition)),
         ("Tags", text(&metadata.tags)),
         ("AppVersion", text(&metadata.app_version)),
-        ("Deprecated", Value::from(metadata.deprecated)),
-        ("Annotations", Value::Map(annotations(metadata))),
+        ("Deprecated", GoRuntimeValue::from(metadata.deprecated)),
+        ("Annotations", GoRuntimeValue::Map(annotations(metadata))),
         ("KubeVersion", text(&metadata.kube_version)),
-        ("Dependencies", Value::list(dependencies)),
+        ("Dependencies", GoRuntimeValue::list(dependencies)),
         ("Type", text(&metadata.kind)),
-        ("IsRoot", Value::from(is_root)),
+        ("IsRoot", GoRuntimeValue::from(is_root)),
     ])
 }
 
-fn strings(strings: &[String]) -> Value {
-    Value::list(strings.iter().map(|text| Value::from(text.as_str())))
+fn strings(strings: &[String]) -> GoRuntimeValue {
+    GoRuntimeValue::list(strings.iter().map(|text| GoRuntimeValue::from(text.as_str())))
 }
 
 fn annotations(metadata: &Metadata) -> Map {
@@ -42,31 +42,31 @@ fn annotations(metadata: &Metadata) -> Map {
         None => Map::nil(Type::String),
         Some(annotations) => {
             let entries = annotations.iter();
-            let entries =
-                entries.map(|(name, text)| (name.as_str().into(), Value::from(text.as_str())));
+            let entries = entries
+                .map(|(name, text)| (name.as_str().into(), GoRuntimeValue::from(text.as_str())));
             Map::new(Type::String, entries)
         }
     }
 }
 
-fn maintainer(maintainer: &Maintainer) -> Value {
-    Value::Map(of([
-        ("Name", Value::from(maintainer.name.as_str())),
-        ("Email", Value::from(maintainer.email.as_str())),
-        ("URL", Value::from(maintainer.url.as_str())),
+fn maintainer(maintainer: &Maintainer) -> GoRuntimeValue {
+    GoRuntimeValue::Map(of([
+        ("Name", GoRuntimeValue::from(maintainer.name.as_str())),
+        ("Email", GoRuntimeValue::from(maintainer.email.as_str())),
+        ("URL", GoRuntimeValue::from(maintainer.url.as_str())),
     ]))
 }
 
-fn dependency(dependency: &Dependency) -> Value {
-    let text = |text: &String| Value::from(text.as_str());
-    Value::Map(of([
+fn dependency(dependency: &Dependency) -> GoRuntimeValue {
+    let text = |text: &String| GoRuntimeValue::from(text.as_str());
+    GoRuntimeValue::Map(of([
         ("Name", text(&dependency.name)),
         ("Version", text(&dependency.version)),
         ("Repository", text(&dependency.repository)),
         ("Condition", text(&dependency.condition)),
         ("Tags", strings(&dependency.tags)),
-        ("Enabled", Value::from(dependency.enabled)),
-        ("ImportValues", Value::list(dependency.import_values.iter().cloned())),
+        ("Enabled", GoRuntimeValue::from(dependency.enabled)),
+        ("ImportValues", GoRuntimeValue::list(dependency.import_values.iter().cloned())),
         ("Alias", text(&dependency.alias)),
     ]))
 }

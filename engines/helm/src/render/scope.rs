@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Map;
 
 use super::Release;
@@ -12,22 +12,24 @@ use super::capabilities::object;
 use super::metadata;
 use super::table::{self, Table};
 use crate::capabilities::Capabilities;
-use crate::chart::{Chart, Files};
+use crate::chart::{Chart, ChartFiles};
 
 /// What templates of one chart see.
 #[derive(Debug)]
-pub(super) struct Scope {
+pub(super) struct RenderScope {
     /// All of it; shared with what templates of the parent see below `.Subcharts`.
     pub(super) top: Map,
     /// The folder of its templates.
     pub(super) base_path: String,
 }
 
-impl Scope {
-    /// What a file sees, in this map, which is [`Scope::top`] or has what that has.
-    pub(super) fn shown_to(&self, file: &str, top: &Map) -> Value {
-        let template =
-            [("Name", Value::from(file)), ("BasePath", Value::from(self.base_path.as_str()))];
+impl RenderScope {
+    /// What a file sees, in this map, which is [`RenderScope::top`] or has what that has.
+    pub(super) fn shown_to(&self, file: &str, top: &Map) -> GoRuntimeValue {
+        let template = [
+            ("Name", GoRuntimeValue::from(file)),
+            ("BasePath", GoRuntimeValue::from(self.base_path.as_str())),
+        ];
         top.insert("Template", Table::value(table::of(template)));
         Table::value(top.clone())
     }
@@ -52,16 +54,17 @@ pub(super) fn all(
     values: &Map,
     release: &Release,
     capabilities: &Arc<Capabilities>,
-) -> Vec<Scope> {
+) -> Vec<RenderScope> {
     let release = table::of([
-        ("Name", Value::from(release.name.as_str())),
-        ("Namespace", Value::from(release.namespace.as_str())),
-        ("IsUpgrade", Value::from(release.is_upgrade)),
-        ("IsInstall", Value::from(!release.is_upgrade)),
-        ("Revision", Value::int(release.revision)),
-        ("Service", Value::from("Helm")),
+        ("Name", GoRuntimeValue::from(release.name.as_str())),
+        ("Namespace", GoRuntimeValue::from(release.namespace.as_str())),
+        ("IsUpgrade", GoRuntimeValue::from(release.is_upgrade)),
+        ("IsInstall", GoRuntimeValue::from(!release.is_upgrade)),
+        ("Revision", GoRuntimeValue::int(release.revision)),
+        ("Service", GoRuntimeValue::from("Helm")),
     ]);
-    let shared = [("Release", Value::Map(release)), ("Capabilities", object(capabilities))];
+    let shared =
+        [("Release", GoRuntimeValue::Map(release)), ("Capabilities", object(capabilities))];
     let mut scopes = Vec::new();
     let mut pending = vec![(chart, chart.metadata.name.clone(), None)];
     while let Some((chart, path, parent)) = pending.pop() {
@@ -73,23 +76,23 @@ pub(super) fn all(
         };
         let subcharts = Map::default();
         let top = table::of([
-            ("Chart", Value::Map(metadata::table(&chart.metadata, parent.is_none()))),
-            ("Files", Files::new(&chart.files).value()),
+            ("Chart", GoRuntimeValue::Map(metadata::table(&chart.metadata, parent.is_none()))),
+            ("Files", ChartFiles::new(&chart.files).value()),
             ("Values", Table::value(own)),
-            ("Subcharts", Value::Map(subcharts.clone())),
+            ("Subcharts", GoRuntimeValue::Map(subcharts.clone())),
         ]);
         for (name, value) in &shared {
             top.insert(*name, value.clone());
         }
         if let Some((_, siblings)) = &parent {
             let siblings: &Map = siblings;
-            siblings.insert(name.as_str(), Value::Map(top.clone()));
+            siblings.insert(name.as_str(), GoRuntimeValue::Map(top.clone()));
         }
         for sub in chart.charts.iter().rev() {
             let path = format!("{path}/charts/{}", sub.metadata.name);
             pending.push((sub, path, Some((top.clone(), subcharts.clone()))));
         }
-        scopes.push(Scope { top, base_path: format!("{path}/templates") });
+        scopes.push(RenderScope { top, base_path: format!("{path}/templates") });
     }
     scopes
 }

@@ -8,18 +8,18 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Type};
-use gotemplate::{Budget, Failure, LimitError, Set};
+use gotemplate::{FunctionError, LimitError, Set, TemplateBudget};
 
 use super::host::Host;
-use super::scope::Scope;
+use super::scope::RenderScope;
 use super::{File, rendered_file};
 use crate::parallel;
 
 /// What files that are rendered at the same time share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ParallelRenderState {
     /// Addresses of maps that are alive as long as this is.
     maps: BTreeSet<usize>,
     is_given_up: AtomicBool,
@@ -27,18 +27,18 @@ pub(super) struct Shared {
     is_ordered: AtomicBool,
 }
 
-impl Shared {
+impl ParallelRenderState {
     /// Everything that templates see.
-    fn of(scopes: &[Scope]) -> Self {
+    fn of(scopes: &[RenderScope]) -> Self {
         let mut maps = BTreeSet::new();
-        let mut pending: Vec<Value> =
-            scopes.iter().map(|scope| Value::Map(scope.top.clone())).collect();
+        let mut pending: Vec<GoRuntimeValue> =
+            scopes.iter().map(|scope| GoRuntimeValue::Map(scope.top.clone())).collect();
         while let Some(value) = pending.pop() {
             match value.underlying() {
-                Value::Map(map) if maps.insert(map.address()) => {
+                GoRuntimeValue::Map(map) if maps.insert(map.address()) => {
                     pending.extend(map.entries().into_iter().map(|(_, value)| value));
                 }
-                Value::List(list) => pending.extend_from_slice(list.items()),
+                GoRuntimeValue::List(list) => pending.extend_from_slice(list.items()),
                 _ => {}
             }
         }
@@ -63,8 +63,8 @@ impl Shared {
 /// A thread's part of a render.
 struct Worker<'r> {
     host: Host,
-    budget: Budget,
-    total: &'r Mutex<Budget>,
+    budget: TemplateBudget,
+    total: &'r Mutex<TemplateBudget>,
 }
 
 impl Drop for Worker<'_> {
@@ -74,7 +74,7 @@ impl Drop for Worker<'_> {
 }
 
 /// The file in which a render was stopped, and where.
-pub(super) type Stopped<'f> = (&'f File, Failure);
+pub(super) type FileRenderFailure<'f> = (&'f File, FunctionError);
 
 /// Renders files of the chart at `scopes[files[0].chart]`; nothing where they have to be rendered one by one.
 ///
@@ -84,17 +84,17 @@ pub(super) type Stopped<'f> = (&'f File, Failure);
 pub(super) fn render<'f>(
     set: &Set,
     files: &[&'f File],
-    scopes: &[Scope],
-    (host, budget): (&Host, &mut Budget),
+    scopes: &[RenderScope],
+    (host, budget): (&Host, &mut TemplateBudget),
     is_ordered: &AtomicBool,
-) -> Option<Result<Vec<Vec<u8>>, Stopped<'f>>> {
+) -> Option<Result<Vec<Vec<u8>>, FileRenderFailure<'f>>> {
     let bytes = files.iter().map(|file| file.text.len()).sum();
     let threads = parallel::threads(files.len(), bytes);
     if threads < 2 || is_ordered.load(Ordering::Relaxed) {
         return None;
     }
     let scope = scopes.get(files.first()?.chart)?;
-    let shared = Arc::new(Shared::of(scopes));
+    let shared = Arc::new(ParallelRenderState::of(scopes));
     let total = Mutex::new(budget.part(1));
     let begin = || {
         let host = host.beside(&shared);

@@ -4,28 +4,28 @@
 
 use std::sync::Arc;
 
-use golang::Value;
-use golang::value::{Function, Kind, Map, Object, Signature, Type};
+use golang::GoRuntimeValue;
+use golang::value::{Function, Map, Object, ReflectKind, Signature, Type};
 
 use crate::values::to_json;
 
 const NAME: &str = "common.Values";
 
 /// Bytes of a value as JSON.
-const COPIED: usize = 80;
+const JSON_VALUE_BYTES: usize = 80;
 
 /// A map whose type has a name and methods.
 #[derive(Debug)]
 pub(super) struct Table(Map);
 
 impl Table {
-    pub(super) fn value(map: Map) -> Value {
-        Value::object(Self(map))
+    pub(super) fn value(map: Map) -> GoRuntimeValue {
+        GoRuntimeValue::object(Self(map))
     }
 }
 
 /// A plain map.
-pub(super) fn of<const N: usize>(entries: [(&str, Value); N]) -> Map {
+pub(super) fn of<const N: usize>(entries: [(&str, GoRuntimeValue); N]) -> Map {
     Map::new(Type::Any, entries.map(|(name, value)| (name.into(), value)))
 }
 
@@ -34,29 +34,29 @@ impl Object for Table {
         NAME
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Map
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Map
     }
 
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::Map(self.0.clone()))
+    fn underlying(&self) -> Option<GoRuntimeValue> {
+        Some(GoRuntimeValue::Map(self.0.clone()))
     }
 
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
-        let named = || Type::Named(NAME.into(), Kind::Map);
+        let named = || Type::Named(NAME.into(), ReflectKind::Map);
         let text = |result| Signature::new([Type::String], result);
         Some(match name {
             "AsMap" => Function::new(Signature::new([], Type::map()), move |_| {
                 // Parity(helm 4): an empty table is given as a new one.
                 Ok(if self.0.is_empty() {
-                    Value::Map(Map::default())
+                    GoRuntimeValue::Map(Map::default())
                 } else {
-                    Value::Map(self.0.clone())
+                    GoRuntimeValue::Map(self.0.clone())
                 })
             }),
             "YAML" => Function::metered(Signature::new([], Type::String), move |meter, _| {
                 // It is JSON first, and then a text.
-                sprig::walk(meter, &Value::Map(self.0.clone()), COPIED)?;
+                sprig::walk(meter, &GoRuntimeValue::Map(self.0.clone()), JSON_VALUE_BYTES)?;
                 let json = to_json(&self.0).map_err(|error| error.to_string())?;
                 let text = goyaml::emit(&json).map_err(|error| error.to_string())?;
                 meter.bytes(text.len() as u64)?;
@@ -69,7 +69,7 @@ impl Object for Table {
                 value_at(&self.0, &argument(arguments))
             }),
             "Encode" => {
-                let writer = Type::Named("io.Writer".into(), Kind::Invalid);
+                let writer = Type::Named("io.Writer".into(), ReflectKind::Invalid);
                 let signature = Signature::new([writer], Type::Any);
                 Function::new(signature, |_| Err("there is nothing to write to".to_owned()))
             }
@@ -78,9 +78,9 @@ impl Object for Table {
     }
 }
 
-fn argument(arguments: &[Value]) -> String {
+fn argument(arguments: &[GoRuntimeValue]) -> String {
     match arguments.first() {
-        Some(Value::String(text)) => text.lossy().into_owned(),
+        Some(GoRuntimeValue::String(text)) => text.lossy().into_owned(),
         _ => String::new(),
     }
 }
@@ -91,21 +91,21 @@ pub(super) fn at(table: &Map, path: &str) -> Result<Map, String> {
     for name in path.split('.') {
         let found = table.get(name.as_bytes()).map(|value| value.underlying());
         table = match found {
-            Some(Value::Map(inner)) => inner,
+            Some(GoRuntimeValue::Map(inner)) => inner,
             _ => return Err(format!("{} is not a table", quoted(name))),
         };
     }
     Ok(table)
 }
 
-fn value_at(table: &Map, path: &str) -> Result<Value, String> {
+fn value_at(table: &Map, path: &str) -> Result<GoRuntimeValue, String> {
     if path.is_empty() {
         return Err("YAML path cannot be empty".to_owned());
     }
     let (tables, name) = path.rsplit_once('.').map_or((None, path), |(a, b)| (Some(a), b));
     let table = tables.map_or_else(|| Ok(table.clone()), |tables| at(table, tables));
     match table.ok().and_then(|table| table.get(name.as_bytes())) {
-        Some(value) if !matches!(value, Value::Map(_)) => Ok(value),
+        Some(value) if !matches!(value, GoRuntimeValue::Map(_)) => Ok(value),
         _ => Err(format!("{} is not a value", quoted(name))),
     }
 }

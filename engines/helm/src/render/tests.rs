@@ -7,17 +7,17 @@ mod side_by_side;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 use serde_json::{Value as Json, json};
 
-use super::{Error, MAX_CODE, Mode, Release, STACK, Templates};
+use super::{Error, MAX_CODE, Mode, REQUIRED_STACK_BYTES, Release, Templates};
 use crate::Env;
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, File, Metadata};
-use crate::env::{Lookup, Wanted};
+use crate::env::{Lookup, LookupQuery};
 use crate::warning::Warning;
 
 fn chart(name: &str, templates: &[(&str, &str)]) -> Chart {
@@ -46,8 +46,8 @@ fn env() -> Env {
 }
 
 fn values(json: Json) -> Map {
-    match Value::from_json(&json) {
-        Value::Map(map) => map,
+    match GoRuntimeValue::from_json(&json) {
+        GoRuntimeValue::Map(map) => map,
         _ => Map::default(),
     }
 }
@@ -58,17 +58,18 @@ fn release() -> Release {
     Release { name, namespace, revision: 1, is_upgrade: false }
 }
 
-type Rendered = Result<BTreeMap<String, Vec<u8>>, Error>;
+type RenderResult = Result<BTreeMap<String, Vec<u8>>, Error>;
 
 /// Renders on a thread with the stack that it takes.
 fn on_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
+        let thread =
+            std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, run);
         thread.unwrap().join().unwrap()
     })
 }
 
-fn render_with(chart: &Chart, values: &Map, env: &Env, mode: Mode) -> (Rendered, Vec<Warning>) {
+fn render_with(chart: &Chart, values: &Map, env: &Env, mode: Mode) -> (RenderResult, Vec<Warning>) {
     on_stack(|| {
         let mut warnings = Vec::new();
         let rendered = Templates::parse(chart).and_then(|templates| {
@@ -108,7 +109,7 @@ fn a_template_may_include_itself_a_thousand_times_and_no_more() {
     let chart = chart("c", &[("a", text)]);
     let values = |depth| {
         let map = Map::default();
-        map.insert("v", Value::from_json(&nested(depth)));
+        map.insert("v", GoRuntimeValue::from_json(&nested(depth)));
         map
     };
     let run = |depth| render_with(&chart, &values(depth), &env(), Mode::default()).0;
@@ -165,7 +166,7 @@ fn a_missing_value_is_nothing_unless_it_is_strict() {
 struct Pods;
 
 impl Lookup for Pods {
-    fn lookup(&self, wanted: &Wanted<'_>) -> Result<Option<Json>, String> {
+    fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Json>, String> {
         match (wanted.kind, wanted.name) {
             ("Pod", "") => Ok(Some(json!({"items": [1, 2]}))),
             ("Pod", "there") => Ok(Some(json!({"where": wanted.namespace}))),

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use gotemplate::{ExecError, Failure, ParseError, Place};
+use gotemplate::{ExecError, FunctionError, ParseError, TemplateLocation};
 
 /// How many steps of a way are kept; of a longer one the middle is left out.
-const MOST: usize = 32;
+const MAX_TRAIL_STEPS: usize = 32;
 
 /// One template on the way to an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct TemplateTrailStep {
     /// The template that ran.
     pub template: String,
     /// The file that it is in, or `gotpl` for a text given to `tpl`.
@@ -29,25 +29,28 @@ pub struct Step {
 }
 
 /// The way to a failure, from the outermost template; `text` finds the text of a file.
-pub(super) fn of(failure: &Failure, text: impl Fn(&str) -> Option<Arc<[u8]>>) -> Vec<Step> {
+pub(super) fn of(
+    failure: &FunctionError,
+    text: impl Fn(&str) -> Option<Arc<[u8]>>,
+) -> Vec<TemplateTrailStep> {
     let mut errors: Vec<&ExecError> = Vec::new();
     let mut failure = Some(failure);
     while let Some(current) = failure {
         failure = match current {
-            Failure::Exec(error) => {
+            FunctionError::Exec(error) => {
                 errors.push(error);
                 error.source.as_deref()
             }
-            Failure::Within { source, .. } => Some(source),
+            FunctionError::Within { source, .. } => Some(source),
             _ => None,
         };
     }
-    if errors.len() > MOST {
-        errors.drain(MOST / 2..errors.len() - MOST / 2);
+    if errors.len() > MAX_TRAIL_STEPS {
+        errors.drain(MAX_TRAIL_STEPS / 2..errors.len() - MAX_TRAIL_STEPS / 2);
     }
     let step = |error: &&ExecError| {
-        let Place { source, line, column, node } = error.place.clone()?;
-        Some(Step {
+        let TemplateLocation { source, line, column, node } = error.place.clone()?;
+        Some(TemplateTrailStep {
             template: error.template.clone(),
             text: text(&source).and_then(|text| line_of(&text, line)),
             missing: missing(&node, &error.message),
@@ -61,8 +64,8 @@ pub(super) fn of(failure: &Failure, text: impl Fn(&str) -> Option<Arc<[u8]>>) ->
 }
 
 /// The place of a text that is no template.
-pub(super) fn of_parse_error(error: &ParseError, text: &[u8]) -> Vec<Step> {
-    vec![Step {
+pub(super) fn of_parse_error(error: &ParseError, text: &[u8]) -> Vec<TemplateTrailStep> {
+    vec![TemplateTrailStep {
         template: error.template.clone(),
         source: error.template.clone(),
         line: error.line,

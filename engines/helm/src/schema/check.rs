@@ -5,7 +5,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use boon::{CompileError, Compiler, Schemas, UrlLoader};
-use golang::meter::{Exhausted, Meter};
+use golang::meter::{Meter, WorkLimitExceeded};
 use golang::value::Map;
 use serde_json::Value as Json;
 
@@ -20,8 +20,8 @@ const ADDRESS: &str = "file:///values.schema.json";
 
 /// How many steps of a render a byte of a schema counts for, and the application of a schema to a value: a microsecond,
 /// about.
-const COMPILED: u64 = 4;
-const STEP: u64 = 100;
+const STEPS_PER_SCHEMA_BYTE: u64 = 4;
+const STEPS_PER_SCHEMA_APPLICATION: u64 = 100;
 
 /// What Helm cuts off a text.
 const HEADING: &str = "jsonschema validation failed with 'file:///values.schema.json#'\n";
@@ -33,8 +33,8 @@ pub(super) fn check(
     meter: &mut Meter,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), String> {
-    let exhausted = |error: Exhausted| format!("checking values is stopped: {error}\n");
-    meter.steps(schema.len() as u64 * COMPILED).map_err(exhausted)?;
+    let exhausted = |error: WorkLimitExceeded| format!("checking values is stopped: {error}\n");
+    meter.steps(schema.len() as u64 * STEPS_PER_SCHEMA_BYTE).map_err(exhausted)?;
     let mut schema = parse(schema)?;
     let patterns = Patterns::translate(&mut schema)?;
     // The compiler looks for each schema among all others, and asks no clock.
@@ -51,7 +51,7 @@ pub(super) fn check(
     warn_of(&unresolved, warnings);
     let compiled = compiled?;
     let Cost { depth, steps } = cost::of(&schema, &values, &patterns)?;
-    meter.steps(steps as u64 * STEP).map_err(exhausted)?;
+    meter.steps(steps as u64 * STEPS_PER_SCHEMA_APPLICATION).map_err(exhausted)?;
     meter.look().map_err(exhausted)?;
     with_stack(depth, || {
         schemas.validate(&values, compiled).map_err(|error| {
@@ -67,13 +67,15 @@ fn with_stack(
     work: impl FnOnce() -> Result<(), String> + Send,
 ) -> Result<(), String> {
     /// What any thread bears, and what the deepest needs.
-    const SHALLOW: usize = 30;
-    const STACK: usize = 32 << 20;
-    if depth <= SHALLOW {
+    const MAX_INLINE_DEPTH: usize = 30;
+    const VALIDATION_STACK_BYTES: usize = 32 << 20;
+    if depth <= MAX_INLINE_DEPTH {
         return work();
     }
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = std::thread::Builder::new()
+            .stack_size(VALIDATION_STACK_BYTES)
+            .spawn_scoped(scope, work);
         let thread = thread.map_err(|error| format!("no thread to check values in: {error}\n"))?;
         // Parity(helm 4): a fault of the library is told as an error.
         thread.join().unwrap_or_else(|_| Err("unable to validate schema\n".to_owned()))

@@ -28,7 +28,7 @@ pub(super) fn of(schema: &Json, values: &Json, patterns: &Patterns) -> Result<Co
     let index = Index::new(schema);
     let mut steps = 0_usize;
     let mut deepest = 0;
-    let mut pending = vec![Step { schema, value: values, depth: 0, above: None }];
+    let mut pending = vec![SchemaApplication { schema, value: values, depth: 0, above: None }];
     while let Some(step) = pending.pop() {
         let Json::Object(keywords) = step.schema else { continue };
         steps += 1 + keywords.get("enum").and_then(Json::as_array).map_or(0, Vec::len);
@@ -54,14 +54,14 @@ pub(super) fn of(schema: &Json, values: &Json, patterns: &Patterns) -> Result<Co
 }
 
 /// Bytes of a text that are read in a step: by what goes through it once, and by one state of a pattern.
-const READ: usize = 256;
-const STATES: usize = 512;
+const READ_BYTES_PER_STEP: usize = 256;
+const PATTERN_STATES_PER_STEP: usize = 512;
 
 /// Steps that it takes to find out whether a text is a regular expression.
-const REGEX: usize = 20_000;
+const REGEX_FORMAT_STEPS: usize = 20_000;
 
 /// A schema that is applied to a value.
-struct Step<'a> {
+struct SchemaApplication<'a> {
     schema: &'a Json,
     value: &'a Json,
     depth: usize,
@@ -81,7 +81,7 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 const OF_PROPERTIES: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "propertyNames"];
 const OF_ITEMS: [&str; 4] = ["items", "additionalItems", "contains", "unevaluatedItems"];
 
-impl<'a> Step<'a> {
+impl<'a> SchemaApplication<'a> {
     /// The library finds a schema that leads to itself with the same value, and stops there.
     fn is_cycle(&self) -> bool {
         let mut above = self.above.as_deref();
@@ -104,7 +104,12 @@ impl<'a> Step<'a> {
         let mut push = |schema: &'a Json| {
             let value = self.value;
             let depth = self.depth + 1;
-            pending.push(Step { schema, value, depth, above: Some(Rc::clone(&above)) });
+            pending.push(SchemaApplication {
+                schema,
+                value,
+                depth,
+                above: Some(Rc::clone(&above)),
+            });
         };
         let lists = LISTS_IN_PLACE.iter().filter_map(|it| keywords.get(*it)?.as_array());
         lists.flatten().for_each(&mut push);
@@ -118,16 +123,18 @@ impl<'a> Step<'a> {
     /// What is done with the strings of a value, and with its keys.
     fn of_strings(&self, keywords: &Map<String, Json>, patterns: &Patterns) -> usize {
         let read = |text: &str, pattern: &str| {
-            (text.len() + 1).saturating_mul(patterns.states(pattern)) / STATES
+            (text.len() + 1).saturating_mul(patterns.states(pattern)) / PATTERN_STATES_PER_STEP
         };
         match self.value {
             Json::String(text) => {
                 let pattern = keywords.get("pattern").and_then(Json::as_str);
                 let format = match keywords.get("format").and_then(Json::as_str) {
-                    Some("regex") => REGEX,
+                    Some("regex") => REGEX_FORMAT_STEPS,
                     _ => 0,
                 };
-                text.len() / READ + format + pattern.map_or(0, |pattern| read(text, pattern))
+                text.len() / READ_BYTES_PER_STEP
+                    + format
+                    + pattern.map_or(0, |pattern| read(text, pattern))
             }
             Json::Object(object) => {
                 let all = keywords.get("patternProperties").and_then(Json::as_object);
@@ -145,7 +152,7 @@ impl<'a> Step<'a> {
 
     fn push_inner(&self, schema: &'a Json, value: &'a Json, pending: &mut Vec<Self>) {
         if schema.is_object() {
-            pending.push(Step { schema, value, depth: self.depth + 1, above: None });
+            pending.push(SchemaApplication { schema, value, depth: self.depth + 1, above: None });
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Patterns {
 }
 
 /// How many bytes a compiled pattern takes at most that is not large.
-const SMALL: usize = 64 << 10;
+const MAX_SMALL_PATTERN_BYTES: usize = 64 << 10;
 
 /// Keywords whose value is data and no schema.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
@@ -111,7 +111,9 @@ impl Patterns {
         let mut replacement = match Regexp::new(&original) {
             Ok(regexp) => {
                 states = regexp.work();
-                let small = RegexBuilder::new(regexp.translated()).size_limit(SMALL).build();
+                let small = RegexBuilder::new(regexp.translated())
+                    .size_limit(MAX_SMALL_PATTERN_BYTES)
+                    .build();
                 self.large += usize::from(small.is_err());
                 regexp.translated().to_owned()
             }

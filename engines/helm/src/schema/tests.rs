@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use serde_json::{Value as Json, json};
 
 use golang::meter::{Allowance, Meter, Stop};
@@ -18,7 +18,9 @@ fn check(schema: &Json, values: &Json) -> Result<(), String> {
 fn check_text(schema: &str, values: &Json) -> Result<(), String> {
     let mut chart = Chart { schema: Some(Arc::from(schema.as_bytes())), ..Chart::default() };
     "top".clone_into(&mut chart.metadata.name);
-    let Value::Map(values) = Value::from_json(values) else { panic!("values are a table") };
+    let GoRuntimeValue::Map(values) = GoRuntimeValue::from_json(values) else {
+        panic!("values are a table")
+    };
     validate(&chart, &values).map_err(|error| error.to_string())
 }
 
@@ -85,7 +87,7 @@ fn each_urn_that_nothing_resolves_is_warned_of_once() {
     let schema = json!({"properties": {
         "a": {"$ref": "urn:example:x"}, "b": {"$ref": "urn:example:x"}, "c": {"$ref": "urn:other:y"},
     }});
-    let Value::Map(values) = Value::from_json(&json!({"a": 1})) else {
+    let GoRuntimeValue::Map(values) = GoRuntimeValue::from_json(&json!({"a": 1})) else {
         panic!("values are a table")
     };
     let mut warnings: Vec<Warning> = Vec::new();

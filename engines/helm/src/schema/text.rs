@@ -10,7 +10,7 @@ use serde_json::{Number, Value as Json};
 use super::pattern::Patterns;
 
 /// An error that is to be told, and from where its schema was reached.
-struct Told<'a> {
+struct SchemaErrorReport<'a> {
     error: &'a ValidationError<'a, 'a>,
     indent: usize,
     /// The schema that was being applied.
@@ -31,8 +31,11 @@ pub(super) fn tree<'a>(
 ) -> String {
     let mut text = String::new();
     let from = error.schema_url.to_owned();
-    let mut pending = vec![Told { error, indent: 0, from, base: 0, is_in_keyword: false }];
-    while let Some(Told { error, mut indent, from, base, is_in_keyword }) = pending.pop() {
+    let mut pending =
+        vec![SchemaErrorReport { error, indent: 0, from, base: 0, is_in_keyword: false }];
+    while let Some(SchemaErrorReport { error, mut indent, from, base, is_in_keyword }) =
+        pending.pop()
+    {
         let place = &error.instance_location;
         let mut line = |indent: usize, length: usize, problem: &str| {
             text.push('\n');
@@ -78,7 +81,7 @@ pub(super) fn tree<'a>(
             base += way.iter().filter(|step| step.goes_in).count();
             line(base, "validation failed");
         }
-        pending.extend(in_order(&error.causes).into_iter().rev().map(|error| Told {
+        pending.extend(in_order(&error.causes).into_iter().rev().map(|error| SchemaErrorReport {
             error,
             indent,
             from: from.clone(),
@@ -91,7 +94,7 @@ pub(super) fn tree<'a>(
 
 /// A step from a schema to one in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Step<'a> {
+struct SchemaStep<'a> {
     /// How addresses write it: `/allOf/0`.
     text: &'a str,
     /// What Go says of the keyword, if it is one with several schemas for one value.
@@ -101,7 +104,7 @@ struct Step<'a> {
 }
 
 /// The steps of a way through a schema.
-fn steps(way: &str) -> Vec<Step<'_>> {
+fn steps(way: &str) -> Vec<SchemaStep<'_>> {
     let mut steps = Vec::new();
     let mut rest = &way[way.find('/').unwrap_or(way.len())..];
     while !rest.is_empty() {
@@ -125,14 +128,14 @@ fn steps(way: &str) -> Vec<Step<'_>> {
             | "unevaluatedProperties" => (first, None, true),
             _ => (first, None, false),
         };
-        steps.push(Step { text: &rest[..length], problem, goes_in });
+        steps.push(SchemaStep { text: &rest[..length], problem, goes_in });
         rest = &rest[length..];
     }
     steps
 }
 
 /// The keywords with several schemas on a way: what is said of each, and how many parts of a value's place lie before.
-fn keywords<'a>(way: &'a [Step<'a>]) -> impl Iterator<Item = (&'static str, usize)> + 'a {
+fn keywords<'a>(way: &'a [SchemaStep<'a>]) -> impl Iterator<Item = (&'static str, usize)> + 'a {
     way.iter().enumerate().filter_map(|(at, step)| {
         let length = way[..at].iter().filter(|step| step.goes_in).count();
         step.problem.map(|problem| (problem, length))
@@ -141,13 +144,13 @@ fn keywords<'a>(way: &'a [Step<'a>]) -> impl Iterator<Item = (&'static str, usiz
 
 /// The way to a group of errors that the crate took for those of a whole schema, since it was the only error of a
 /// keyword.
-fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<Step<'a>>> {
+fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<SchemaStep<'a>>> {
     let is_whole = matches!(error.kind, ErrorKind::Schema { .. } | ErrorKind::Reference { .. });
     if !is_whole || error.causes.len() < 2 {
         return None;
     }
     let ways = error.causes.iter().map(|cause| cause.schema_url.strip_prefix(from).map(steps));
-    let mut common: Option<Vec<Step<'a>>> = None;
+    let mut common: Option<Vec<SchemaStep<'a>>> = None;
     for way in ways {
         let way = way?;
         common = Some(match common {

@@ -4,7 +4,7 @@
 //! mostly that is no error.
 //! Elsewhere: what the text of a value means (`reader.rs`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::json::decode_prefix;
 use golang::strconv::{Quoting, quote, quote_char};
 use golang::unicode::decode;
@@ -119,7 +119,7 @@ impl<'t, 'f> Parser<'t, 'f> {
                 None => Err(Error::NoValue(name.quoted()).into()),
                 Some('=') => parser.assign(table, &name.text()),
                 Some(',') => {
-                    put(table, &name.text(), Value::from(""));
+                    put(table, &name.text(), GoRuntimeValue::from(""));
                     Err(Error::NoValueBeforeComma(name.quoted()).into())
                 }
                 Some('[') => parser.item(table, &name.text(), dots),
@@ -139,7 +139,7 @@ impl<'t, 'f> Parser<'t, 'f> {
         match &value {
             Ok(value) => put(table, name, value.clone()),
             // Parity(helm): a file that cannot be read leaves null behind, if it is no item of a list.
-            Err(Halt::Failed(Error::File(_))) if !is_list => put(table, name, Value::Nil),
+            Err(Halt::Failed(Error::File(_))) if !is_list => put(table, name, GoRuntimeValue::Nil),
             Err(_) => {}
         }
         value.map(|_| ())
@@ -153,12 +153,12 @@ impl<'t, 'f> Parser<'t, 'f> {
         let text = name.text();
         let inner = match table.get(text.as_bytes()) {
             None => empty(),
-            Some(Value::Map(inner)) => inner,
+            Some(GoRuntimeValue::Map(inner)) => inner,
             Some(other) => return Err(not_a("map[string]interface {}", &other)),
         };
         let done = self.key(&inner, dots);
         if !inner.is_empty() {
-            put(table, &text, Value::Map(inner));
+            put(table, &text, GoRuntimeValue::Map(inner));
         } else if done.is_ok() {
             return Err(Error::EmptyTable(name.quoted()).into());
         }
@@ -176,8 +176,8 @@ impl<'t, 'f> Parser<'t, 'f> {
         let done = self.list_item(&mut items, index, dots);
         if !matches!(done, Err(Halt::Panic(_))) {
             let after = List::new(Type::Any, items);
-            put(table, name, Value::List(after.clone()));
-            if let Some(Value::List(before)) = known
+            put(table, name, GoRuntimeValue::List(after.clone()));
+            if let Some(GoRuntimeValue::List(before)) = known
                 && before.len() == after.len()
             {
                 self.replace(before, after)?;
@@ -211,7 +211,12 @@ impl<'t, 'f> Parser<'t, 'f> {
     }
 
     /// What stands behind `[index]`.
-    fn list_item(&mut self, list: &mut Vec<Value>, index: i64, dots: usize) -> Result<(), Halt> {
+    fn list_item(
+        &mut self,
+        list: &mut Vec<GoRuntimeValue>,
+        index: i64,
+        dots: usize,
+    ) -> Result<(), Halt> {
         let place = usize::try_from(index).map_err(|_| Error::NegativeIndex(index))?;
         self.walk(list.len())?;
         let piece = self.until(&['[', '.', '=']);
@@ -230,16 +235,16 @@ impl<'t, 'f> Parser<'t, 'f> {
             Some(_) => {
                 let inner = match list.get_mut(place) {
                     None => empty(),
-                    Some(Value::Map(inner)) => inner.clone(),
+                    Some(GoRuntimeValue::Map(inner)) => inner.clone(),
                     // Parity(helm): what was there is gone, also if nothing takes its place.
                     Some(other) => {
                         let inner = empty();
-                        *other = Value::Map(inner.clone());
+                        *other = GoRuntimeValue::Map(inner.clone());
                         inner
                     }
                 };
                 self.key(&inner, dots)?;
-                Value::Map(inner)
+                GoRuntimeValue::Map(inner)
             }
         };
         self.put_item(list, index, place, value)
@@ -248,17 +253,17 @@ impl<'t, 'f> Parser<'t, 'f> {
     /// What stands behind `[place][`.
     fn nested_list(
         &mut self,
-        list: &mut [Value],
+        list: &mut [GoRuntimeValue],
         place: usize,
         dots: usize,
-    ) -> Result<Value, Halt> {
+    ) -> Result<GoRuntimeValue, Halt> {
         let index = self.index()?;
         let (mut inner, known) = match list.get(place) {
-            None | Some(Value::Nil) => (Vec::new(), false),
+            None | Some(GoRuntimeValue::Nil) => (Vec::new(), false),
             Some(found) => (items(found)?, true),
         };
         let done = self.deeper(|parser| parser.list_item(&mut inner, index, dots));
-        let inner = Value::List(List::new(Type::Any, inner));
+        let inner = GoRuntimeValue::List(List::new(Type::Any, inner));
         match done {
             Ok(()) => Ok(inner),
             Err(halt) => {
@@ -273,10 +278,10 @@ impl<'t, 'f> Parser<'t, 'f> {
 
     fn put_item(
         &mut self,
-        list: &mut Vec<Value>,
+        list: &mut Vec<GoRuntimeValue>,
         index: i64,
         place: usize,
-        value: Value,
+        value: GoRuntimeValue,
     ) -> Result<(), Halt> {
         if index > MAX_INDEX {
             return Err(Error::IndexTooLarge(index).into());
@@ -288,7 +293,7 @@ impl<'t, 'f> Parser<'t, 'f> {
                 return Err(Error::TooLarge.into());
             }
             self.walk(more)?;
-            list.resize(place + 1, Value::Nil);
+            list.resize(place + 1, GoRuntimeValue::Nil);
         }
         list[place] = value;
         Ok(())
@@ -300,16 +305,16 @@ impl<'t, 'f> Parser<'t, 'f> {
     }
 
     /// What stands behind `=`, and the comma after it.
-    fn value(&mut self) -> Result<Value, Halt> {
+    fn value(&mut self) -> Result<GoRuntimeValue, Halt> {
         match self.mode {
             Mode::Json => self.json(),
             Mode::Literal => {
                 let text = self.until(&[]).text();
-                Ok(Value::from(text))
+                Ok(GoRuntimeValue::from(text))
             }
             Mode::Typed | Mode::Strings | Mode::File(_) => match self.rest.first() {
                 // Parity(helm): at the end of the text it is a string, whatever the mode.
-                None => Ok(Value::from("")),
+                None => Ok(GoRuntimeValue::from("")),
                 Some(b'{') => self.list(),
                 Some(_) => {
                     let text = self.until(&[',']).text();
@@ -319,9 +324,9 @@ impl<'t, 'f> Parser<'t, 'f> {
         }
     }
 
-    fn json(&mut self) -> Result<Value, Halt> {
+    fn json(&mut self) -> Result<GoRuntimeValue, Halt> {
         if self.is_blank() {
-            return Ok(Value::Nil);
+            return Ok(GoRuntimeValue::Nil);
         }
         let (value, len) = decode_prefix(self.rest).map_err(Error::Json)?;
         self.rest = &self.rest[len..];
@@ -347,7 +352,7 @@ impl<'t, 'f> Parser<'t, 'f> {
         }
     }
 
-    fn list(&mut self) -> Result<Value, Halt> {
+    fn list(&mut self) -> Result<GoRuntimeValue, Halt> {
         self.rest = &self.rest[1..];
         let mut items = Vec::new();
         loop {
@@ -358,7 +363,7 @@ impl<'t, 'f> Parser<'t, 'f> {
                 if self.rest.first() == Some(&b',') {
                     self.rest = &self.rest[1..];
                 }
-                return Ok(Value::list(items));
+                return Ok(GoRuntimeValue::list(items));
             }
         }
     }
@@ -369,22 +374,22 @@ fn empty() -> Map {
 }
 
 /// Parity(helm): a value without a name is dropped.
-fn put(table: &Map, name: &str, value: Value) {
+fn put(table: &Map, name: &str, value: GoRuntimeValue) {
     if !name.is_empty() {
         table.insert(name, value);
     }
 }
 
-fn items(value: &Value) -> Result<Vec<Value>, Halt> {
+fn items(value: &GoRuntimeValue) -> Result<Vec<GoRuntimeValue>, Halt> {
     match value {
-        Value::List(list) => Ok(list.items().to_vec()),
+        GoRuntimeValue::List(list) => Ok(list.items().to_vec()),
         other => Err(not_a("[]interface {}", other)),
     }
 }
 
-fn not_a(wanted: &'static str, value: &Value) -> Halt {
+fn not_a(wanted: &'static str, value: &GoRuntimeValue) -> Halt {
     let found = match value {
-        Value::Nil => "nil".to_owned(),
+        GoRuntimeValue::Nil => "nil".to_owned(),
         other => other.type_name(),
     };
     Halt::Panic(Error::NotContainer { found, wanted })

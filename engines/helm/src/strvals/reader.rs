@@ -2,33 +2,33 @@
 //!
 //! Elsewhere: where a text begins and ends (`parser.rs`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 
 use super::{Error, Mode};
 
 /// The value of a text, for the modes in which a text is one.
-pub(super) fn read(mode: &mut Mode<'_>, text: String) -> Result<Value, Error> {
+pub(super) fn read(mode: &mut Mode<'_>, text: String) -> Result<GoRuntimeValue, Error> {
     match mode {
         Mode::Typed => Ok(typed(text)),
-        Mode::Strings | Mode::Literal | Mode::Json => Ok(Value::from(text)),
-        Mode::File(read) => read(&text).map(Value::String).map_err(Error::File),
+        Mode::Strings | Mode::Literal | Mode::Json => Ok(GoRuntimeValue::from(text)),
+        Mode::File(read) => read(&text).map(GoRuntimeValue::String).map_err(Error::File),
     }
 }
 
-fn typed(text: String) -> Value {
+fn typed(text: String) -> GoRuntimeValue {
     if folds_to(&text, "true") {
-        return Value::Bool(true);
+        return GoRuntimeValue::Bool(true);
     }
     if folds_to(&text, "false") {
-        return Value::Bool(false);
+        return GoRuntimeValue::Bool(false);
     }
     if folds_to(&text, "null") {
-        return Value::Nil;
+        return GoRuntimeValue::Nil;
     }
     let is_number = text == "0" || !text.starts_with('0');
     match text.parse() {
-        Ok(number) if is_number => Value::int64(number),
-        Ok(_) | Err(_) => Value::from(text),
+        Ok(number) if is_number => GoRuntimeValue::int64(number),
+        Ok(_) | Err(_) => GoRuntimeValue::from(text),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the recorded cases do not say: limits, bytes, whatever text.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Str, Type};
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn table() -> Map {
 }
 
 fn shown(values: Map) -> String {
-    String::from_utf8_lossy(&golang::fmt::sprintf("%v", &[Value::Map(values)]).unwrap())
+    String::from_utf8_lossy(&golang::fmt::sprintf("%v", &[GoRuntimeValue::Map(values)]).unwrap())
         .into_owned()
 }
 
@@ -20,7 +20,7 @@ fn a_file_keeps_its_bytes_and_the_text_around_becomes_utf8() {
     let values = table();
     let mut read = |name: &str| Ok(Str::from([name.as_bytes(), b"\xff"].concat()));
     set(&values, b"a\xff\xff=x", Mode::File(&mut read)).unwrap();
-    let Some(Value::String(text)) = values.get("a\u{fffd}\u{fffd}".as_bytes()) else {
+    let Some(GoRuntimeValue::String(text)) = values.get("a\u{fffd}\u{fffd}".as_bytes()) else {
         panic!("{values:?}")
     };
     assert_eq!(&*text, b"x\xff");

@@ -18,7 +18,7 @@ use golang::strconv::{Quoting, quote};
 use goyaml::v3::Node;
 
 use super::Error;
-use crate::manifests::{self, Order, Sorted};
+use crate::manifests::{self, Order, SortedManifests};
 use crate::warning::Warning;
 
 pub use annotation::NoMap;
@@ -30,7 +30,7 @@ const FILE: &str = "postrenderer.helm.sh/postrender-filename";
 /// What a post-renderer does: a stream of documents to another.
 ///
 /// It may be called on the thread that renders, which need not be the one that made it.
-pub type Run<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Sync + 'r;
+pub type PostRendererFn<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Sync + 'r;
 
 /// A post-renderer and what it gets to see.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub struct PostRender<'r> {
     /// Which documents it gets.
     pub strategy: Strategy,
     /// What is called with them, once for each stream. An error is told on as it is.
-    pub run: &'r Run<'r>,
+    pub run: &'r PostRendererFn<'r>,
     /// The plugin that it stands for.
     ///
     /// Parity(helm 4): it is plugins that may not answer with nothing; who calls Helm as a library may.
@@ -191,7 +191,7 @@ pub(super) fn apply(
         return Ok(post_render.run(Group::All, &files)?);
     }
     let sorted = manifests::sort(&files, Order::Install);
-    let Sorted { hooks, manifests, unknown_hooks } =
+    let SortedManifests { hooks, manifests, unknown_hooks } =
         sorted.map_err(|error| Error::Manifests { error, files })?;
     super::warn_of_unknown_hooks(unknown_hooks, warnings);
     let mut hook_files = BTreeMap::new();

@@ -6,7 +6,7 @@ use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::Map;
 
-use super::{Error, Rendered, Request, render};
+use super::{Error, RenderRequest, RenderedRelease, render};
 use crate::Env;
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, File, Metadata};
@@ -24,7 +24,7 @@ fn chart(name: &str, templates: &[(&str, &str)]) -> Chart {
     }
 }
 
-fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<Rendered, Error> {
+fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<RenderedRelease, Error> {
     let local = Zone::fixed("UTC", 0);
     let env = Env {
         now: Time::from_unix(0, 0, local.clone()),
@@ -37,7 +37,7 @@ fn run(chart: Chart, name: &str, sub_notes: bool) -> Result<Rendered, Error> {
     };
     let name = name.to_owned();
     let namespace = "default".to_owned();
-    let request = Request {
+    let request = RenderRequest {
         chart,
         values: &Map::default(),
         release: Release { name, namespace, revision: 1, is_upgrade: false },

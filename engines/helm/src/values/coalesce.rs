@@ -4,14 +4,14 @@
 //! default when coalescing and stays when merging.
 //! Elsewhere: which charts are in at all (`dependencies.rs`).
 
-use golang::Value;
-use golang::fmt::{Limits, sprintf_within};
+use golang::GoRuntimeValue;
+use golang::fmt::{FormatLimits, sprintf_within};
 use golang::meter::Stop;
 use golang::strconv::{Quoting, quote};
 use golang::value::{Map, Str};
 
 use super::table::{copied, dismantle, empty, remove_nulls};
-use super::{Budget, Error};
+use super::{Error, ValuesBudget};
 use crate::chart::Chart;
 use crate::warning::{Level, Warning};
 
@@ -20,7 +20,7 @@ const GLOBAL: &str = "global";
 
 /// Values that were put together.
 #[derive(Debug, Clone)]
-pub struct Coalesced {
+pub struct CoalescedValues {
     /// The values; nothing of them is shared with what was given.
     pub values: Map,
     /// What Helm would log.
@@ -33,36 +33,40 @@ pub struct Coalesced {
 /// # Errors
 /// A sub-chart's values are no table, or there are more values than [`super::MAX_STEPS`] or deeper than
 /// [`super::MAX_DEPTH`].
-pub fn coalesce(chart: &Chart, user: &Map) -> Result<Coalesced, Error> {
+pub fn coalesce(chart: &Chart, user: &Map) -> Result<CoalescedValues, Error> {
     coalesce_until(chart, user, Stop::default())
 }
 
 /// [`coalesce`] as long as the caller has time.
-pub(crate) fn coalesce_until(chart: &Chart, user: &Map, stop: Stop) -> Result<Coalesced, Error> {
-    whole(chart, user, Nulls::Remove, &mut Budget::until(stop))
+pub(crate) fn coalesce_until(
+    chart: &Chart,
+    user: &Map,
+    stop: Stop,
+) -> Result<CoalescedValues, Error> {
+    whole(chart, user, Nulls::Remove, &mut ValuesBudget::until(stop))
 }
 
 /// As [`coalesce`], but nulls are kept, for values that will be coalesced later.
 ///
 /// # Errors
 /// As those of [`coalesce`].
-pub fn merge(chart: &Chart, user: &Map) -> Result<Coalesced, Error> {
-    whole(chart, user, Nulls::Keep, &mut Budget::new())
+pub fn merge(chart: &Chart, user: &Map) -> Result<CoalescedValues, Error> {
+    whole(chart, user, Nulls::Keep, &mut ValuesBudget::new())
 }
 
 pub(super) fn whole(
     chart: &Chart,
     user: &Map,
     nulls: Nulls,
-    budget: &mut Budget,
-) -> Result<Coalesced, Error> {
+    budget: &mut ValuesBudget,
+) -> Result<CoalescedValues, Error> {
     let values = copied(user, budget)?;
     let mut run = Coalescing { budget, warnings: Vec::new() };
     if let Err(error) = run.chart(chart, &values, "", nulls, 0) {
         dismantle(&values);
         return Err(error);
     }
-    Ok(Coalesced { values, warnings: run.warnings })
+    Ok(CoalescedValues { values, warnings: run.warnings })
 }
 
 /// What becomes of nulls.
@@ -74,7 +78,7 @@ pub(super) enum Nulls {
 
 /// One run, with what it has to say.
 pub(super) struct Coalescing<'b> {
-    pub(super) budget: &'b mut Budget,
+    pub(super) budget: &'b mut ValuesBudget,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -84,7 +88,7 @@ impl Coalescing<'_> {
     }
 
     /// A warning that shows a value.
-    fn warn_of(&mut self, before: &str, value: &Value) {
+    fn warn_of(&mut self, before: &str, value: &GoRuntimeValue) {
         let value = shown("%v", value, self.budget.words());
         self.budget.say(value.len());
         self.warnings.push(Warning::about(Level::Info, (before, &value, ")")));
@@ -105,10 +109,10 @@ impl Coalescing<'_> {
             let own = match into.get(sub.metadata.name.as_bytes()) {
                 None => {
                     let own = empty();
-                    into.insert(sub.metadata.name.as_str(), Value::Map(own.clone()));
+                    into.insert(sub.metadata.name.as_str(), GoRuntimeValue::Map(own.clone()));
                     own
                 }
-                Some(Value::Map(own)) => own,
+                Some(GoRuntimeValue::Map(own)) => own,
                 Some(other) => {
                     let found = shown("%t", &other, self.budget.words());
                     return Err(Error::NotTable { chart: sub.metadata.name.clone(), found });
@@ -131,10 +135,10 @@ impl Coalescing<'_> {
     ) -> Result<(), Error> {
         for (key, default) in copied(&chart.values, self.budget)?.entries() {
             match (into.get(&key), default) {
-                (Some(Value::Nil), _) if nulls == Nulls::Remove => {
+                (Some(GoRuntimeValue::Nil), _) if nulls == Nulls::Remove => {
                     into.remove(&key);
                 }
-                (Some(Value::Map(own)), Value::Map(default)) => {
+                (Some(GoRuntimeValue::Map(own)), GoRuntimeValue::Map(default)) => {
                     // The nulls of a chart in it are its own affair.
                     let is_chart =
                         chart.charts.iter().any(|sub| *sub.metadata.name.as_bytes() == *key);
@@ -145,15 +149,15 @@ impl Coalescing<'_> {
                     let prefix = joined(prefix, &key.lossy());
                     self.tables(&own, &default, &prefix, nulls, depth + 1)?;
                 }
-                (None, Value::Nil) if nulls == Nulls::Remove => {}
-                (Some(Value::Map(_)), Value::Nil) => {}
-                (Some(Value::Map(_)), _) => {
+                (None, GoRuntimeValue::Nil) if nulls == Nulls::Remove => {}
+                (Some(GoRuntimeValue::Map(_)), GoRuntimeValue::Nil) => {}
+                (Some(GoRuntimeValue::Map(_)), _) => {
                     let key = key.lossy();
                     self.warn(format!("warning: skipped value for {prefix}.{key}: Not a table."));
                 }
                 (Some(_), _) => {}
                 (None, default) => {
-                    if let (Value::Map(table), Nulls::Remove) = (&default, nulls) {
+                    if let (GoRuntimeValue::Map(table), Nulls::Remove) = (&default, nulls) {
                         remove_nulls(table, depth, self.budget)?;
                     }
                     into.insert(key, default);
@@ -169,23 +173,23 @@ impl Coalescing<'_> {
         let Some(outer) = self.global_table(from, "source") else { return Ok(()) };
         for (key, value) in outer.entries() {
             match (value, own.get(&key)) {
-                (Value::Map(outer), None) => {
-                    own.insert(key, Value::Map(shallow(&outer)));
+                (GoRuntimeValue::Map(outer), None) => {
+                    own.insert(key, GoRuntimeValue::Map(shallow(&outer)));
                 }
-                (Value::Map(outer), Some(Value::Map(inner))) => {
+                (GoRuntimeValue::Map(outer), Some(GoRuntimeValue::Map(inner))) => {
                     let both = shallow(&outer);
                     let prefix = joined(prefix, &key.lossy());
                     self.tables(&both, &inner, &prefix, Nulls::Keep, depth + 1)?;
-                    own.insert(key, Value::Map(both));
+                    own.insert(key, GoRuntimeValue::Map(both));
                 }
-                (Value::Map(_), Some(_)) => {
+                (GoRuntimeValue::Map(_), Some(_)) => {
                     let key = quote(&key, Quoting::Printable);
                     let key = String::from_utf8_lossy(&key);
                     self.warn(format!(
                         "Conflict: cannot merge map onto non-map for {key}. Skipping."
                     ));
                 }
-                (_, Some(Value::Map(_))) => {
+                (_, Some(GoRuntimeValue::Map(_))) => {
                     self.warn(format!("key {} is table. Skipping", key.lossy()));
                 }
                 (other, _) => {
@@ -193,14 +197,14 @@ impl Coalescing<'_> {
                 }
             }
         }
-        into.insert(GLOBAL, Value::Map(own));
+        into.insert(GLOBAL, GoRuntimeValue::Map(own));
         Ok(())
     }
 
     fn global_table(&mut self, values: &Map, role: &str) -> Option<Map> {
         match values.get(GLOBAL.as_bytes()) {
             None => Some(empty()),
-            Some(Value::Map(table)) => Some(table),
+            Some(GoRuntimeValue::Map(table)) => Some(table),
             Some(_) => {
                 self.warn(format!(
                     "warning: skipping globals because {role} {GLOBAL} is not a table."
@@ -222,19 +226,19 @@ impl Coalescing<'_> {
         let has_default: Vec<Str> = below
             .entries()
             .into_iter()
-            .filter_map(|(key, value)| (!matches!(value, Value::Nil)).then_some(key))
+            .filter_map(|(key, value)| (!matches!(value, GoRuntimeValue::Nil)).then_some(key))
             .collect();
         for (key, value) in into.entries() {
             self.budget.spend(depth)?;
-            if matches!(value, Value::Nil) {
-                below.insert(key, Value::Nil);
+            if matches!(value, GoRuntimeValue::Nil) {
+                below.insert(key, GoRuntimeValue::Nil);
             }
         }
         for (key, value) in below.entries() {
             self.budget.spend(depth)?;
             let path = joined(prefix, &key.lossy());
             match (into.get(&key), value) {
-                (Some(Value::Nil), _)
+                (Some(GoRuntimeValue::Nil), _)
                     if nulls == Nulls::Remove && has_default.binary_search(&key).is_ok() =>
                 {
                     into.remove(&key);
@@ -242,16 +246,16 @@ impl Coalescing<'_> {
                 (None, value) => {
                     into.insert(key, value);
                 }
-                (Some(Value::Map(own)), Value::Map(inner)) => {
+                (Some(GoRuntimeValue::Map(own)), GoRuntimeValue::Map(inner)) => {
                     self.tables(&own, &inner, &path, nulls, depth + 1)?;
                 }
-                (Some(_), value @ Value::Map(_)) => {
+                (Some(_), value @ GoRuntimeValue::Map(_)) => {
                     let before =
                         format!("warning: cannot overwrite table with non table for {path} (");
                     self.warn_of(&before, &value);
                 }
-                (Some(Value::Map(_)), Value::Nil) => {}
-                (Some(Value::Map(_)), value) => {
+                (Some(GoRuntimeValue::Map(_)), GoRuntimeValue::Nil) => {}
+                (Some(GoRuntimeValue::Map(_)), value) => {
                     let before = format!(
                         "warning: destination for {path} is a table. Ignoring non-table value ("
                     );
@@ -272,8 +276,8 @@ fn joined(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-fn shown(verb: &str, value: &Value, most: usize) -> String {
-    let limits = Limits { bytes: most, ..Limits::default() };
+fn shown(verb: &str, value: &GoRuntimeValue, most: usize) -> String {
+    let limits = FormatLimits { bytes: most, ..FormatLimits::default() };
     let text = sprintf_within(verb.as_bytes(), std::slice::from_ref(value), limits);
     let text = text.unwrap_or_else(|_| b"...".to_vec());
     String::from_utf8_lossy(&text).into_owned()

@@ -2,14 +2,14 @@
 //!
 //! Elsewhere: putting values together (`coalesce.rs`), what a dependency is (`chart.rs`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::fmt::sprintf;
 use golang::meter::Stop;
 use golang::value::{Map, Type};
 
-use super::coalesce::{Coalesced, Coalescing, Nulls, whole};
+use super::coalesce::{CoalescedValues, Coalescing, Nulls, whole};
 use super::table::{copied, dismantle, empty, table_at, value_at};
-use super::{Budget, Error};
+use super::{Error, ValuesBudget};
 use crate::chart::{Chart, Dependency};
 use crate::warning::{Level, Warning};
 
@@ -33,20 +33,20 @@ pub(crate) fn process_dependencies_until(
     user: &Map,
     stop: Stop,
 ) -> Result<Vec<Warning>, Error> {
-    let mut run = Run { budget: Budget::until(stop), warnings: Vec::new() };
+    let mut run = DependencyRun { budget: ValuesBudget::until(stop), warnings: Vec::new() };
     run.choose(chart, user, "")?;
     run.import_all(chart)?;
     Ok(run.warnings)
 }
 
-struct Run {
-    budget: Budget,
+struct DependencyRun {
+    budget: ValuesBudget,
     warnings: Vec<Warning>,
 }
 
-impl Run {
+impl DependencyRun {
     fn values(&mut self, chart: &Chart, user: &Map, nulls: Nulls) -> Result<Map, Error> {
-        let Coalesced { values, warnings } = whole(chart, user, nulls, &mut self.budget)?;
+        let CoalescedValues { values, warnings } = whole(chart, user, nulls, &mut self.budget)?;
         self.warnings.extend(warnings);
         Ok(values)
     }
@@ -93,8 +93,8 @@ impl Run {
         for tag in &dependency.tags {
             match tags.get(tag.as_bytes()) {
                 None => {}
-                Some(Value::Bool(true)) => some_on = true,
-                Some(Value::Bool(false)) => some_off = true,
+                Some(GoRuntimeValue::Bool(true)) => some_on = true,
+                Some(GoRuntimeValue::Bool(false)) => some_off = true,
                 Some(_) => self.warnings.push(
                     Warning::new(Level::Warn, "returned non-bool value")
                         .with("tag", tag)
@@ -110,7 +110,7 @@ impl Run {
         for place in condition.split(',').filter(|place| !place.is_empty()) {
             match value_at(values, &format!("{path}{place}")) {
                 None => {}
-                Some(Value::Bool(truth)) => {
+                Some(GoRuntimeValue::Bool(truth)) => {
                     dependency.enabled = truth;
                     break;
                 }
@@ -155,13 +155,13 @@ impl Run {
             let mut imports = Vec::new();
             for import in &dependency.import_values {
                 let (child, parent, missing) = match import {
-                    Value::Map(import) => {
+                    GoRuntimeValue::Map(import) => {
                         let missing =
                             Warning::new(Level::Warn, "ImportValues missing table from chart")
                                 .with("chart", &dependency.name);
                         (text(import, "child"), text(import, "parent"), missing)
                     }
-                    Value::String(export) => {
+                    GoRuntimeValue::String(export) => {
                         let child = format!("exports.{}", export.lossy());
                         let missing = Warning::new(Level::Warn, "ImportValues missing table");
                         (child, ".".to_owned(), missing)
@@ -174,8 +174,8 @@ impl Run {
                     Err(error) => self.warnings.push(missing.with("error", error.to_string())),
                 }
                 let entries = [("child", child), ("parent", parent)];
-                let entries = entries.map(|(key, text)| (key.into(), Value::from(text)));
-                imports.push(Value::Map(Map::new(Type::String, entries)));
+                let entries = entries.map(|(key, text)| (key.into(), GoRuntimeValue::from(text)));
+                imports.push(GoRuntimeValue::Map(Map::new(Type::String, entries)));
             }
             dependency.import_values = imports;
         }
@@ -204,5 +204,5 @@ fn wrapped(table: &Map, path: &str) -> Map {
         return table;
     }
     path.rsplit('.')
-        .fold(table, |inner, name| Map::new(Type::Any, [(name.into(), Value::Map(inner))]))
+        .fold(table, |inner, name| Map::new(Type::Any, [(name.into(), GoRuntimeValue::Map(inner))]))
 }

@@ -2,11 +2,11 @@
 //!
 //! Elsewhere: the other direction (`golang::Value::from_json`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Map;
 use serde_json::{Map as JsonMap, Number, Value as Json};
 
-use super::{Budget, Error};
+use super::{Error, ValuesBudget};
 
 /// Why values have no JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,19 +26,24 @@ pub enum NotJson {
 /// # Errors
 /// There is something among the values that JSON has not, or there are too many of them.
 pub fn to_json(values: &Map) -> Result<Json, NotJson> {
-    table(values, as_written, 0, &mut Budget::new())
+    table(values, as_written, 0, &mut ValuesBudget::new())
 }
 
 /// As [`to_json`], but whole floats are the integers that they are, where Go's text has zeros in the last places, and
 /// zero has no sign: as Flux takes them for a digest.
 pub(super) fn exact_json(values: &Map) -> Result<Json, NotJson> {
-    table(values, exact, 0, &mut Budget::new())
+    table(values, exact, 0, &mut ValuesBudget::new())
 }
 
 /// How a float becomes a number of JSON.
 type Floats = fn(f64) -> Option<Number>;
 
-fn table(values: &Map, floats: Floats, depth: usize, left: &mut Budget) -> Result<Json, NotJson> {
+fn table(
+    values: &Map,
+    floats: Floats,
+    depth: usize,
+    left: &mut ValuesBudget,
+) -> Result<Json, NotJson> {
     let entries = values
         .entries()
         .into_iter()
@@ -46,27 +51,37 @@ fn table(values: &Map, floats: Floats, depth: usize, left: &mut Budget) -> Resul
     Ok(Json::Object(entries.collect::<Result<JsonMap<_, _>, NotJson>>()?))
 }
 
-fn json(value: &Value, floats: Floats, depth: usize, left: &mut Budget) -> Result<Json, NotJson> {
+fn json(
+    value: &GoRuntimeValue,
+    floats: Floats,
+    depth: usize,
+    left: &mut ValuesBudget,
+) -> Result<Json, NotJson> {
     left.spend(depth)?;
     Ok(match value {
-        Value::Nil => Json::Null,
-        Value::Bool(truth) => Json::Bool(*truth),
-        Value::Integer(integer) if integer.kind().is_signed() => integer.signed().into(),
-        Value::Integer(integer) => integer.unsigned().into(),
-        Value::Float(float) => Json::Number(floats(*float).ok_or_else(|| unsupported(value))?),
-        Value::String(text) => Json::String(text.lossy().into_owned()),
-        Value::List(list) => {
+        GoRuntimeValue::Nil => Json::Null,
+        GoRuntimeValue::Bool(truth) => Json::Bool(*truth),
+        GoRuntimeValue::Integer(integer) if integer.kind().is_signed() => integer.signed().into(),
+        GoRuntimeValue::Integer(integer) => integer.unsigned().into(),
+        GoRuntimeValue::Float(float) => {
+            Json::Number(floats(*float).ok_or_else(|| unsupported(value))?)
+        }
+        GoRuntimeValue::String(text) => Json::String(text.lossy().into_owned()),
+        GoRuntimeValue::List(list) => {
             let items = list.items().iter().map(|item| json(item, floats, depth + 1, left));
             Json::Array(items.collect::<Result<_, _>>()?)
         }
-        Value::Map(values) => table(values, floats, depth, left)?,
-        Value::Complex(..) | Value::Bytes(_) | Value::Function(_) | Value::Object(_) => {
+        GoRuntimeValue::Map(values) => table(values, floats, depth, left)?,
+        GoRuntimeValue::Complex(..)
+        | GoRuntimeValue::Bytes(_)
+        | GoRuntimeValue::Function(_)
+        | GoRuntimeValue::Object(_) => {
             return Err(unsupported(value));
         }
     })
 }
 
-fn unsupported(value: &Value) -> NotJson {
+fn unsupported(value: &GoRuntimeValue) -> NotJson {
     NotJson::Unsupported(value.type_name())
 }
 

@@ -3,16 +3,16 @@
 //! The merge itself is not repeated: a value of the result comes from the uppermost source that has just this value at its
 //! place. Elsewhere: the merge (`references.rs`, `coalesce.rs`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Str};
 use serde_json::Value as Json;
 
 use super::json::exact_json;
-use super::{Budget, Error};
+use super::{Error, ValuesBudget};
 use crate::chart::Chart;
 
 /// The table whose entries every chart below has, too.
-const GLOBAL: &[u8] = b"global";
+const GLOBAL_VALUES_KEY: &[u8] = b"global";
 
 /// Something that values come from.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct Leaf {
     /// Names of tables and indices of lists on the way to it.
     pub path: Vec<String>,
     /// The value.
-    pub value: Value,
+    pub value: GoRuntimeValue,
     /// The layer that set it, by its number; none if it was computed, as by an import.
     pub source: Option<usize>,
     /// Layers that have another value at this place, by their numbers.
@@ -60,7 +60,7 @@ pub fn layers(chart: &Chart) -> Vec<Layer> {
 /// # Errors
 /// Values are too many or too deep.
 pub fn provenance(result: &Map, layers: &[Layer]) -> Result<Vec<Leaf>, Error> {
-    let mut search = Search { layers, leaves: Vec::new(), budget: Budget::new() };
+    let mut search = Search { layers, leaves: Vec::new(), budget: ValuesBudget::new() };
     search.table(result, &mut Vec::new())?;
     Ok(search.leaves)
 }
@@ -68,37 +68,43 @@ pub fn provenance(result: &Map, layers: &[Layer]) -> Result<Vec<Leaf>, Error> {
 struct Search<'l> {
     layers: &'l [Layer],
     leaves: Vec<Leaf>,
-    budget: Budget,
+    budget: ValuesBudget,
 }
 
 /// A step of a path.
 #[derive(Debug, Clone)]
-enum Part {
+enum ValuePathPart {
     Name(Str),
     Index(usize),
 }
 
 impl Search<'_> {
-    fn table(&mut self, table: &Map, path: &mut Vec<Part>) -> Result<(), Error> {
+    fn table(&mut self, table: &Map, path: &mut Vec<ValuePathPart>) -> Result<(), Error> {
         if table.is_empty() && !path.is_empty() {
-            return self.leaf(&Value::Map(table.clone()), path);
+            return self.leaf(&GoRuntimeValue::Map(table.clone()), path);
         }
         for (key, value) in table.entries() {
-            path.push(Part::Name(key));
+            path.push(ValuePathPart::Name(key));
             self.value(&value, path)?;
             path.pop();
         }
         Ok(())
     }
 
-    fn value(&mut self, value: &Value, path: &mut Vec<Part>) -> Result<(), Error> {
+    fn value(
+        &mut self,
+        value: &GoRuntimeValue,
+        path: &mut Vec<ValuePathPart>,
+    ) -> Result<(), Error> {
         self.budget.spend(path.len())?;
         match value {
-            Value::Map(table) => self.table(table, path),
+            GoRuntimeValue::Map(table) => self.table(table, path),
             // One that no layer has as it is was put together from items.
-            Value::List(list) if !list.is_empty() && self.source(value, path)?.is_none() => {
+            GoRuntimeValue::List(list)
+                if !list.is_empty() && self.source(value, path)?.is_none() =>
+            {
                 for (at, item) in list.items().iter().enumerate() {
-                    path.push(Part::Index(at));
+                    path.push(ValuePathPart::Index(at));
                     self.value(item, path)?;
                     path.pop();
                 }
@@ -108,48 +114,53 @@ impl Search<'_> {
         }
     }
 
-    fn leaf(&mut self, value: &Value, path: &[Part]) -> Result<(), Error> {
+    fn leaf(&mut self, value: &GoRuntimeValue, path: &[ValuePathPart]) -> Result<(), Error> {
         let source = self.source(value, path)?;
         let has_one = |at: &usize| Some(*at) != source && self.at(*at, path).is_some();
         let overrode = (0..source.unwrap_or(self.layers.len())).rev().filter(has_one).collect();
-        let path = path.iter().map(Part::shown).collect();
+        let path = path.iter().map(ValuePathPart::shown).collect();
         self.leaves.push(Leaf { path, value: value.clone(), source, overrode });
         Ok(())
     }
 
     /// The uppermost layer that has a value at a place.
-    fn source(&mut self, value: &Value, path: &[Part]) -> Result<Option<usize>, Error> {
+    fn source(
+        &mut self,
+        value: &GoRuntimeValue,
+        path: &[ValuePathPart],
+    ) -> Result<Option<usize>, Error> {
         self.budget.spend(path.len())?;
         let wanted = json(value);
         let is_it = |at: &usize| self.at(*at, path).is_some_and(|found| json(&found) == wanted);
         let uppermost = || (0..self.layers.len()).rev();
         // A null removes an entry, which may leave nothing of a table.
-        let is_emptied = matches!(value, Value::Map(table) if table.is_empty());
-        let has_table = |at: &usize| matches!(self.at(*at, path), Some(Value::Map(_)));
+        let is_emptied = matches!(value, GoRuntimeValue::Map(table) if table.is_empty());
+        let has_table = |at: &usize| matches!(self.at(*at, path), Some(GoRuntimeValue::Map(_)));
         let or_table = || uppermost().find(has_table).filter(|_| is_emptied);
         Ok(uppermost().find(is_it).or_else(or_table))
     }
 
     /// What a layer has at a place; globals of a chart above count below it.
-    fn at(&self, layer: usize, path: &[Part]) -> Option<Value> {
+    fn at(&self, layer: usize, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
         let layer = self.layers.get(layer)?;
         let below = below(path, &layer.at);
         if let Some(found) = below.and_then(|rest| found(&layer.values, rest)) {
             return Some(found);
         }
         // Those of each chart above count, which a chart above that may have set.
-        let global =
-            path.iter().position(|part| matches!(part, Part::Name(name) if **name == *GLOBAL))?;
+        let global = path.iter().position(
+            |part| matches!(part, ValuePathPart::Name(name) if **name == *GLOBAL_VALUES_KEY),
+        )?;
         let (charts, rest) = path.split_at_checked(global)?;
         let own = below_names(charts, &layer.at).then(|| charts.get(layer.at.len()..)).flatten()?;
         (0..=own.len()).rev().find_map(|depth| {
-            let place: Vec<Part> = own.iter().take(depth).chain(rest).cloned().collect();
+            let place: Vec<ValuePathPart> = own.iter().take(depth).chain(rest).cloned().collect();
             found(&layer.values, &place)
         })
     }
 }
 
-impl Part {
+impl ValuePathPart {
     fn shown(&self) -> String {
         match self {
             Self::Name(name) => name.lossy().into_owned(),
@@ -158,22 +169,24 @@ impl Part {
     }
 }
 
-fn below_names(path: &[Part], at: &[Str]) -> bool {
-    let is_same = |(part, name): (&Part, &Str)| matches!(part, Part::Name(it) if it == name);
+fn below_names(path: &[ValuePathPart], at: &[Str]) -> bool {
+    let is_same = |(part, name): (&ValuePathPart, &Str)| matches!(part, ValuePathPart::Name(it) if it == name);
     path.len() >= at.len() && path.iter().zip(at).all(is_same)
 }
 
 /// The rest of a path that begins with the place of a layer.
-fn below<'p>(path: &'p [Part], at: &[Str]) -> Option<&'p [Part]> {
+fn below<'p>(path: &'p [ValuePathPart], at: &[Str]) -> Option<&'p [ValuePathPart]> {
     below_names(path, at).then(|| path.get(at.len()..)).flatten()
 }
 
-fn found(values: &Map, path: &[Part]) -> Option<Value> {
-    let mut value = Value::Map(values.clone());
+fn found(values: &Map, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
+    let mut value = GoRuntimeValue::Map(values.clone());
     for part in path {
         value = match (value, part) {
-            (Value::Map(table), Part::Name(name)) => table.get(name)?,
-            (Value::List(list), Part::Index(at)) => list.items().get(*at)?.clone(),
+            (GoRuntimeValue::Map(table), ValuePathPart::Name(name)) => table.get(name)?,
+            (GoRuntimeValue::List(list), ValuePathPart::Index(at)) => {
+                list.items().get(*at)?.clone()
+            }
             _ => return None,
         };
     }
@@ -181,7 +194,7 @@ fn found(values: &Map, path: &[Part]) -> Option<Value> {
 }
 
 /// A value to compare; none if JSON does not have it.
-fn json(value: &Value) -> Option<Json> {
+fn json(value: &GoRuntimeValue) -> Option<Json> {
     exact_json(&Map::new(golang::value::Type::Any, [(Str::from("v"), value.clone())])).ok()
 }
 
@@ -193,7 +206,9 @@ mod tests {
     use super::*;
 
     fn table(json: &Json) -> Map {
-        let Value::Map(table) = Value::from_json(json) else { panic!("{json} is no table") };
+        let GoRuntimeValue::Map(table) = GoRuntimeValue::from_json(json) else {
+            panic!("{json} is no table")
+        };
         table
     }
 

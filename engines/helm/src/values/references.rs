@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{List, Map};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
 use super::json::exact_json;
 use super::table::{copied, dismantle, empty};
-use super::{Budget, Error, NotJson};
+use super::{Error, NotJson, ValuesBudget};
 use crate::strvals::{self, ListReplacement, Mode};
 
 /// One entry of `spec.valuesFrom`.
@@ -39,19 +39,19 @@ impl Reference {
 }
 
 /// Data of a ConfigMap or Secret.
-pub type Data = BTreeMap<String, Vec<u8>>;
+pub type ReferencedData = BTreeMap<String, Vec<u8>>;
 
 /// What was found of a ConfigMap or Secret.
 #[derive(Debug, Clone)]
-pub enum Found {
+pub enum ValuesReferenceLookup {
     /// Its data.
-    Data(Data),
+    Data(ReferencedData),
     /// It is not there, with the text that the API server has for that.
     Absent(String),
 }
 
 /// Reads a ConfigMap or Secret by kind and name; an error is the whole text that a person sees.
-pub type Lookup<'l> = dyn FnMut(&str, &str) -> Result<Found, String> + 'l;
+pub type Lookup<'l> = dyn FnMut(&str, &str) -> Result<ValuesReferenceLookup, String> + 'l;
 
 /// Why values could not be composed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +59,7 @@ pub type Lookup<'l> = dyn FnMut(&str, &str) -> Result<Found, String> + 'l;
 pub enum ReferenceError {
     /// A reference leads to nothing that can be used.
     #[error(transparent)]
-    Unresolved(Box<Unresolved>),
+    Unresolved(Box<UnresolvedValuesReference>),
     /// The lookup failed.
     #[error("{0}")]
     Lookup(String),
@@ -75,7 +75,7 @@ pub enum ReferenceError {
     if *optional { " optional" } else { "" },
     if kind.is_empty() { String::new() } else { format!(" {kind}") }
 )]
-pub struct Unresolved {
+pub struct UnresolvedValuesReference {
     /// Whether it may be absent.
     pub optional: bool,
     /// The kind it names.
@@ -131,8 +131,8 @@ pub fn read(text: &[u8]) -> Result<Map, ReferenceProblem> {
         Json::Array(_) => "array",
         Json::Object(_) => "object",
     };
-    match Value::from_json(&json) {
-        Value::Map(table) => Ok(table),
+    match GoRuntimeValue::from_json(&json) {
+        GoRuntimeValue::Map(table) => Ok(table),
         _ => Err(ReferenceProblem::NotTable(found)),
     }
 }
@@ -151,12 +151,12 @@ pub fn compose(
     lookup: &mut Lookup<'_>,
 ) -> Result<Map, ReferenceError> {
     // Setting a target path changes tables of the inline values where both share them, as in Flux.
-    let inline = copied(inline, &mut Budget::new())?;
-    let mut known: BTreeMap<(&str, &str), Option<Data>> = BTreeMap::new();
+    let inline = copied(inline, &mut ValuesBudget::new())?;
+    let mut known: BTreeMap<(&str, &str), Option<ReferencedData>> = BTreeMap::new();
     let mut result = empty();
     for reference in references {
         let failed = |problem| {
-            ReferenceError::Unresolved(Box::new(Unresolved {
+            ReferenceError::Unresolved(Box::new(UnresolvedValuesReference {
                 optional: reference.optional,
                 kind: reference.kind.clone(),
                 namespace: namespace.to_owned(),
@@ -175,8 +175,8 @@ pub fn compose(
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
                 match lookup(place.0, place.1).map_err(ReferenceError::Lookup)? {
-                    Found::Data(data) => unknown.insert(Some(data)),
-                    Found::Absent(text) => {
+                    ValuesReferenceLookup::Data(data) => unknown.insert(Some(data)),
+                    ValuesReferenceLookup::Absent(text) => {
                         absent = text;
                         unknown.insert(None)
                     }
@@ -194,20 +194,20 @@ pub fn compose(
         };
         if reference.target_path.is_empty() {
             let values = read(data).map_err(failed)?;
-            result = above(&values, &result, 0, &mut Budget::new())?;
+            result = above(&values, &result, 0, &mut ValuesBudget::new())?;
         } else {
-            result = above(&inline, &result, 0, &mut Budget::new())?;
+            result = above(&inline, &result, 0, &mut ValuesBudget::new())?;
             let replaced = put(&result, reference, data).map_err(|error| failed(error.into()))?;
             let replaced = replaced.iter().map(|list| (list.before.address(), &list.after));
             replace_lists(&inline, &replaced.collect());
         }
     }
-    let all = above(&inline, &result, 0, &mut Budget::new())?;
-    Ok(copied(&all, &mut Budget::new()).inspect_err(|_| dismantle(&all))?)
+    let all = above(&inline, &result, 0, &mut ValuesBudget::new())?;
+    Ok(copied(&all, &mut ValuesBudget::new()).inspect_err(|_| dismantle(&all))?)
 }
 
 /// A table with the entries of both; tables in both are put together too, of everything else the upper counts.
-fn above(upper: &Map, lower: &Map, depth: usize, budget: &mut Budget) -> Result<Map, Error> {
+fn above(upper: &Map, lower: &Map, depth: usize, budget: &mut ValuesBudget) -> Result<Map, Error> {
     let both = empty();
     for (key, value) in lower.entries() {
         both.insert(key, value);
@@ -215,8 +215,8 @@ fn above(upper: &Map, lower: &Map, depth: usize, budget: &mut Budget) -> Result<
     for (key, value) in upper.entries() {
         budget.spend(depth)?;
         let value = match (value, both.get(&key)) {
-            (Value::Map(upper), Some(Value::Map(lower))) => {
-                Value::Map(above(&upper, &lower, depth + 1, budget)?)
+            (GoRuntimeValue::Map(upper), Some(GoRuntimeValue::Map(lower))) => {
+                GoRuntimeValue::Map(above(&upper, &lower, depth + 1, budget)?)
             }
             (value, _) => value,
         };
@@ -234,12 +234,12 @@ fn replace_lists(table: &Map, replaced: &BTreeMap<usize, &List>) {
     }
     for (key, value) in table.entries() {
         match value {
-            Value::List(known) => {
+            GoRuntimeValue::List(known) => {
                 if let Some(after) = replaced.get(&known.address()) {
-                    table.insert(key, Value::List((*after).clone()));
+                    table.insert(key, GoRuntimeValue::List((*after).clone()));
                 }
             }
-            Value::Map(inner) => replace_lists(&inner, replaced),
+            GoRuntimeValue::Map(inner) => replace_lists(&inner, replaced),
             _ => {}
         }
     }

@@ -2,11 +2,11 @@
 //!
 //! Elsewhere: putting them together (`coalesce.rs`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote};
 use golang::value::{List, Map, Type};
 
-use super::{Budget, Error};
+use super::{Error, ValuesBudget};
 
 /// A table without entries.
 pub(crate) fn empty() -> Map {
@@ -14,11 +14,11 @@ pub(crate) fn empty() -> Map {
 }
 
 /// A table that shares nothing with the original.
-pub(crate) fn copied(table: &Map, budget: &mut Budget) -> Result<Map, Error> {
+pub(crate) fn copied(table: &Map, budget: &mut ValuesBudget) -> Result<Map, Error> {
     copied_table(table, 0, budget)
 }
 
-fn copied_table(table: &Map, depth: usize, budget: &mut Budget) -> Result<Map, Error> {
+fn copied_table(table: &Map, depth: usize, budget: &mut ValuesBudget) -> Result<Map, Error> {
     budget.spend_table()?;
     let mut entries = table.entries();
     for (_, value) in &mut entries {
@@ -27,28 +27,40 @@ fn copied_table(table: &Map, depth: usize, budget: &mut Budget) -> Result<Map, E
     Ok(Map::new(table.item_type().clone(), entries))
 }
 
-fn copied_value(value: &Value, depth: usize, budget: &mut Budget) -> Result<Value, Error> {
+fn copied_value(
+    value: &GoRuntimeValue,
+    depth: usize,
+    budget: &mut ValuesBudget,
+) -> Result<GoRuntimeValue, Error> {
     budget.spend(depth)?;
     Ok(match value {
-        Value::Map(table) => Value::Map(copied_table(table, depth, budget)?),
-        Value::List(list) => {
+        GoRuntimeValue::Map(table) => GoRuntimeValue::Map(copied_table(table, depth, budget)?),
+        GoRuntimeValue::List(list) => {
             let items = list.items().iter().map(|item| copied_value(item, depth + 1, budget));
             let items = items.collect::<Result<_, _>>()?;
-            Value::List(List::with_capacity(list.item_type().clone(), items, list.capacity()))
+            GoRuntimeValue::List(List::with_capacity(
+                list.item_type().clone(),
+                items,
+                list.capacity(),
+            ))
         }
         other => other.clone(),
     })
 }
 
 /// Removes the nulls of a table and of tables in it.
-pub(super) fn remove_nulls(table: &Map, depth: usize, budget: &mut Budget) -> Result<(), Error> {
+pub(super) fn remove_nulls(
+    table: &Map,
+    depth: usize,
+    budget: &mut ValuesBudget,
+) -> Result<(), Error> {
     for (key, value) in table.entries() {
         budget.spend(depth)?;
         match value {
-            Value::Nil => {
+            GoRuntimeValue::Nil => {
                 table.remove(&key);
             }
-            Value::Map(inner) => remove_nulls(&inner, depth + 1, budget)?,
+            GoRuntimeValue::Map(inner) => remove_nulls(&inner, depth + 1, budget)?,
             _ => {}
         }
     }
@@ -61,7 +73,7 @@ pub(super) fn dismantle(table: &Map) {
     while let Some(table) = pending.pop() {
         for (key, value) in table.entries() {
             table.remove(&key);
-            if let Value::Map(inner) = value {
+            if let GoRuntimeValue::Map(inner) = value {
                 pending.push(inner);
             }
         }
@@ -78,7 +90,7 @@ pub(super) fn table_at(values: &Map, path: &str) -> Result<Map, NoTable> {
     let mut table = values.clone();
     for name in path.split('.') {
         table = match table.get(name.as_bytes()) {
-            Some(Value::Map(inner)) => inner,
+            Some(GoRuntimeValue::Map(inner)) => inner,
             Some(_) | None => {
                 let quoted = quote(name.as_bytes(), Quoting::Printable);
                 return Err(NoTable(String::from_utf8_lossy(&quoted).into_owned()));
@@ -89,12 +101,12 @@ pub(super) fn table_at(values: &Map, path: &str) -> Result<Map, NoTable> {
 }
 
 /// The value that a path leads to, if it is no table.
-pub(super) fn value_at(values: &Map, path: &str) -> Option<Value> {
+pub(super) fn value_at(values: &Map, path: &str) -> Option<GoRuntimeValue> {
     let found = match path.rsplit_once('.') {
         None => values.get(path.as_bytes()),
         Some((tables, name)) => table_at(values, tables).ok()?.get(name.as_bytes()),
     };
-    found.filter(|value| !matches!(value, Value::Map(_)))
+    found.filter(|value| !matches!(value, GoRuntimeValue::Map(_)))
 }
 
 /// A table of values over another one, as Helm puts values files together: tables in both are merged. As deep as what was
@@ -104,7 +116,9 @@ pub fn over(under: &Map, more: &Map) -> Map {
     let merged = Map::new(Type::Any, under.entries());
     for (key, value) in more.entries() {
         let value = match (merged.get(&key), value) {
-            (Some(Value::Map(under)), Value::Map(more)) => Value::Map(over(&under, &more)),
+            (Some(GoRuntimeValue::Map(under)), GoRuntimeValue::Map(more)) => {
+                GoRuntimeValue::Map(over(&under, &more))
+            }
             (_, value) => value,
         };
         merged.insert(key, value);

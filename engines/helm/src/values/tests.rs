@@ -1,14 +1,19 @@
 //! Limits, and what is shared; the rules of coalescing are recorded cases.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Type};
 use serde_json::{Value as Json, json};
 
-use super::{Error, Found, MAX_DEPTH, Reference, coalesce, compose, process_dependencies, to_json};
+use super::{
+    Error, MAX_DEPTH, Reference, ValuesReferenceLookup, coalesce, compose, process_dependencies,
+    to_json,
+};
 use crate::chart::{Chart, Dependency, Metadata};
 
 fn table(json: &Json) -> Map {
-    let Value::Map(table) = Value::from_json(json) else { panic!("{json} is no table") };
+    let GoRuntimeValue::Map(table) = GoRuntimeValue::from_json(json) else {
+        panic!("{json} is no table")
+    };
     table
 }
 
@@ -20,7 +25,10 @@ fn chart(name: &str, values: &Json, charts: Vec<Chart>) -> Chart {
 
 fn importing(imports: &[(&str, &str)], values: &Json) -> Chart {
     let imports = imports.iter().map(|(child, parent)| {
-        Value::map([("child", Value::from(*child)), ("parent", Value::from(*parent))])
+        GoRuntimeValue::map([
+            ("child", GoRuntimeValue::from(*child)),
+            ("parent", GoRuntimeValue::from(*parent)),
+        ])
     });
     let dependency = Dependency {
         name: "sub".to_owned(),
@@ -39,7 +47,7 @@ fn nothing_of_what_was_given_is_changed_or_shared() {
     let user = table(&json!({"a": {"c": null}}));
     let done = coalesce(&top, &user).unwrap();
     assert_eq!(to_json(&done.values).unwrap(), json!({"a": {}}));
-    done.values.insert("new", Value::Nil);
+    done.values.insert("new", GoRuntimeValue::Nil);
     assert_eq!(to_json(&user).unwrap(), json!({"a": {"c": null}}));
     assert_eq!(to_json(&top.values).unwrap(), json!({"a": {"b": null, "c": [1]}}));
 }
@@ -74,7 +82,9 @@ fn imports_that_double_again_and_again_end() {
 
 #[test]
 fn values_that_are_nested_too_deep_are_refused() {
-    let nested = |depth| (0..depth).fold(Value::Nil, |inner, _| Value::map([("a", inner)]));
+    let nested = |depth| {
+        (0..depth).fold(GoRuntimeValue::Nil, |inner, _| GoRuntimeValue::map([("a", inner)]))
+    };
     let top = chart("top", &json!({}), Vec::new());
     let user = |depth| Map::new(Type::Any, [("a".into(), nested(depth))]);
     assert!(coalesce(&top, &user(MAX_DEPTH - 1)).is_ok());
@@ -95,7 +105,7 @@ fn a_target_path_changes_an_item_of_a_list_of_the_inline_values() {
             ..Reference::default()
         };
         let data = [("values.yaml".to_owned(), value.as_bytes().to_vec())];
-        let mut lookup = |_: &str, _: &str| Ok(Found::Data(data.clone().into()));
+        let mut lookup = |_: &str, _: &str| Ok(ValuesReferenceLookup::Data(data.clone().into()));
         let values = compose("apps", &inline, &[reference], &mut lookup).unwrap();
         to_json(&values).unwrap()
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tree::{Entry, Files, Kind, RelPath, TreeError};
+use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use super::Tree;
 
@@ -12,13 +12,13 @@ pub(super) const ROOT: &str = "/.windlass-chartify";
 
 /// A tree, and beside all that is in it a directory of its own.
 pub(super) struct Overlay {
-    below: Arc<dyn Files + Send + Sync>,
+    below: Arc<dyn FileTree + Send + Sync>,
     tree: Tree,
     directories: BTreeSet<String>,
 }
 
 impl Overlay {
-    pub(super) fn new(below: Arc<dyn Files + Send + Sync>, tree: Tree) -> Self {
+    pub(super) fn new(below: Arc<dyn FileTree + Send + Sync>, tree: Tree) -> Self {
         let mut directories = BTreeSet::from([String::new()]);
         for path in tree.keys() {
             directories.extend(
@@ -35,7 +35,7 @@ fn within(path: &RelPath) -> Option<&str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-impl Files for Overlay {
+impl FileTree for Overlay {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         let Some(own) = within(path) else { return self.below.read(path) };
         if self.directories.contains(own) {
@@ -44,7 +44,7 @@ impl Files for Overlay {
         self.tree.get(own).cloned().ok_or_else(|| TreeError::NotFound(path.clone()))
     }
 
-    fn list(&self, directory: &RelPath) -> Result<Vec<(String, Kind)>, TreeError> {
+    fn list(&self, directory: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
         let Some(own) = within(directory) else { return self.below.list(directory) };
         if !self.directories.contains(own) {
             return Err(TreeError::NotFound(directory.clone()));
@@ -54,19 +54,20 @@ impl Files for Overlay {
                 if own.is_empty() { path } else { path.strip_prefix(own)?.strip_prefix('/')? };
             (!rest.is_empty() && !rest.contains('/')).then(|| rest.to_owned())
         };
-        let files = self.tree.keys().filter_map(child).map(|name| (name, Kind::File));
-        let directories = self.directories.iter().filter_map(child).map(|name| (name, Kind::Dir));
-        let mut all: Vec<(String, Kind)> = files.chain(directories).collect();
+        let files = self.tree.keys().filter_map(child).map(|name| (name, FileKind::File));
+        let directories =
+            self.directories.iter().filter_map(child).map(|name| (name, FileKind::Dir));
+        let mut all: Vec<(String, FileKind)> = files.chain(directories).collect();
         all.sort();
         Ok(all)
     }
 
-    fn entry(&self, path: &RelPath) -> Option<Entry> {
+    fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         let Some(own) = within(path) else { return self.below.entry(path) };
         if self.directories.contains(own) {
-            return Some(Entry::Dir);
+            return Some(FileMetadata::Dir);
         }
         let len = self.tree.get(own)?.len();
-        Some(Entry::File { len: u64::try_from(len).unwrap_or(u64::MAX), executable: false })
+        Some(FileMetadata::File { len: u64::try_from(len).unwrap_or(u64::MAX), executable: false })
     }
 }

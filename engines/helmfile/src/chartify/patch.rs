@@ -13,7 +13,7 @@ use crate::place::parent;
 use crate::references;
 use crate::spec::Release;
 use crate::template::Renderer;
-use crate::world::World;
+use crate::world::HelmfileEnvironment;
 use crate::yaml;
 
 /// What a build adds to the files of the chart, and what is gone after it.
@@ -23,7 +23,7 @@ impl Helmfile {
     /// Patches the generated files: they are replaced by one with all resources, and one with all CRDs.
     pub(super) fn patch(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         generated: &[String],
         tree: &mut Tree,
@@ -84,7 +84,7 @@ impl Helmfile {
     /// The text of an entry, which is a file or written out.
     pub(crate) fn patch_text(
         &self,
-        world: &Arc<World>,
+        world: &Arc<HelmfileEnvironment>,
         release: &Release,
         entry: &Value,
     ) -> Result<Option<Vec<u8>>> {

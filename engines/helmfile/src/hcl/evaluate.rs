@@ -13,19 +13,19 @@ use crate::error::{Error, Result};
 use crate::maps::Map;
 
 /// How many steps the evaluation of all files may take; an item of a list and 64 bytes of text are one each.
-const STEPS: usize = 2_000_000;
+const MAX_EVALUATION_STEPS: usize = 2_000_000;
 
 /// How deep expressions may be nested.
-pub(super) const DEPTH: usize = 200;
+pub(super) const MAX_EXPRESSION_DEPTH: usize = 200;
 
 /// What names mean.
-pub(super) struct Scope<'s> {
+pub(super) struct HclScope<'s> {
     roots: Vec<(&'s str, &'s Map)>,
     /// Of `for`, the innermost last.
     variables: Vec<(String, Value)>,
 }
 
-impl<'s> Scope<'s> {
+impl<'s> HclScope<'s> {
     pub(super) fn new(root: &'s str, values: &'s Map, locals: Option<&'s Map>) -> Self {
         let mut roots = vec![(root, values)];
         roots.extend(locals.map(|locals| ("local", locals)));
@@ -107,14 +107,14 @@ pub(super) struct Evaluator {
 
 impl Default for Evaluator {
     fn default() -> Self {
-        Self { left: STEPS, depth: 0 }
+        Self { left: MAX_EVALUATION_STEPS, depth: 0 }
     }
 }
 
 impl Evaluator {
     /// Takes steps.
     pub(super) fn take(&mut self, steps: usize) -> Result<()> {
-        let over = || Error::from(format!("more than {STEPS} steps are needed"));
+        let over = || Error::from(format!("more than {MAX_EVALUATION_STEPS} steps are needed"));
         self.left = self.left.checked_sub(steps).ok_or_else(over)?;
         Ok(())
     }
@@ -135,9 +135,11 @@ impl Evaluator {
     }
 
     /// The value of an expression.
-    pub(super) fn value(&mut self, expression: &Expression, scope: &Scope<'_>) -> Result<Value> {
-        if self.depth >= DEPTH {
-            return Err(format!("expressions are nested more than {DEPTH} deep").into());
+    pub(super) fn value(&mut self, expression: &Expression, scope: &HclScope<'_>) -> Result<Value> {
+        if self.depth >= MAX_EXPRESSION_DEPTH {
+            return Err(
+                format!("expressions are nested more than {MAX_EXPRESSION_DEPTH} deep").into()
+            );
         }
         self.take(1)?;
         self.depth += 1;
@@ -146,7 +148,7 @@ impl Evaluator {
         value
     }
 
-    fn inner(&mut self, expression: &Expression, scope: &Scope<'_>) -> Result<Value> {
+    fn inner(&mut self, expression: &Expression, scope: &HclScope<'_>) -> Result<Value> {
         Ok(match expression {
             Expression::Null => Value::Null,
             Expression::Bool(truth) => Value::Bool(*truth),
@@ -193,7 +195,7 @@ impl Evaluator {
         })
     }
 
-    fn variable(&mut self, name: &str, scope: &Scope<'_>) -> Result<Value> {
+    fn variable(&mut self, name: &str, scope: &HclScope<'_>) -> Result<Value> {
         let of_for =
             scope.variables.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
         if let Some(value) = of_for {
@@ -214,7 +216,7 @@ impl Evaluator {
         &mut self,
         mut value: Value,
         operators: &[TraversalOperator],
-        scope: &Scope<'_>,
+        scope: &HclScope<'_>,
     ) -> Result<Value> {
         for (at, operator) in operators.iter().enumerate() {
             self.take(1)?;
@@ -244,7 +246,7 @@ impl Evaluator {
         Ok(value)
     }
 
-    fn operation(&mut self, operation: &Operation, scope: &Scope<'_>) -> Result<Value> {
+    fn operation(&mut self, operation: &Operation, scope: &HclScope<'_>) -> Result<Value> {
         let (operator, one, other) = match operation {
             Operation::Unary(unary) => {
                 let value = self.value(&unary.expr, scope)?;
@@ -283,7 +285,7 @@ impl Evaluator {
     fn entries(
         &mut self,
         collection: &Expression,
-        scope: &Scope<'_>,
+        scope: &HclScope<'_>,
     ) -> Result<Vec<(Value, Value)>> {
         Ok(match self.value(collection, scope)? {
             Value::Array(items) => {
@@ -294,7 +296,7 @@ impl Evaluator {
         })
     }
 
-    fn each(&mut self, each: &ForExpr, scope: &Scope<'_>) -> Result<Value> {
+    fn each(&mut self, each: &ForExpr, scope: &HclScope<'_>) -> Result<Value> {
         let mut items = Vec::new();
         let mut map = Map::new();
         for (key, value) in self.entries(&each.collection_expr, scope)? {
@@ -323,7 +325,7 @@ impl Evaluator {
     }
 
     /// The value of a template: of one that is a single `${…}`, what is in it.
-    fn template_value(&mut self, template: &Template, scope: &Scope<'_>) -> Result<Value> {
+    fn template_value(&mut self, template: &Template, scope: &HclScope<'_>) -> Result<Value> {
         if let [Element::Interpolation(only)] = template.elements() {
             return self.value(&only.expr, scope);
         }
@@ -335,7 +337,7 @@ impl Evaluator {
         &mut self,
         template: &Template,
         strip: (bool, bool),
-        scope: &Scope<'_>,
+        scope: &HclScope<'_>,
     ) -> Result<String> {
         let elements = template.elements();
         let mut out = String::new();
@@ -362,7 +364,7 @@ impl Evaluator {
         Ok(out)
     }
 
-    fn directive(&mut self, directive: &Directive, scope: &Scope<'_>) -> Result<String> {
+    fn directive(&mut self, directive: &Directive, scope: &HclScope<'_>) -> Result<String> {
         match directive {
             Directive::If(choice) => {
                 let holds = truth(&self.value(&choice.cond_expr, scope)?)?;

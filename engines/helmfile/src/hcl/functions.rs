@@ -10,15 +10,19 @@ mod strings;
 use ::hcl::expr::FuncCall;
 use serde_json::Value;
 
-use super::evaluate::{Evaluator, Scope, float, is_equal, number, text};
+use super::evaluate::{Evaluator, HclScope, float, is_equal, number, text};
 use crate::error::{Error, Result};
 use crate::maps::Map;
 
 /// The most items that `range` gives, as in cty.
-const RANGE: usize = 1024;
+const MAX_RANGE_ITEMS: usize = 1024;
 
 /// The value of a call.
-pub(super) fn call(evaluator: &mut Evaluator, call: &FuncCall, scope: &Scope<'_>) -> Result<Value> {
+pub(super) fn call(
+    evaluator: &mut Evaluator,
+    call: &FuncCall,
+    scope: &HclScope<'_>,
+) -> Result<Value> {
     let name = call.name.name.as_str();
     if !call.name.namespace.is_empty() {
         return Err(format!("there is no function named {name:?} in a namespace").into());
@@ -269,8 +273,8 @@ fn range(arguments: &[Value]) -> Result<Value> {
     let mut items = Vec::new();
     let mut next = start;
     while (step > 0.0 && next < end) || (step < 0.0 && next > end) {
-        if items.len() >= RANGE {
-            return Err(format!("more than {RANGE} values").into());
+        if items.len() >= MAX_RANGE_ITEMS {
+            return Err(format!("more than {MAX_RANGE_ITEMS} values").into());
         }
         items.push(number(next)?);
         next += step;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use ::hcl::expr::{Conditional, Expression, ObjectKey, Operation, TraversalOperator};
 use ::hcl::template::{Directive, Element, Template};
 
-use super::evaluate::DEPTH;
+use super::evaluate::MAX_EXPRESSION_DEPTH;
 use crate::error::Result;
 
 /// The names to which an expression refers under a root.
@@ -15,8 +15,8 @@ pub(super) fn references(
     found: &mut BTreeSet<String>,
     depth: usize,
 ) -> Result<()> {
-    if depth > DEPTH {
-        return Err(format!("expressions are nested more than {DEPTH} deep").into());
+    if depth > MAX_EXPRESSION_DEPTH {
+        return Err(format!("expressions are nested more than {MAX_EXPRESSION_DEPTH} deep").into());
     }
     let mut each = |expression: &Expression| references(expression, root, found, depth + 1);
     match expression {
@@ -71,8 +71,8 @@ fn template_references(
     found: &mut BTreeSet<String>,
     depth: usize,
 ) -> Result<()> {
-    if depth > DEPTH {
-        return Err(format!("expressions are nested more than {DEPTH} deep").into());
+    if depth > MAX_EXPRESSION_DEPTH {
+        return Err(format!("expressions are nested more than {MAX_EXPRESSION_DEPTH} deep").into());
     }
     for element in template.elements() {
         match element {

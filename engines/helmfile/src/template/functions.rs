@@ -1,10 +1,10 @@
 //! The functions that helmfile adds to sprig's, and those of sprig that Helm does not have.
 
-use golang::Value;
-use golang::value::{Kind, List, Signature, Str, Type};
-use gotemplate::{Call, Failure, Functions};
+use golang::GoRuntimeValue;
+use golang::value::{List, ReflectKind, Signature, Str, Type};
+use gotemplate::{Call, FunctionError, Functions};
 use serde_json::Value as Json;
-use tree::Kind as EntryKind;
+use tree::FileKind as EntryKind;
 
 use super::{Host, go, with_helpers};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::world::Program;
 use crate::yaml;
 
 /// What a value costs that becomes text, in bytes, besides its own text.
-const NODE: usize = 64;
+const NODE_OVERHEAD_BYTES: usize = 64;
 
 /// All functions of templates.
 pub(super) fn functions() -> Functions {
@@ -23,8 +23,10 @@ pub(super) fn functions() -> Functions {
     let any = || Type::Any;
     let sprig_get = Signature::new([Type::map(), text()], any());
     functions.insert("sprigGet", sprig_get, |_, arguments| match arguments.first() {
-        Some(Value::Map(map)) => Ok(map.get(&text_of(arguments, 1)).unwrap_or_else(|| "".into())),
-        _ => Ok(Value::from("")),
+        Some(GoRuntimeValue::Map(map)) => {
+            Ok(map.get(&text_of(arguments, 1)).unwrap_or_else(|| "".into()))
+        }
+        _ => Ok(GoRuntimeValue::from("")),
     });
     functions.insert("get", Signature::variadic([text(), any()], any()), get);
     functions.insert("getOrNil", Signature::new([text(), any()], any()), get_or_nil);
@@ -34,22 +36,22 @@ pub(super) fn functions() -> Functions {
     functions.insert("fromYaml", Signature::new([text()], any()), from_yaml);
     functions.insert("fromJson", Signature::new([text()], any()), |_, arguments| {
         let json = serde_json::from_slice(&text_of(arguments, 0)).unwrap_or_default();
-        Ok(Value::from_json(&json))
+        Ok(GoRuntimeValue::from_json(&json))
     });
     functions.insert("mustFromJson", Signature::new([text()], any()), |_, arguments| {
         let json = serde_json::from_slice(&text_of(arguments, 0));
-        json.map(|json| Value::from_json(&json)).map_err(|error| error.to_string().into())
+        json.map(|json| GoRuntimeValue::from_json(&json)).map_err(|error| error.to_string().into())
     });
     functions.insert("required", Signature::new([text(), any()], any()), required);
     functions.insert("requiredEnv", Signature::new([text()], text()), required_env);
     functions.insert("env", Signature::new([text()], text()), |call, arguments| {
         let name = text_of(arguments, 0);
-        Ok(Value::from(host(call)?.world.variable(&name.lossy()).unwrap_or_default()))
+        Ok(GoRuntimeValue::from(host(call)?.world.variable(&name.lossy()).unwrap_or_default()))
     });
     functions.insert("expandenv", Signature::new([text()], text()), expand_env);
     functions.insert("include", Signature::new([text(), any()], text()), |call, arguments| {
         let name = text_of(arguments, 0);
-        call.run(&name.lossy(), value(arguments, 1)).map(Value::string)
+        call.run(&name.lossy(), value(arguments, 1)).map(GoRuntimeValue::string)
     });
     functions.insert("tpl", Signature::new([text(), any()], text()), tpl);
     files(&mut functions);
@@ -65,11 +67,11 @@ fn files(functions: &mut Functions) {
         let host = unrestricted(call)?;
         let path = path(host, arguments);
         let data = match host.place.read(&path) {
-            Err(_) if host.is_lenient => return Ok(Value::from("")),
+            Err(_) if host.is_lenient => return Ok(GoRuntimeValue::from("")),
             read => read.map_err(|error| error.to_string())?,
         };
         call.produce(data.len())?;
-        Ok(Value::string(data.to_vec()))
+        Ok(GoRuntimeValue::string(data.to_vec()))
     });
     let names = Signature::new([text()], Type::Slice(std::sync::Arc::new(Type::String)));
     functions.insert("readDir", names, |call, arguments| {
@@ -82,23 +84,25 @@ fn files(functions: &mut Functions) {
         let files = entries.into_iter().filter(|(_, kind)| *kind == EntryKind::File);
         let paths: Vec<String> = files.map(|(name, _)| join(&given.lossy(), &name)).collect();
         if paths.is_empty() {
-            return Ok(Value::List(List::nil(Type::String)));
+            return Ok(GoRuntimeValue::List(List::nil(Type::String)));
         }
-        Ok(Value::strings(paths))
+        Ok(GoRuntimeValue::strings(paths))
     });
     let entries_of = Signature::new([text()], Type::Any);
     functions.insert("readDirEntries", entries_of, |call, arguments| {
         let host = unrestricted(call)?;
         let entries = entries(host, arguments)?.into_iter();
-        Ok(Value::list(entries.map(|(name, kind)| Value::object(DirEntry { name, kind }))))
+        Ok(GoRuntimeValue::list(
+            entries.map(|(name, kind)| GoRuntimeValue::object(DirEntry { name, kind })),
+        ))
     });
     functions.insert("isFile", Signature::new([text()], Type::Bool), |call, arguments| {
         let host = host(call)?;
-        Ok(Value::Bool(host.place.is_file(&path(host, arguments))))
+        Ok(GoRuntimeValue::Bool(host.place.is_file(&path(host, arguments))))
     });
     functions.insert("isDir", Signature::new([text()], Type::Bool), |call, arguments| {
         let host = host(call)?;
-        Ok(Value::Bool(host.place.is_directory(&path(host, arguments))))
+        Ok(GoRuntimeValue::Bool(host.place.is_directory(&path(host, arguments))))
     });
 }
 
@@ -106,7 +110,8 @@ fn files(functions: &mut Functions) {
 fn programs(functions: &mut Functions) {
     let list = || Type::Slice(std::sync::Arc::new(Type::Any));
     let exec = Signature::variadic([Type::String, list(), Type::String], Type::String);
-    functions.insert("exec", exec, |call, arguments| run("exec", call, &Value::Nil, arguments));
+    functions
+        .insert("exec", exec, |call, arguments| run("exec", call, &GoRuntimeValue::Nil, arguments));
     let exec = Signature::variadic([Type::map(), Type::String, list(), Type::String], Type::String);
     functions.insert("envExec", exec, |call, arguments| match arguments.split_first() {
         Some((env, arguments)) => run("envExec", call, env, arguments),
@@ -118,12 +123,12 @@ fn programs(functions: &mut Functions) {
 fn run(
     function: &'static str,
     call: &mut Call<'_>,
-    env: &Value,
-    arguments: &[Value],
-) -> Result<Value, Failure> {
+    env: &GoRuntimeValue,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let host = unrestricted(call)?;
     if host.is_lenient {
-        return Ok(Value::from(""));
+        return Ok(GoRuntimeValue::from(""));
     }
     let Some(programs) = &host.world.programs else {
         return Err(format!(
@@ -132,21 +137,21 @@ fn run(
         )
         .into());
     };
-    let is_text = |value: &Value, what: &str| match value {
-        Value::String(text) => Ok(text.lossy().into_owned()),
+    let is_text = |value: &GoRuntimeValue, what: &str| match value {
+        GoRuntimeValue::String(text) => Ok(text.lossy().into_owned()),
         other => Err(format!(
             "unexpected type of {what}: {}, where a string is wanted",
             other.type_name()
         )),
     };
     let mut args = Vec::new();
-    if let Some(Value::List(list)) = arguments.get(1) {
+    if let Some(GoRuntimeValue::List(list)) = arguments.get(1) {
         for (index, item) in list.items().iter().enumerate() {
             args.push(is_text(item, &format!("argument {index} of {function}"))?);
         }
     }
     let mut variables = Vec::new();
-    if let Value::Map(map) = env {
+    if let GoRuntimeValue::Map(map) = env {
         for (name, value) in map.entries() {
             let name = name.lossy().into_owned();
             let value = is_text(&value, &format!("variable {name} of {function}"))?;
@@ -166,7 +171,7 @@ fn run(
     };
     let output = programs.run(&program)?;
     call.produce(output.len())?;
-    Ok(Value::string(output))
+    Ok(GoRuntimeValue::string(output))
 }
 
 /// Functions that follow references to secrets.
@@ -175,7 +180,7 @@ fn secrets(functions: &mut Functions) {
     functions.insert("fetchSecretValue", fetch, |call, arguments| {
         let text = Json::String(text_of(arguments, 0).lossy().into_owned());
         match expanded(call, &text)? {
-            Json::String(text) => Ok(Value::from(text)),
+            Json::String(text) => Ok(GoRuntimeValue::from(text)),
             other => Err(format!(
                 "the reference leads to {}, where a string is wanted",
                 yaml::kind(&other)
@@ -186,7 +191,7 @@ fn secrets(functions: &mut Functions) {
     let expand = Signature::new([Type::map()], Type::map());
     functions.insert("expandSecretRefs", expand, |call, arguments| {
         let given = value(arguments, 0);
-        sprig::walk(call.meter(), &given, NODE)?;
+        sprig::walk(call.meter(), &given, NODE_OVERHEAD_BYTES)?;
         let text = sprig::write_yaml_v3(&given)?;
         call.produce(text.len())?;
         let map = yaml::read(text.as_bytes()).map_err(|error| error.to_string())?;
@@ -198,7 +203,7 @@ fn secrets(functions: &mut Functions) {
 }
 
 /// A value with what its references stand for.
-fn expanded(call: &mut Call<'_>, value: &Json) -> Result<Json, Failure> {
+fn expanded(call: &mut Call<'_>, value: &Json) -> Result<Json, FunctionError> {
     let host = host(call)?;
     let mut count =
         |bytes: usize| call.produce(bytes).map_err(|failure| Error::from(failure.to_string()));
@@ -206,11 +211,11 @@ fn expanded(call: &mut Call<'_>, value: &Json) -> Result<Json, Failure> {
     done.map_err(|error| error.to_string().into())
 }
 
-fn host<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {
-    call.host::<Host>().ok_or_else(|| Failure::from("this run knows of no helmfile"))
+fn host<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
+    call.host::<Host>().ok_or_else(|| FunctionError::from("this run knows of no helmfile"))
 }
 
-fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {
+fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, FunctionError> {
     let host = host(call)?;
     if host.world.is_restricted() {
         return Err("HELMFILE_DISABLE_INSECURE_FEATURES or HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS is active, \
@@ -221,22 +226,25 @@ fn unrestricted<'r>(call: &Call<'r>) -> Result<&'r Host, Failure> {
 }
 
 /// A parameter that the signature says is a text.
-fn text_of(arguments: &[Value], index: usize) -> Str {
-    arguments.get(index).and_then(Value::bytes).cloned().unwrap_or_default()
+fn text_of(arguments: &[GoRuntimeValue], index: usize) -> Str {
+    arguments.get(index).and_then(GoRuntimeValue::bytes).cloned().unwrap_or_default()
 }
 
-fn value(arguments: &[Value], index: usize) -> Value {
+fn value(arguments: &[GoRuntimeValue], index: usize) -> GoRuntimeValue {
     arguments.get(index).cloned().unwrap_or_default()
 }
 
 /// Where the path that is the first argument leads.
-fn path(host: &Host, arguments: &[Value]) -> String {
+fn path(host: &Host, arguments: &[GoRuntimeValue]) -> String {
     let given = text_of(arguments, 0);
     let given = given.lossy();
     if given.starts_with('/') { given.into_owned() } else { join(&host.base, &given) }
 }
 
-fn entries(host: &Host, arguments: &[Value]) -> Result<Vec<(String, EntryKind)>, Failure> {
+fn entries(
+    host: &Host,
+    arguments: &[GoRuntimeValue],
+) -> Result<Vec<(String, EntryKind)>, FunctionError> {
     host.place.list(&path(host, arguments)).map_err(|error| error.to_string().into())
 }
 
@@ -252,14 +260,14 @@ impl golang::value::Object for DirEntry {
         "*os.unixDirent"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Pointer
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Pointer
     }
 
     fn method(self: std::sync::Arc<Self>, name: &str) -> Option<golang::value::Function> {
         let value = match name {
-            "Name" => Value::from(self.name.as_str()),
-            "IsDir" => Value::Bool(self.kind == EntryKind::Dir),
+            "Name" => GoRuntimeValue::from(self.name.as_str()),
+            "IsDir" => GoRuntimeValue::Bool(self.kind == EntryKind::Dir),
             _ => return None,
         };
         let result = value.type_of().unwrap_or(Type::Any);
@@ -268,7 +276,7 @@ impl golang::value::Object for DirEntry {
 }
 
 /// `get PATH [DEFAULT] OBJECT`.
-fn get(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn get(_: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let (default, object) = match arguments {
         [_, object] => (None, object),
         [_, default, object] => (Some(default), object),
@@ -281,21 +289,30 @@ fn get(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
             .into());
         }
     };
-    look_up(&text_of(arguments, 0).lossy(), default, object).map_err(Failure::from)
+    look_up(&text_of(arguments, 0).lossy(), default, object).map_err(FunctionError::from)
 }
 
 /// `getOrNil PATH OBJECT`: nil where there is nothing.
-fn get_or_nil(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn get_or_nil(
+    _: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let path = text_of(arguments, 0);
     Ok(look_up(&path.lossy(), None, &value(arguments, 1)).unwrap_or_default())
 }
 
-fn look_up(path: &str, default: Option<&Value>, object: &Value) -> Result<Value, String> {
+fn look_up(
+    path: &str,
+    default: Option<&GoRuntimeValue>,
+    object: &GoRuntimeValue,
+) -> Result<GoRuntimeValue, String> {
     let mut object = object.clone();
     for key in path.split('.').filter(|_| !path.is_empty()) {
         let found = match &object {
-            Value::Map(map) => map.get(key.as_bytes()),
-            Value::Object(object) if matches!(object.kind(), Kind::Struct) => object.field(key),
+            GoRuntimeValue::Map(map) => map.get(key.as_bytes()),
+            GoRuntimeValue::Object(object) if matches!(object.kind(), ReflectKind::Struct) => {
+                object.field(key)
+            }
             other => {
                 return Err(format!(
                     "unexpected type({}) of value for key \"{key}\": it must be either map[string]any or any struct",
@@ -313,7 +330,10 @@ fn look_up(path: &str, default: Option<&Value>, object: &Value) -> Result<Value,
 }
 
 /// `setValueAtPath PATH VALUE MAP`: the map, in which the value is set.
-fn set_value_at_path(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn set_value_at_path(
+    _: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let path = text_of(arguments, 0);
     let path = path.lossy();
     let not_a_map = |key: &str| {
@@ -323,7 +343,7 @@ fn set_value_at_path(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Fai
     let keys: Vec<&str> = path.split('.').collect();
     let Some((last, parents)) = keys.split_last() else { return Ok(current) };
     for key in parents {
-        let Value::Map(map) = &current else { return Err(not_a_map(key).into()) };
+        let GoRuntimeValue::Map(map) = &current else { return Err(not_a_map(key).into()) };
         let Some(next) = map.get(key.as_bytes()) else {
             return Err(format!(
                 "failed to set value at path \"{path}\": value for key \"{key}\" does not exist"
@@ -333,21 +353,27 @@ fn set_value_at_path(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Fai
         current = next;
     }
     match &current {
-        Value::Map(map) if !map.is_nil() => drop(map.insert(*last, value(arguments, 1))),
+        GoRuntimeValue::Map(map) if !map.is_nil() => drop(map.insert(*last, value(arguments, 1))),
         _ => return Err(not_a_map(last).into()),
     }
     Ok(value(arguments, 2))
 }
 
-fn to_yaml(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn to_yaml(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let given = value(arguments, 0);
-    sprig::walk(call.meter(), &given, NODE)?;
+    sprig::walk(call.meter(), &given, NODE_OVERHEAD_BYTES)?;
     let text = sprig::write_yaml_v3(&given)?;
     call.produce(text.len())?;
-    Ok(Value::from(text))
+    Ok(GoRuntimeValue::from(text))
 }
 
-fn from_yaml(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn from_yaml(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let text = text_of(arguments, 0);
     call.work(text.len())?;
     call.produce(text.len() * 8)?;
@@ -356,25 +382,34 @@ fn from_yaml(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure>
     Ok(go(&read))
 }
 
-fn required(_: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn required(
+    _: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     match value(arguments, 1) {
-        Value::Nil => Err(text_of(arguments, 0).lossy().into_owned().into()),
-        Value::String(text) if text.is_empty() => {
+        GoRuntimeValue::Nil => Err(text_of(arguments, 0).lossy().into_owned().into()),
+        GoRuntimeValue::String(text) if text.is_empty() => {
             Err(text_of(arguments, 0).lossy().into_owned().into())
         }
         other => Ok(other),
     }
 }
 
-fn required_env(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn required_env(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let name = text_of(arguments, 0);
     let set = host(call)?.world.variable(&name.lossy()).filter(|text| !text.is_empty());
-    set.map(Value::from)
+    set.map(GoRuntimeValue::from)
         .ok_or_else(|| format!("required env var `{}` is not set", name.lossy()).into())
 }
 
 /// `expandenv TEXT`: `$NAME` and `${NAME}` become the variables.
-fn expand_env(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn expand_env(
+    call: &mut Call<'_>,
+    arguments: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let world = &host(call)?.world;
     let given = text_of(arguments, 0);
     let given = given.lossy();
@@ -397,15 +432,15 @@ fn expand_env(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure
     }
     out.push_str(rest);
     call.produce(out.len())?;
-    Ok(Value::from(out))
+    Ok(GoRuntimeValue::from(out))
 }
 
 /// `tpl TEXT DATA`: runs a text as a template that knows `_*.tpl` only.
-fn tpl(call: &mut Call<'_>, arguments: &[Value]) -> Result<Value, Failure> {
+fn tpl(call: &mut Call<'_>, arguments: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let source = text_of(arguments, 0);
     call.work(source.len())?;
     call.produce(source.len())?;
     let mut set = with_helpers(host(call)?).map_err(|error| error.to_string())?;
     let template = set.parse(super::NAME, &source)?;
-    call.run_template(&set, &template, value(arguments, 1)).map(Value::string)
+    call.run_template(&set, &template, value(arguments, 1)).map(GoRuntimeValue::string)
 }

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use sops::Format as Sops;
+use sops::SopsFormat as Sops;
 use zeroize::Zeroizing;
 
 use super::*;
@@ -45,14 +45,14 @@ fn encrypted(text: &str) -> String {
     format!("{text}\nsops:\n  mac: ENC[x,type:str]\n")
 }
 
-fn world_of(files: &[(&str, String)]) -> (World, Arc<Brackets>) {
+fn world_of(files: &[(&str, String)]) -> (HelmfileEnvironment, Arc<Brackets>) {
     let mut all = vec![("c/Chart.yaml", "{apiVersion: v2, name: c, version: 1.0.0}\n")];
     all.extend(files.iter().map(|(path, text)| (*path, text.as_str())));
     let brackets = Arc::new(Brackets::default());
     (world(&all).with_decrypt(brackets.clone()), brackets)
 }
 
-fn rendered(world: World) -> Result<Renderings> {
+fn rendered(world: HelmfileEnvironment) -> Result<Renderings> {
     plan_in(world)?.renderings(&Options::default(), &NoHelm)
 }
 

@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 
 use golang::meter::{Allowance, Meter, Stop};
-use tree::Memory;
+use tree::MemoryTree;
 
-use super::{ALLOWED, Budget};
+use super::{ALLOWED, BuildBudget};
 use crate::{InTree, Options, build};
 
 /// A part of what is allowed, so that the tests are done soon; inputs have no end in this either.
@@ -16,9 +16,9 @@ const PART: Allowance = Allowance { steps: ALLOWED.steps / 100, bytes: ALLOWED.b
 const APP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: app}, data: {a: x, b: y}}\n";
 
 fn run(files: &[(String, String)], meter: Meter) -> Result<String, String> {
-    let files = Memory::from_files(files.iter().map(|(path, text)| (path, text))).unwrap();
+    let files = MemoryTree::from_files(files.iter().map(|(path, text)| (path, text))).unwrap();
     let options = Options::default();
-    let built = build(&InTree(files), "/", &options, &Budget::new(meter), &mut Vec::new());
+    let built = build(&InTree(files), "/", &options, &BuildBudget::new(meter), &mut Vec::new());
     built.and_then(|built| built.yaml()).map_err(|error| error.to_string())
 }
 
@@ -232,8 +232,8 @@ fn an_ordinary_build_takes_little() {
     for count in [1, 500] {
         let text = "namePrefix: a-\nresources: [app.yaml]\n";
         let files = [file("kustomization.yaml", text), file("app.yaml", apps(count))];
-        let files = Memory::from_files(files.iter().map(|(path, text)| (path, text))).unwrap();
-        let account = Budget::default();
+        let files = MemoryTree::from_files(files.iter().map(|(path, text)| (path, text))).unwrap();
+        let account = BuildBudget::default();
         build(&InTree(files), "/", &Options::default(), &account, &mut Vec::new()).unwrap();
         let left = account.0.borrow().left();
         budget.push((ALLOWED.steps - left.steps, ALLOWED.bytes - left.bytes));

@@ -1,23 +1,23 @@
 //! Whole builds in memory. Strings are what kustomize 5.8.1 prints for the same files, unless a test says otherwise.
 
 use expect_test::{Expect, expect};
-use tree::Memory;
+use tree::MemoryTree;
 
 use super::{Options, Order, Warning, build};
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::files::InTree;
 use crate::loader::Restriction;
 
 /// The files of a text in which each begins with `//- name`.
-fn files(text: &str) -> InTree<Memory> {
+fn files(text: &str) -> InTree<MemoryTree> {
     let files = text.split("//- ").skip(1).map(|file| file.split_once('\n').unwrap_or((file, "")));
-    InTree(Memory::from_files(files).unwrap())
+    InTree(MemoryTree::from_files(files).unwrap())
 }
 
 /// What the kustomization in a folder builds, with its warnings and its error.
 fn built(text: &str, dir: &str, options: &Options) -> String {
     let mut warnings = Vec::new();
-    let result = build(&files(text), dir, options, &Budget::default(), &mut warnings);
+    let result = build(&files(text), dir, options, &BuildBudget::default(), &mut warnings);
     let mut shown = String::new();
     for warning in warnings {
         match warning {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Config, NameReference, add};
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
 use crate::id::Gvk;
@@ -18,7 +18,7 @@ const MAX_PROPERTIES: usize = 100_000;
 ///
 /// # Errors
 /// The file is no YAML or JSON, or holds something other than definitions.
-pub(super) fn config(text: &[u8], path: &str, budget: &Budget) -> Result<Config> {
+pub(super) fn config(text: &[u8], path: &str, budget: &BuildBudget) -> Result<Config> {
     let unable = || format!("unable to parse open API definition from '{path}'");
     let limits = budget.reading(text.len())?;
     let value = if text.first() == Some(&b'{') {
@@ -49,7 +49,7 @@ pub(super) fn config(text: &[u8], path: &str, budget: &Budget) -> Result<Config>
             continue;
         }
         let kind = name.rsplit('.').next().unwrap_or(name);
-        let mut reader = Reader {
+        let mut reader = DefinitionReader {
             definitions: &definitions,
             kind,
             config: Config::default(),
@@ -88,15 +88,15 @@ fn properties(definition: &Value) -> Option<&Map<String, Value>> {
     field(definition, "Schema")?.get("properties")?.as_object()
 }
 
-struct Reader<'d, 'l> {
+struct DefinitionReader<'d, 'l> {
     definitions: &'d Map<String, Value>,
     kind: &'d str,
     config: Config,
     left: &'l mut usize,
-    budget: &'l Budget,
+    budget: &'l BuildBudget,
 }
 
-impl Reader<'_, '_> {
+impl DefinitionReader<'_, '_> {
     fn read(&mut self, name: &str, path: &[&str]) -> Result<()> {
         let Some(properties) = self.definitions.get(name).and_then(properties) else {
             return Ok(());

@@ -5,19 +5,19 @@
 //! that they are.
 
 /// A kind, a path, and whether it is made.
-pub(super) type Entry = (&'static str, &'static str, bool);
+pub(super) type DefaultFieldSpec = (&'static str, &'static str, bool);
 
 const CREATE: bool = true;
 const KEEP: bool = false;
 
 /// `namePrefix`.
-pub(super) const NAME_PREFIX: &[Entry] = &[("", "metadata/name", KEEP)];
+pub(super) const NAME_PREFIX: &[DefaultFieldSpec] = &[("", "metadata/name", KEEP)];
 
 /// `nameSuffix`.
-pub(super) const NAME_SUFFIX: &[Entry] = &[("", "metadata/name", KEEP)];
+pub(super) const NAME_SUFFIX: &[DefaultFieldSpec] = &[("", "metadata/name", KEEP)];
 
 /// `commonLabels`.
-pub(super) const COMMON_LABELS: &[Entry] = &[
+pub(super) const COMMON_LABELS: &[DefaultFieldSpec] = &[
     ("/v1/Service", "spec/selector", CREATE),
     (
         "apps//Deployment",
@@ -93,7 +93,7 @@ pub(super) const COMMON_LABELS: &[Entry] = &[
 ];
 
 /// `labels` with `includeTemplates`.
-pub(super) const TEMPLATE_LABELS: &[Entry] = &[
+pub(super) const TEMPLATE_LABELS: &[DefaultFieldSpec] = &[
     ("//Deployment", "spec/template/metadata/labels", CREATE),
     ("apps//StatefulSet", "spec/template/metadata/labels", CREATE),
     ("apps//StatefulSet", "spec/volumeClaimTemplates[]/metadata/labels", CREATE),
@@ -107,7 +107,7 @@ pub(super) const TEMPLATE_LABELS: &[Entry] = &[
 ];
 
 /// `commonAnnotations`.
-pub(super) const COMMON_ANNOTATIONS: &[Entry] = &[
+pub(super) const COMMON_ANNOTATIONS: &[DefaultFieldSpec] = &[
     ("//Deployment", "spec/template/metadata/annotations", CREATE),
     ("//StatefulSet", "spec/template/metadata/annotations", CREATE),
     ("batch//CronJob", "spec/jobTemplate/metadata/annotations", CREATE),
@@ -120,7 +120,7 @@ pub(super) const COMMON_ANNOTATIONS: &[Entry] = &[
 ];
 
 /// `namespace`, beside `metadata.namespace`.
-pub(super) const NAMESPACE: &[Entry] = &[
+pub(super) const NAMESPACE: &[DefaultFieldSpec] = &[
     ("//Namespace", "metadata/name", CREATE),
     (
         "apiextensions.k8s.io//CustomResourceDefinition",
@@ -131,7 +131,7 @@ pub(super) const NAMESPACE: &[Entry] = &[
 ];
 
 /// `vars`.
-pub(super) const VAR_REFERENCE: &[Entry] = &[
+pub(super) const VAR_REFERENCE: &[DefaultFieldSpec] = &[
     ("//Service", "spec/ports/port", KEEP),
     ("//Service", "spec/ports/targetPort", KEEP),
     ("//PersistentVolume", "spec/nfs/server", KEEP),
@@ -211,7 +211,7 @@ pub(super) const VAR_REFERENCE: &[Entry] = &[
 ];
 
 /// `images`.
-pub(super) const IMAGES: &[Entry] = &[
+pub(super) const IMAGES: &[DefaultFieldSpec] = &[
     ("", "spec/containers[]/image", CREATE),
     ("", "spec/initContainers[]/image", CREATE),
     ("", "spec/volumes[]/image/reference", CREATE),
@@ -221,7 +221,7 @@ pub(super) const IMAGES: &[Entry] = &[
 ];
 
 /// `replicas`.
-pub(super) const REPLICAS: &[Entry] = &[
+pub(super) const REPLICAS: &[DefaultFieldSpec] = &[
     ("//Deployment", "spec/replicas", CREATE),
     ("//StatefulSet", "spec/replicas", CREATE),
     ("//ReplicaSet", "spec/replicas", CREATE),
@@ -229,7 +229,7 @@ pub(super) const REPLICAS: &[Entry] = &[
 ];
 
 /// Which kinds are referred to by name, and where.
-pub(super) const NAME_REFERENCE: &[(&str, &[Entry])] = &[
+pub(super) const NAME_REFERENCE: &[(&str, &[DefaultFieldSpec])] = &[
     (
         "storage.k8s.io/v1/StorageClass",
         &[

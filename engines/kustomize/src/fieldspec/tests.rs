@@ -2,20 +2,20 @@
 
 use std::convert::Infallible;
 
-use goyaml::Limits;
-use goyaml::v3::{self, Kind, Node};
+use goyaml::YamlLimits;
+use goyaml::v3::{self, Node, YamlNodeKind};
 
-use super::{Created, FieldSpec, walk};
+use super::{CreatedNodeType, FieldSpec, walk};
 use crate::field;
 
 fn parse(text: &str) -> Node {
-    v3::parse(text.as_bytes(), &Limits::default()).expect("valid YAML").swap_remove(0)
+    v3::parse(text.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0)
 }
 
 fn set(text: &str, path: &str, create: bool) -> String {
     let mut object = parse(text);
     let spec = FieldSpec { path: path.to_owned().into(), create, ..FieldSpec::default() };
-    let created = Some(Created { kind: Kind::Scalar, tag: "!!str" });
+    let created = Some(CreatedNodeType { kind: YamlNodeKind::Scalar, tag: "!!str" });
     let walked = walk(&mut object, &spec, created, |node| {
         node.value = "new".to_owned();
         node.tag = "!!str".into();

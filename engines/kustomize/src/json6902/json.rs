@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use golang::strconv::{FloatForm, format_float};
 use serde_json::{Number, Value};
 
-use super::{Error, MAX_DEPTH, VALUE};
+use super::{Error, MAX_DEPTH, VALUE_OVERHEAD_BYTES};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,13 +50,14 @@ impl Json {
         let mut bytes = 0;
         let mut left = vec![self];
         while let Some(json) = left.pop() {
-            bytes += VALUE;
+            bytes += VALUE_OVERHEAD_BYTES;
             match json {
                 Self::Null | Self::AddedNull => {}
                 Self::Scalar(text) => bytes += text.len(),
                 Self::List(items) => left.extend(items),
                 Self::Object(fields) => {
-                    bytes += fields.keys().map(|key| VALUE + key.len()).sum::<usize>();
+                    bytes +=
+                        fields.keys().map(|key| VALUE_OVERHEAD_BYTES + key.len()).sum::<usize>();
                     left.extend(fields.values());
                 }
             }
@@ -153,19 +154,19 @@ pub(super) fn parse(text: &str) -> Result<Json, Error> {
     {
         return Err(Error::Trailing(format!("{character:?}")));
     }
-    let mut reader = Reader { left: text };
-    let mut open: Vec<Open> = Vec::new();
+    let mut reader = JsonTokenReader { left: text };
+    let mut open: Vec<OpenPatchContainer> = Vec::new();
     loop {
         let mut done = match reader.token() {
             "[" => {
-                open.push(Open::List(Vec::new()));
+                open.push(OpenPatchContainer::List(Vec::new()));
                 None
             }
             "{" => {
-                open.push(Open::Object(BTreeMap::new(), String::new()));
+                open.push(OpenPatchContainer::Object(BTreeMap::new(), String::new()));
                 None
             }
-            "]" | "}" => open.pop().map(Open::close),
+            "]" | "}" => open.pop().map(OpenPatchContainer::close),
             "," => None,
             "null" => Some(Json::Null),
             scalar => Some(Json::Scalar(scalar.to_owned())),
@@ -175,14 +176,14 @@ pub(super) fn parse(text: &str) -> Result<Json, Error> {
         }
         if let Some(json) = done.take() {
             match open.last_mut() {
-                Some(Open::List(items)) => items.push(json),
-                Some(Open::Object(fields, key)) => {
+                Some(OpenPatchContainer::List(items)) => items.push(json),
+                Some(OpenPatchContainer::Object(fields, key)) => {
                     fields.insert(std::mem::take(key), json);
                 }
                 None => return Ok(json),
             }
         }
-        if let Some(Open::Object(_, key)) = open.last_mut()
+        if let Some(OpenPatchContainer::Object(_, key)) = open.last_mut()
             && let Some(next) = reader.key()
         {
             *key = next;
@@ -194,12 +195,12 @@ pub(super) fn parse(text: &str) -> Result<Json, Error> {
 }
 
 /// A list or object whose end has not come.
-enum Open {
+enum OpenPatchContainer {
     List(Vec<Json>),
     Object(BTreeMap<String, Json>, String),
 }
 
-impl Open {
+impl OpenPatchContainer {
     fn close(self) -> Json {
         match self {
             Self::List(items) => Json::List(items),
@@ -209,11 +210,11 @@ impl Open {
 }
 
 /// Takes tokens from JSON that is known to be valid.
-struct Reader<'t> {
+struct JsonTokenReader<'t> {
     left: &'t str,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> JsonTokenReader<'t> {
     fn token(&mut self) -> &'t str {
         let text = self.left.trim_start_matches([' ', '\t', '\r', '\n']);
         let length = match text.as_bytes().first() {

@@ -2,8 +2,8 @@
 
 use golang::strconv::{FloatForm, format_float, parse_float};
 use golang::unicode::{is_digit, is_letter};
-use goyaml::Limits;
-use goyaml::v3::{self, Kind, Node, Style};
+use goyaml::YamlLimits;
+use goyaml::v3::{self, Node, Style, YamlNodeKind};
 
 use super::json::Json;
 use super::{Error, MAX_DEPTH};
@@ -21,7 +21,7 @@ pub(super) fn document(json: Json) -> Result<Node, Error> {
         return Err(Error::TooDeep);
     }
     let text = field::text(&node(json)?);
-    let mut documents = v3::parse(text.as_bytes(), &Limits::default())?;
+    let mut documents = v3::parse(text.as_bytes(), &YamlLimits::default())?;
     Ok(if documents.is_empty() { Node::default() } else { documents.swap_remove(0) })
 }
 
@@ -64,7 +64,7 @@ fn string(text: String) -> Node {
     } else {
         Style::DOUBLE_QUOTED
     };
-    Node { kind: Kind::Scalar, style, ..plain }
+    Node { kind: YamlNodeKind::Scalar, style, ..plain }
 }
 
 /// Whether YAML 1.1 reads a text as a number with base 60: `1:20`, `-190:20:30.15`.
@@ -104,7 +104,7 @@ fn is_old_bool(text: &str) -> bool {
 fn without_surrogates(text: &str) -> String {
     let value = golang::json::decode_prefix(text.as_bytes());
     match value {
-        Ok((golang::Value::String(text), _)) => text.lossy().into_owned(),
+        Ok((golang::GoRuntimeValue::String(text), _)) => text.lossy().into_owned(),
         _ => String::new(),
     }
 }

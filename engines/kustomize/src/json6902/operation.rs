@@ -6,10 +6,10 @@ use golang::strconv::atoi;
 
 use super::json::Json;
 use super::{Error, MAX_DEPTH};
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 
 /// Steps that an operation costs, which may move all items of a list.
-const OPERATION: usize = 1_000;
+const STEPS_PER_OPERATION: usize = 1_000;
 
 const MISSING: &str = "missing value";
 const FAILED: &str = "test failed";
@@ -28,9 +28,9 @@ impl Operation {
         &self,
         root: &mut Json,
         added: &mut usize,
-        budget: &Budget,
+        budget: &BuildBudget,
     ) -> Result<(), Error> {
-        budget.steps(OPERATION)?;
+        budget.steps(STEPS_PER_OPERATION)?;
         let kind = self.0.get("op").and_then(Json::as_string).unwrap_or("unknown".to_owned());
         match kind.as_str() {
             "add" | "replace" => {
@@ -181,7 +181,7 @@ impl Operation {
         if is_same { Ok(()) } else { failed() }
     }
 
-    fn copy(&self, root: &mut Json, added: &mut usize, budget: &Budget) -> Result<(), Error> {
+    fn copy(&self, root: &mut Json, added: &mut usize, budget: &BuildBudget) -> Result<(), Error> {
         let from = self.decoded("copy", "from")?;
         let Some((container, key)) = find(root, &from) else {
             return fail(format!(
@@ -216,7 +216,7 @@ impl Operation {
 }
 
 /// Counts what is copied, before it is.
-fn grow(added: &mut usize, value: &Json, budget: &Budget) -> Result<(), Error> {
+fn grow(added: &mut usize, value: &Json, budget: &BuildBudget) -> Result<(), Error> {
     let weight = value.weight();
     *added += weight;
     budget.steps(weight)?;

@@ -1,17 +1,17 @@
 //! Patches of JSON, with the words of their errors.
 
-use goyaml::Limits;
+use goyaml::YamlLimits;
 use goyaml::v3::{self, Node};
 
 use super::{apply, parse};
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::field;
 
 fn patched(object: &str, patch: &str) -> String {
     let mut object: Node =
-        v3::parse(object.as_bytes(), &Limits::default()).expect("valid YAML").swap_remove(0);
-    let parsed = parse(patch, &Limits::default());
-    match parsed.and_then(|patch| apply(&patch, &mut object, &Budget::default())) {
+        v3::parse(object.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0);
+    let parsed = parse(patch, &YamlLimits::default());
+    match parsed.and_then(|patch| apply(&patch, &mut object, &BuildBudget::default())) {
         Ok(()) => field::text(&object),
         Err(error) => error.to_string(),
     }

@@ -170,13 +170,13 @@ decode_struct!(FieldOptions, "types", "FieldOptions", {
 
 /// Where a replacement's value comes from.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Source {
+pub(crate) struct ReplacementSource {
     pub(crate) id: Id,
     pub(crate) field_path: String,
     pub(crate) options: Option<FieldOptions>,
 }
 
-decode_struct!(Source, "types", "SourceSelector", {
+decode_struct!(ReplacementSource, "types", "SourceSelector", {
     "ResId.Gvk.group" => id.gvk.group,
     "ResId.Gvk.version" => id.gvk.version,
     "ResId.Gvk.kind" => id.gvk.kind,
@@ -186,7 +186,7 @@ decode_struct!(Source, "types", "SourceSelector", {
     "options" => options,
 });
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for ReplacementSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.id)?;
         if !self.field_path.is_empty() {
@@ -221,7 +221,7 @@ decode_struct!(TargetSelector, "types", "TargetSelector", {
 /// A value and where it goes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replacement {
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<ReplacementSource>,
     pub(crate) source_value: Option<String>,
     /// `None` where the field is absent, which is refused; an empty list is not.
     pub(crate) targets: Option<Vec<TargetSelector>>,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use golang::meter::Exhausted;
-use goyaml::v3::{Kind, Node, Note};
+use golang::meter::WorkLimitExceeded;
+use goyaml::v3::{Node, Note, YamlNodeKind};
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::edit;
 use crate::error::{Error, Result};
 
@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 /// # Errors
 /// A merge of something other than maps, two merge keys in a map, more than `most` nodes, an alias within its own
 /// anchor.
-pub(super) fn expand(root: Node, most: usize, budget: &Budget) -> Result<Node> {
+pub(super) fn expand(root: Node, most: usize, budget: &BuildBudget) -> Result<Node> {
     let has_any = root.walk().any(|(_, node)| {
-        node.kind == Kind::Alias
+        node.kind == YamlNodeKind::Alias
             || !node.notes.get(Note::Anchor).is_empty()
             || node.tag == "!!merge"
             || has_null_key(node)
@@ -33,23 +33,23 @@ pub(super) fn expand(root: Node, most: usize, budget: &Budget) -> Result<Node> {
 
 /// Whether a map has a key that is null.
 fn has_null_key(node: &Node) -> bool {
-    node.kind == Kind::Mapping && node.content.iter().step_by(2).any(edit::is_null)
+    node.kind == YamlNodeKind::Mapping && node.content.iter().step_by(2).any(edit::is_null)
 }
 
 struct Expansion<'b> {
     /// What the names mean so far.
     anchors: BTreeMap<String, Node>,
     left: usize,
-    budget: &'b Budget,
+    budget: &'b BuildBudget,
 }
 
 impl Expansion<'_> {
     fn node(&mut self, mut node: Node) -> Result<Node> {
-        if node.kind == Kind::Alias {
+        if node.kind == YamlNodeKind::Alias {
             return self.copy(&node.value);
         }
         let anchor = node.notes.take(Note::Anchor);
-        if node.kind == Kind::Mapping {
+        if node.kind == YamlNodeKind::Mapping {
             self.merge(&mut node)?;
         }
         for child in std::mem::take(&mut *node.content) {
@@ -72,8 +72,8 @@ impl Expansion<'_> {
         let excessive = || Error::new("yaml: document contains excessive aliasing");
         self.left = self.left.checked_sub(size).ok_or_else(excessive)?;
         self.budget.keep(target).map_err(|exhausted| match exhausted {
-            Exhausted::Bytes(_) => excessive(),
-            Exhausted::Steps(_) | Exhausted::Time => exhausted.into(),
+            WorkLimitExceeded::Bytes(_) => excessive(),
+            WorkLimitExceeded::Steps(_) | WorkLimitExceeded::Time => exhausted.into(),
         })?;
         Ok(target.clone())
     }
@@ -108,26 +108,26 @@ impl Expansion<'_> {
     /// The maps of a merge key, the weakest first.
     fn sources(&mut self, value: Node) -> Result<Vec<Node>> {
         match value.kind {
-            Kind::Mapping => Ok(vec![value]),
-            Kind::Alias => {
+            YamlNodeKind::Mapping => Ok(vec![value]),
+            YamlNodeKind::Alias => {
                 let target = self.copy(&value.value)?;
-                if target.kind != Kind::Mapping {
+                if target.kind != YamlNodeKind::Mapping {
                     let text = "invalid map merge: received alias for a non-map value";
                     return Err(Error::new(text));
                 }
                 Ok(vec![target])
             }
-            Kind::Sequence => {
+            YamlNodeKind::Sequence => {
                 let mut all = Vec::new();
                 for item in value.content.iter().rev() {
-                    if item.kind == Kind::Sequence {
+                    if item.kind == YamlNodeKind::Sequence {
                         return Err(Error::new("invalid map merge: received a nested sequence"));
                     }
                     all.extend(self.sources(item.clone())?);
                 }
                 Ok(all)
             }
-            Kind::Scalar | Kind::Document => {
+            YamlNodeKind::Scalar | YamlNodeKind::Document => {
                 let text = "map merge requires map or sequence of maps as the value";
                 Err(Error::new(text))
             }

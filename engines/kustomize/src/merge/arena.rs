@@ -5,10 +5,10 @@
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
-use goyaml::v3::{Kind, Node, Style};
+use goyaml::v3::{Node, Style, YamlNodeKind};
 
 use super::{MAX_DEPTH, MergeError};
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::field::{self, WrongKind};
 
 /// Which node.
@@ -20,7 +20,7 @@ pub(super) struct Id(usize);
 pub(super) struct Arena<'b> {
     nodes: Vec<Node>,
     children: Vec<Vec<Id>>,
-    budget: &'b Budget,
+    budget: &'b BuildBudget,
 }
 
 impl Index<Id> for Arena<'_> {
@@ -39,7 +39,7 @@ impl IndexMut<Id> for Arena<'_> {
 
 impl<'b> Arena<'b> {
     /// No nodes.
-    pub(super) fn new(budget: &'b Budget) -> Self {
+    pub(super) fn new(budget: &'b BuildBudget) -> Self {
         Self { nodes: Vec::new(), children: Vec::new(), budget }
     }
 
@@ -132,17 +132,17 @@ impl<'b> Arena<'b> {
     /// Whether a node is null, or a map or list without content.
     pub(super) fn is_nil_or_empty(&self, id: Id) -> bool {
         self.is_null(id)
-            || matches!(self[id].kind, Kind::Mapping | Kind::Sequence)
+            || matches!(self[id].kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence)
                 && self.children(id).is_empty()
     }
 
     /// Whether a node is null or an empty map.
     pub(super) fn is_null_or_empty_map(&self, id: Id) -> bool {
-        self.is_null(id) || self[id].kind == Kind::Mapping && self.children(id).is_empty()
+        self.is_null(id) || self[id].kind == YamlNodeKind::Mapping && self.children(id).is_empty()
     }
 
     /// Refuses a node of another kind; null passes as any.
-    pub(super) fn expect(&self, id: Id, expected: Kind) -> Result<(), MergeError> {
+    pub(super) fn expect(&self, id: Id, expected: YamlNodeKind) -> Result<(), MergeError> {
         let found = self[id].kind;
         if self.is_null(id) || found == expected {
             return Ok(());
@@ -153,7 +153,7 @@ impl<'b> Arena<'b> {
 
     /// The first entry of a map with this key; none if it is no map.
     pub(super) fn entry(&mut self, map: Id, key: &str) -> Result<Option<(Id, Id)>, MergeError> {
-        if self[map].kind != Kind::Mapping {
+        if self[map].kind != YamlNodeKind::Mapping {
             return Ok(None);
         }
         let children = &self.children[map.0];
@@ -176,7 +176,7 @@ impl<'b> Arena<'b> {
         map: Id,
         keys: &mut BTreeSet<String>,
     ) -> Result<(), MergeError> {
-        self.expect(map, Kind::Mapping)?;
+        self.expect(map, YamlNodeKind::Mapping)?;
         let found = self.children(map).iter().step_by(2);
         keys.extend(found.map(|key| self[*key].value.clone()));
         self.count(self.children(map).len())
@@ -196,7 +196,7 @@ impl<'b> Arena<'b> {
         }
         let value = value.filter(|(value, is_kept)| *is_kept || !self.is_null(*value));
         let Some((value, _)) = value else { return self.clear_field(map, key) };
-        self.expect(map, Kind::Mapping)?;
+        self.expect(map, YamlNodeKind::Mapping)?;
         match self.entry(map, key)? {
             Some((_, known)) => {
                 self[value].style = self[known].style;
@@ -216,7 +216,7 @@ impl<'b> Arena<'b> {
 
     /// Removes the first entry with this key.
     pub(super) fn clear_field(&mut self, map: Id, key: &str) -> Result<(), MergeError> {
-        self.expect(map, Kind::Mapping)?;
+        self.expect(map, YamlNodeKind::Mapping)?;
         let keys = self.children(map).iter().step_by(2);
         let at = keys.into_iter().position(|known| self[*known].value == key);
         self.count(self.children(map).len() / 2)?;

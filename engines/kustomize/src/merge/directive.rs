@@ -1,6 +1,6 @@
 //! The `$patch` of maps and lists in patches.
 
-use goyaml::v3::Kind;
+use goyaml::v3::YamlNodeKind;
 
 use super::MergeError;
 use super::arena::{Arena, Id};
@@ -23,9 +23,9 @@ pub(super) enum Directive {
 pub(super) fn take(arena: &mut Arena<'_>, patch: Option<Id>) -> Result<Directive, MergeError> {
     let Some(patch) = patch else { return Ok(Directive::Merge) };
     let found = match arena[patch].kind {
-        Kind::Mapping => arena.entry(patch, KEY)?,
-        Kind::Sequence => in_list(arena, patch)?,
-        Kind::Scalar | Kind::Alias | Kind::Document => None,
+        YamlNodeKind::Mapping => arena.entry(patch, KEY)?,
+        YamlNodeKind::Sequence => in_list(arena, patch)?,
+        YamlNodeKind::Scalar | YamlNodeKind::Alias | YamlNodeKind::Document => None,
     };
     let Some((_, value)) = found else { return Ok(Directive::Merge) };
     let text = arena[value].value.clone();
@@ -35,7 +35,7 @@ pub(super) fn take(arena: &mut Arena<'_>, patch: Option<Id>) -> Result<Directive
         "delete" => Directive::Delete,
         _ => return Err(MergeError::UnknownDirective(text)),
     };
-    if arena[patch].kind == Kind::Mapping {
+    if arena[patch].kind == YamlNodeKind::Mapping {
         arena.clear_field(patch, KEY)?;
     } else {
         set_item(arena, patch, None, &[KEY.to_owned()], &[text])?;

@@ -3,18 +3,18 @@
 //! Parity(kustomize): this follows kyaml step by step, since what becomes of unusual lists (items without keys, with
 //! the same keys, with some of several keys) follows from nothing but its steps.
 
-use goyaml::v3::{Kind, Node, Style};
+use goyaml::v3::{Node, Style, YamlNodeKind};
 
 use super::arena::{Arena, Id};
 use super::tuples::{self, Tuple};
-use super::{MergeError, Sources, Value};
+use super::{MergeError, MergedValue, Sources};
 use crate::schema::Resource;
 
 /// A list that is being merged, item by item.
 pub(super) struct ListFrame<'s> {
     /// What is known of its items.
     pub(super) schema: Option<Resource<'s>>,
-    value: Value,
+    value: MergedValue,
     sources: Sources,
     keys: Vec<String>,
     tuples: Vec<Tuple>,
@@ -32,7 +32,7 @@ impl<'s> ListFrame<'s> {
     pub(super) fn new(
         arena: &mut Arena<'_>,
         sources: Sources,
-        value: Value,
+        value: MergedValue,
         schema: Option<&Resource<'s>>,
     ) -> Result<Self, MergeError> {
         let mut keys = schema.map(Resource::merge_keys).unwrap_or_default();
@@ -47,7 +47,7 @@ impl<'s> ListFrame<'s> {
             tuples::complete(arena, &mut tuples)?;
         }
         let used = tuples::used_keys(&tuples, &keys);
-        let done = arena.push(Node { kind: Kind::Sequence, ..Node::default() });
+        let done = arena.push(Node { kind: YamlNodeKind::Sequence, ..Node::default() });
         Ok(Self {
             schema: schema.and_then(Resource::elements),
             value,
@@ -81,7 +81,7 @@ impl<'s> ListFrame<'s> {
     pub(super) fn take(
         &mut self,
         arena: &mut Arena<'_>,
-        item: Option<Value>,
+        item: Option<MergedValue>,
     ) -> Result<(), MergeError> {
         let keys = &self.valid_keys;
         let values = &self.valid_values;
@@ -98,7 +98,7 @@ impl<'s> ListFrame<'s> {
             let node = Node { value: value.clone(), ..Node::default() };
             if key.is_empty() {
                 // Parity(kustomize): an item of a list of scalars loses its tag and comments.
-                arena.expect(item.id, Kind::Scalar)?;
+                arena.expect(item.id, YamlNodeKind::Scalar)?;
                 let style = arena[item.id].style;
                 arena[item.id] = Node { style, ..node };
             } else {
@@ -110,11 +110,11 @@ impl<'s> ListFrame<'s> {
     }
 
     /// The list, once all items have been taken.
-    pub(super) fn finish(&mut self, arena: &mut Arena) -> Result<Option<Value>, MergeError> {
+    pub(super) fn finish(&mut self, arena: &mut Arena) -> Result<Option<MergedValue>, MergeError> {
         let mut value = self.value;
         if !self.tuples.is_empty() {
             append(arena, self.done, value.id, &self.valid_keys)?;
-            value = Value::new(self.done);
+            value = MergedValue::new(self.done);
         }
         Ok(Some(value).filter(|value| !arena.is_null(value.id)))
     }
@@ -131,7 +131,7 @@ fn append(arena: &mut Arena<'_>, list: Id, from: Id, keys: &[String]) -> Result<
         let mut values = Vec::new();
         for key in keys {
             if !arena.is_null(item) {
-                arena.expect(item, Kind::Mapping)?;
+                arena.expect(item, YamlNodeKind::Mapping)?;
             }
             match arena.entry(item, key)? {
                 Some((_, value)) => values.push(arena[value].value.clone()),
@@ -156,7 +156,7 @@ pub(super) fn set_item(
     keys: &[String],
     values: &[String],
 ) -> Result<(), MergeError> {
-    arena.expect(list, Kind::Sequence)?;
+    arena.expect(list, YamlNodeKind::Sequence)?;
     let is_for_maps = keys.first().is_some_and(|key| !key.is_empty())
         && values.first().is_some_and(|value| !value.is_empty());
     let old = std::mem::take(arena.children_mut(list));
@@ -167,7 +167,7 @@ pub(super) fn set_item(
         if arena.is_null_or_empty_map(known) {
             continue;
         }
-        if is_for_maps && arena[known].kind != Kind::Mapping {
+        if is_for_maps && arena[known].kind != YamlNodeKind::Mapping {
             new.push(known);
             continue;
         }
@@ -209,10 +209,10 @@ fn has_values(
 
 fn has_value(arena: &mut Arena<'_>, item: Id, key: &str, value: &str) -> Result<bool, MergeError> {
     if key.is_empty() {
-        arena.expect(item, Kind::Scalar)?;
+        arena.expect(item, YamlNodeKind::Scalar)?;
         return Ok(arena[item].value == value);
     }
-    arena.expect(item, Kind::Mapping)?;
+    arena.expect(item, YamlNodeKind::Mapping)?;
     let found = arena.entry(item, key)?;
     Ok(found.is_some_and(|(_, found)| value.is_empty() || arena[found].value == value))
 }
@@ -224,7 +224,7 @@ fn find_item(
     keys: &[String],
     values: &[String],
 ) -> Result<Option<Id>, MergeError> {
-    if arena[list].kind != Kind::Sequence {
+    if arena[list].kind != YamlNodeKind::Sequence {
         return Ok(None);
     }
     arena.count(arena.children(list).len())?;
@@ -237,7 +237,7 @@ fn find_item(
             }
             continue;
         }
-        let mut has_all = arena[item].kind == Kind::Mapping && !arena.is_null(item);
+        let mut has_all = arena[item].kind == YamlNodeKind::Mapping && !arena.is_null(item);
         for (key, value) in keys.iter().zip(values) {
             has_all = has_all
                 && arena.entry(item, key)?.is_some_and(|(_, found)| arena[found].value == *value);

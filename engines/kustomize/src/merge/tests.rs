@@ -1,22 +1,22 @@
 //! Strategic merges; a program that runs kyaml beside this has compared many more.
 
-use goyaml::Limits;
+use goyaml::YamlLimits;
 use goyaml::v3::{self, Node};
 
-use super::{Outcome, strategic};
-use crate::budget::Budget;
+use super::{MergeOutcome, strategic};
+use crate::budget::BuildBudget;
 use crate::field;
 use crate::schema::Schema;
 
 fn parse(text: &str) -> Node {
-    v3::parse(text.as_bytes(), &Limits::default()).expect("valid YAML").swap_remove(0)
+    v3::parse(text.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0)
 }
 
 fn merged(target: &str, patch: &str) -> String {
     let mut target = parse(target);
-    match strategic(&parse(patch), &mut target, &Schema::builtin(), &Budget::default()) {
-        Ok(Outcome::Merged) => field::text(&target),
-        Ok(Outcome::Deleted) => "deleted".to_owned(),
+    match strategic(&parse(patch), &mut target, &Schema::builtin(), &BuildBudget::default()) {
+        Ok(MergeOutcome::Merged) => field::text(&target),
+        Ok(MergeOutcome::Deleted) => "deleted".to_owned(),
         Err(error) => error.to_string(),
     }
 }

@@ -1,10 +1,10 @@
 //! One node by its path, as kyaml's `PathGetter` finds it.
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
 use super::{
-    Error, MAX_PARTS, Place, at, at_mut, created, created_item, is_pair, kind_before, number, pair,
-    root,
+    ChildIndexPath, Error, MAX_PARTS, at, at_mut, created, created_item, is_pair, kind_before,
+    number, pair, root,
 };
 use crate::field;
 
@@ -31,7 +31,7 @@ pub fn lookup_mut<'n>(
     Ok(place.and_then(|place| at_mut(node, &place)))
 }
 
-fn find(node: &Node, path: &[impl AsRef<str>]) -> Result<Option<Place>, Error> {
+fn find(node: &Node, path: &[impl AsRef<str>]) -> Result<Option<ChildIndexPath>, Error> {
     let (mut node, mut place) = root(node);
     for part in clean(path)? {
         let Some(child) = step(node, part)? else { return Ok(None) };
@@ -50,13 +50,17 @@ fn find(node: &Node, path: &[impl AsRef<str>]) -> Result<Option<Place>, Error> {
 pub fn lookup_create<'n>(
     node: &'n mut Node,
     path: &[impl AsRef<str>],
-    kind: Kind,
+    kind: YamlNodeKind,
 ) -> Result<Option<&'n mut Node>, Error> {
     let place = create(node, path, kind)?;
     Ok(place.and_then(|place| at_mut(node, &place)))
 }
 
-fn create(node: &mut Node, path: &[impl AsRef<str>], kind: Kind) -> Result<Option<Place>, Error> {
+fn create(
+    node: &mut Node,
+    path: &[impl AsRef<str>],
+    kind: YamlNodeKind,
+) -> Result<Option<ChildIndexPath>, Error> {
     let (_, mut place) = root(node);
     let parts = clean(path)?;
     for (at, part) in parts.iter().enumerate() {
@@ -75,7 +79,7 @@ fn create(node: &mut Node, path: &[impl AsRef<str>], kind: Kind) -> Result<Optio
 }
 
 /// Creates what a part means below `parent`, which does not have it.
-fn create_child(parent: &mut Node, part: &str, kind: Kind) -> Result<Option<usize>, Error> {
+fn create_child(parent: &mut Node, part: &str, kind: YamlNodeKind) -> Result<Option<usize>, Error> {
     if number(part).is_some() || part == "-" {
         return Ok(None);
     }
@@ -96,11 +100,11 @@ fn create_child(parent: &mut Node, part: &str, kind: Kind) -> Result<Option<usiz
 fn step(node: &Node, part: &str) -> Result<Option<usize>, Error> {
     if let Some(number) = number(part) {
         let Ok(index) = usize::try_from(number) else { return Err(Error::Negative(number)) };
-        field::expect(node, Kind::Sequence)?;
+        field::expect(node, YamlNodeKind::Sequence)?;
         return Ok((index < node.content.len()).then_some(index));
     }
     if part == "-" {
-        field::expect(node, Kind::Sequence)?;
+        field::expect(node, YamlNodeKind::Sequence)?;
         return node.content.len().checked_sub(1).map(Some).ok_or(Error::NoLast);
     }
     if part == "*" {
@@ -110,7 +114,7 @@ fn step(node: &Node, part: &str) -> Result<Option<usize>, Error> {
         return Ok(field::position(node, part)?);
     }
     let (name, value) = pair(part)?;
-    field::expect(node, Kind::Sequence)?;
+    field::expect(node, YamlNodeKind::Sequence)?;
     if name.is_empty() {
         return Ok(node.content.iter().position(|item| item.value == value));
     }

@@ -1,26 +1,27 @@
 //! All nodes that a path with patterns leads to, as kyaml's `PathMatcher` finds them.
 
 use golang::regexp::Regexp;
-use goyaml::v3::{Documents, Kind, Node};
+use goyaml::v3::{Documents, Node, YamlNodeKind};
 
 use super::{
-    Error, MAX_PARTS, Place, at_mut, created, created_item, index, is_pair, kind_before, pair, root,
+    ChildIndexPath, Error, MAX_PARTS, at_mut, created, created_item, index, is_pair, kind_before,
+    pair, root,
 };
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::field;
 use crate::pattern;
 
 /// Steps that a part of a path costs.
-const STEP: usize = 64;
+const STEPS_PER_PATH_PART: usize = 64;
 
 /// Steps that making a regular expression costs.
-const COMPILED: usize = 100_000;
+const STEPS_PER_REGEX_COMPILATION: usize = 100_000;
 
 /// A node that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
     /// It stands here.
-    Node(Place),
+    Node(ChildIndexPath),
     /// It stands within the YAML of a text, of which this is a copy: changing it changes nothing.
     InText(Box<Node>),
 }
@@ -41,8 +42,8 @@ pub enum Match {
 pub fn matches(
     node: &mut Node,
     path: &[impl AsRef<str>],
-    create: Option<Kind>,
-    budget: &Budget,
+    create: Option<YamlNodeKind>,
+    budget: &BuildBudget,
 ) -> Result<Vec<Match>, Error> {
     if path.len() > MAX_PARTS {
         return Err(Error::TooLong);
@@ -57,14 +58,14 @@ pub fn matches(
 /// One search. It recurses a level for a part, of which there are at most [`MAX_PARTS`].
 struct Finder<'n, 'f> {
     root: &'n mut Node,
-    create: Option<Kind>,
+    create: Option<YamlNodeKind>,
     found: &'f mut Vec<Match>,
-    budget: &'f Budget,
+    budget: &'f BuildBudget,
 }
 
 impl Finder<'_, '_> {
-    fn find(&mut self, place: Place, parts: &[&str]) -> Result<(), Error> {
-        self.budget.steps(STEP + place.len())?;
+    fn find(&mut self, place: ChildIndexPath, parts: &[&str]) -> Result<(), Error> {
+        self.budget.steps(STEPS_PER_PATH_PART + place.len())?;
         let Some((part, rest)) = parts.split_first() else {
             self.found.push(Match::Node(place));
             return Ok(());
@@ -84,7 +85,12 @@ impl Finder<'_, '_> {
         self.find_field(place, part, rest)
     }
 
-    fn find_field(&mut self, place: Place, part: &str, rest: &[&str]) -> Result<(), Error> {
+    fn find_field(
+        &mut self,
+        place: ChildIndexPath,
+        part: &str,
+        rest: &[&str],
+    ) -> Result<(), Error> {
         let create = self.create;
         let Some(node) = at_mut(self.root, &place) else { return Ok(()) };
         let at = match (field::position(node, part)?, create) {
@@ -100,14 +106,14 @@ impl Finder<'_, '_> {
         let is_text = node
             .content
             .get(at)
-            .is_some_and(|value| value.kind == Kind::Scalar && !rest.is_empty());
+            .is_some_and(|value| value.kind == YamlNodeKind::Scalar && !rest.is_empty());
         if is_text {
             return self.find_in_text(&child(&place, at), rest);
         }
         self.find(child(&place, at), rest)
     }
 
-    fn find_in_text(&mut self, place: &Place, rest: &[&str]) -> Result<(), Error> {
+    fn find_in_text(&mut self, place: &ChildIndexPath, rest: &[&str]) -> Result<(), Error> {
         let Some(scalar) = at_mut(self.root, place) else { return Ok(()) };
         let limits = self.budget.reading(scalar.value.len())?;
         let first = Documents::new(scalar.value.as_bytes(), &limits)?.next();
@@ -133,7 +139,12 @@ impl Finder<'_, '_> {
         Ok(())
     }
 
-    fn find_index(&mut self, place: Place, index: usize, rest: &[&str]) -> Result<(), Error> {
+    fn find_index(
+        &mut self,
+        place: ChildIndexPath,
+        index: usize,
+        rest: &[&str],
+    ) -> Result<(), Error> {
         let mut items = self.items(&place)?;
         if let (Some(kind), Some(list)) = (self.create, at_mut(self.root, &place))
             && items == index
@@ -147,7 +158,12 @@ impl Finder<'_, '_> {
         self.find(child(&place, index), rest)
     }
 
-    fn find_pair(&mut self, place: &Place, part: &str, rest: &[&str]) -> Result<(), Error> {
+    fn find_pair(
+        &mut self,
+        place: &ChildIndexPath,
+        part: &str,
+        rest: &[&str],
+    ) -> Result<(), Error> {
         let (name, pattern) = pair(part)?;
         if self.find_matching(place, name, pattern, rest)? || self.create.is_none() {
             return Ok(());
@@ -165,7 +181,7 @@ impl Finder<'_, '_> {
     /// Goes on from the items that match; returns whether anything was found.
     fn find_matching(
         &mut self,
-        place: &Place,
+        place: &ChildIndexPath,
         name: &str,
         pattern: &str,
         rest: &[&str],
@@ -175,10 +191,10 @@ impl Finder<'_, '_> {
         if items == 0 {
             return Ok(false);
         }
-        self.budget.steps(COMPILED)?;
+        self.budget.steps(STEPS_PER_REGEX_COMPILATION)?;
         let pattern = Regexp::new(pattern)?;
         for item in 0..items {
-            self.budget.steps(STEP)?;
+            self.budget.steps(STEPS_PER_PATH_PART)?;
             let place = child(place, item);
             let Some(node) = super::at(self.root, &place) else { continue };
             if name.is_empty() {
@@ -203,14 +219,14 @@ impl Finder<'_, '_> {
     }
 
     /// How many items the list at a place has; null has none.
-    fn items(&self, place: &Place) -> Result<usize, Error> {
+    fn items(&self, place: &ChildIndexPath) -> Result<usize, Error> {
         let Some(node) = super::at(self.root, place) else { return Ok(0) };
-        field::expect(node, Kind::Sequence)?;
+        field::expect(node, YamlNodeKind::Sequence)?;
         Ok(node.content.len())
     }
 }
 
-fn child(place: &Place, child: usize) -> Place {
+fn child(place: &ChildIndexPath, child: usize) -> ChildIndexPath {
     let mut place = place.clone();
     place.push(child);
     place

@@ -1,13 +1,13 @@
 //! Paths of replacements, and what they lead to.
 
-use goyaml::Limits;
-use goyaml::v3::{self, Kind, Node};
+use goyaml::YamlLimits;
+use goyaml::v3::{self, Node, YamlNodeKind};
 
 use super::{Match, at, lookup, matches, split, split_brackets};
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 
 fn parse(text: &str) -> Node {
-    v3::parse(text.as_bytes(), &Limits::default()).expect("valid YAML").swap_remove(0)
+    v3::parse(text.as_bytes(), &YamlLimits::default()).expect("valid YAML").swap_remove(0)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_lookup_finds_items_by_number_last_and_value() {
 #[test]
 fn an_expression_in_a_path_is_not_anchored() {
     let mut node = parse("a:\n- name: c1\n- name: c2\n- name: d\n");
-    let found = matches(&mut node, &["a", "[name=c]", "name"], None, &Budget::default())
+    let found = matches(&mut node, &["a", "[name=c]", "name"], None, &BuildBudget::default())
         .expect("it leads somewhere");
     let strings: Vec<_> = found
         .iter()
@@ -45,8 +45,13 @@ fn an_expression_in_a_path_is_not_anchored() {
 #[test]
 fn what_is_missing_is_created_for_the_next_part() {
     let mut node = parse("{}\n");
-    matches(&mut node, &["a", "[name=x]", "b"], Some(Kind::Scalar), &Budget::default())
-        .expect("it can be created");
+    matches(
+        &mut node,
+        &["a", "[name=x]", "b"],
+        Some(YamlNodeKind::Scalar),
+        &BuildBudget::default(),
+    )
+    .expect("it can be created");
     let root = lookup(&node, &["a", "[name=x]"]).expect("a path").expect("an item");
     assert_eq!(root.content.len(), 4);
 }

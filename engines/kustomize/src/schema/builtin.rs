@@ -11,7 +11,7 @@
 use std::sync::LazyLock;
 
 /// API version and kind.
-type Kind = (&'static str, &'static str);
+type TypeIdentifier = (&'static str, &'static str);
 
 /// A shape a line, referred to by its number from 0: `map FIELD=SHAPE…`, where `*` is any other field,
 /// `list []=SHAPE` or `merge:KEYS []=SHAPE`.
@@ -23,14 +23,14 @@ static DEFINITIONS: LazyLock<Vec<(&'static str, &'static str)>> = LazyLock::new(
     lines.filter_map(|line| line.split_once(' ')).collect()
 });
 
-static KINDS: LazyLock<Vec<(Kind, &'static str)>> =
+static KINDS: LazyLock<Vec<(TypeIdentifier, &'static str)>> =
     LazyLock::new(|| of_kinds(include_str!("builtin/kinds.txt")));
 
-static SCOPES: LazyLock<Vec<(Kind, &'static str)>> =
+static SCOPES: LazyLock<Vec<(TypeIdentifier, &'static str)>> =
     LazyLock::new(|| of_kinds(include_str!("builtin/scopes.txt")));
 
 /// What a table says of kinds. A line that says nothing is skipped; a test sees that there is none.
-fn of_kinds(table: &'static str) -> Vec<(Kind, &'static str)> {
+fn of_kinds(table: &'static str) -> Vec<(TypeIdentifier, &'static str)> {
     let line = |line: &'static str| {
         let (api_version, rest) = line.split_once(' ')?;
         let (kind, what) = rest.split_once(' ')?;
@@ -52,22 +52,22 @@ pub(super) fn is_namespaced(api_version: &str, kind: &str) -> Option<bool> {
 }
 
 /// What is known of a kind.
-pub(super) fn of(api_version: &str, kind: &str) -> Option<Shape> {
+pub(super) fn of(api_version: &str, kind: &str) -> Option<BuiltinShape> {
     let table: &[((&str, &str), &'static str)] = &KINDS;
-    find(table, &(api_version, kind)).and_then(Shape::numbered)
+    find(table, &(api_version, kind)).and_then(BuiltinShape::numbered)
 }
 
 /// What is known of a definition.
-pub(super) fn definition(name: &str) -> Option<Shape> {
+pub(super) fn definition(name: &str) -> Option<BuiltinShape> {
     let table: &[(&str, &'static str)] = &DEFINITIONS;
-    find(table, &name).and_then(Shape::numbered)
+    find(table, &name).and_then(BuiltinShape::numbered)
 }
 
 /// A line of the table of shapes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape(&'static str);
+pub(super) struct BuiltinShape(&'static str);
 
-impl Shape {
+impl BuiltinShape {
     fn numbered(number: &str) -> Option<Self> {
         SHAPES.get(number.parse::<usize>().ok()?).map(|line| Self(line))
     }
@@ -122,11 +122,11 @@ mod tests {
         assert!(SCOPES.iter().all(|(_, scope)| matches!(*scope, "namespace" | "cluster")));
         assert!(SHAPES.len() > 100);
         for line in SHAPES.iter() {
-            let (what, _, parts) = Shape(line).parts();
+            let (what, _, parts) = BuiltinShape(line).parts();
             assert!(matches!(what, "map" | "list" | "merge"), "{line}");
             let numbers = parts.split(' ').filter(|part| !part.is_empty());
             let mut numbers = numbers.map(|part| part.split_once('=').map(|(_, number)| number));
-            assert!(numbers.all(|it| it.and_then(Shape::numbered).is_some()), "{line}");
+            assert!(numbers.all(|it| it.and_then(BuiltinShape::numbered).is_some()), "{line}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Added, Schema, Shape};
+use super::{Schema, SchemaAdditions, SchemaShape};
 
 const KINDS: &str = "x-kubernetes-group-version-kind";
 const STRATEGY: &str = "x-kubernetes-patch-strategy";
@@ -27,7 +27,7 @@ pub enum ReadError {
 /// Adds a document's definitions and paths.
 pub(super) fn add(schema: &mut Schema, document: &Value) -> Result<(), ReadError> {
     let Value::Object(document) = document else { return Err(ReadError::NoMap) };
-    let Added { shapes, definitions, kinds, scopes } = Arc::make_mut(&mut schema.added);
+    let SchemaAdditions { shapes, definitions, kinds, scopes } = Arc::make_mut(&mut schema.added);
     if let Some(Value::Object(added)) = document.get("definitions") {
         for (name, definition) in added {
             let shape = add_shape(shapes, definition);
@@ -54,7 +54,7 @@ pub(super) fn add(schema: &mut Schema, document: &Value) -> Result<(), ReadError
 }
 
 /// The shapes of a comment's schema, the outermost first; `None` if it says nothing.
-pub(super) fn comment(json: &str) -> Option<Vec<Shape>> {
+pub(super) fn comment(json: &str) -> Option<Vec<SchemaShape>> {
     let mut schema: Value = serde_json::from_str(json).ok()?;
     if schema.as_object()?.is_empty() {
         return None;
@@ -72,13 +72,13 @@ pub(super) fn comment(json: &str) -> Option<Vec<Shape>> {
 }
 
 /// Adds the shape of a schema and of what is in it; returns its place.
-fn add_shape(shapes: &mut Vec<Shape>, schema: &Value) -> usize {
+fn add_shape(shapes: &mut Vec<SchemaShape>, schema: &Value) -> usize {
     let first = shapes.len();
-    shapes.push(Shape::default());
+    shapes.push(SchemaShape::default());
     let mut left = VecDeque::from([(first, schema)]);
     while let Some((place, schema)) = left.pop_front() {
         let mut later = |schema| {
-            shapes.push(Shape::default());
+            shapes.push(SchemaShape::default());
             left.push_back((shapes.len() - 1, schema));
             shapes.len() - 1
         };
@@ -90,7 +90,7 @@ fn add_shape(shapes: &mut Vec<Shape>, schema: &Value) -> usize {
         let items = schema.get("items").filter(|items| items.is_object()).map(&mut later);
         let reference = schema.get("$ref").and_then(Value::as_str).filter(|it| !it.is_empty());
         let is_merged = strategy(schema).is_some_and(|it| it.split(',').any(|it| it == "merge"));
-        shapes[place] = Shape {
+        shapes[place] = SchemaShape {
             reference: reference.map(definition_name),
             fields,
             additional,

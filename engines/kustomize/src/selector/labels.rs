@@ -36,7 +36,7 @@ enum Operator {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum LabelSelectorToken {
     Error,
     End,
     Close,
@@ -110,8 +110,8 @@ impl Requirement {
 }
 
 struct Parser {
-    /// Ends with [`Token::End`].
-    tokens: Vec<(Token, String)>,
+    /// Ends with [`LabelSelectorToken::End`].
+    tokens: Vec<(LabelSelectorToken, String)>,
     at: usize,
 }
 
@@ -120,23 +120,26 @@ impl Parser {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
-                (Token::Identifier | Token::Not, _) => {
+                (LabelSelectorToken::Identifier | LabelSelectorToken::Not, _) => {
                     let requirement = self.requirement().map_err(|SyntaxError(text)| {
                         SyntaxError(format!("unable to parse requirement: {text}"))
                     })?;
                     requirements.push(requirement);
                     match self.take() {
-                        (Token::End, _) => break,
-                        (Token::Comma, _) => {
+                        (LabelSelectorToken::End, _) => break,
+                        (LabelSelectorToken::Comma, _) => {
                             let (token, text) = self.peek();
-                            if !matches!(token, Token::Identifier | Token::Not) {
+                            if !matches!(
+                                token,
+                                LabelSelectorToken::Identifier | LabelSelectorToken::Not
+                            ) {
                                 return Err(expected(&text, "identifier after ','"));
                             }
                         }
                         (_, text) => return Err(expected(&text, "',' or 'end of string'")),
                     }
                 }
-                (Token::End, _) => break,
+                (LabelSelectorToken::End, _) => break,
                 (_, text) => {
                     return Err(expected(&text, "!, identifier, or 'end of string'"));
                 }
@@ -147,28 +150,28 @@ impl Parser {
 
     fn requirement(&mut self) -> Result<Requirement, SyntaxError> {
         let (mut token, mut key) = self.take();
-        let is_negated = token == Token::Not;
+        let is_negated = token == LabelSelectorToken::Not;
         if is_negated {
             (token, key) = self.take();
         }
-        if token != Token::Identifier {
+        if token != LabelSelectorToken::Identifier {
             return Err(expected(&key, "identifier"));
         }
         check_key(&key)?;
         if is_negated {
             return Requirement::new(key, Operator::DoesNotExist, Vec::new());
         }
-        if matches!(self.peek().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, LabelSelectorToken::End | LabelSelectorToken::Comma) {
             return Requirement::new(key, Operator::Exists, Vec::new());
         }
         let (token, text) = self.take_operator();
         let operator = match token {
-            Token::In => Operator::In,
-            Token::NotIn => Operator::NotIn,
-            Token::Equals => Operator::Equals,
-            Token::NotEquals => Operator::NotEquals,
-            Token::Greater => Operator::Greater,
-            Token::Less => Operator::Less,
+            LabelSelectorToken::In => Operator::In,
+            LabelSelectorToken::NotIn => Operator::NotIn,
+            LabelSelectorToken::Equals => Operator::Equals,
+            LabelSelectorToken::NotEquals => Operator::NotEquals,
+            LabelSelectorToken::Greater => Operator::Greater,
+            LabelSelectorToken::Less => Operator::Less,
             _ => return Err(expected(&text, "'=', '!=', '==', 'in', notin'")),
         };
         let mut values = match operator {
@@ -181,30 +184,30 @@ impl Parser {
     }
 
     fn value(&mut self) -> Result<String, SyntaxError> {
-        if matches!(self.peek().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, LabelSelectorToken::End | LabelSelectorToken::Comma) {
             return Ok(String::new());
         }
         match self.take() {
-            (Token::Identifier, text) => Ok(text),
+            (LabelSelectorToken::Identifier, text) => Ok(text),
             (_, text) => Err(expected(&text, "identifier")),
         }
     }
 
     fn values(&mut self) -> Result<Vec<String>, SyntaxError> {
         let (token, text) = self.take();
-        if token != Token::Open {
+        if token != LabelSelectorToken::Open {
             return Err(SyntaxError(format!("found '{text}' expected: '('")));
         }
         let (token, first) = self.peek();
         match token {
-            Token::Identifier | Token::Comma => {
+            LabelSelectorToken::Identifier | LabelSelectorToken::Comma => {
                 let values = self.identifiers()?;
-                if self.take().0 != Token::Close {
+                if self.take().0 != LabelSelectorToken::Close {
                     return Err(expected(&first, "')'"));
                 }
                 Ok(values)
             }
-            Token::Close => {
+            LabelSelectorToken::Close => {
                 self.take();
                 Ok(vec![String::new()])
             }
@@ -216,24 +219,24 @@ impl Parser {
         let mut values: Vec<String> = Vec::new();
         loop {
             match self.take() {
-                (Token::Identifier, text) => {
+                (LabelSelectorToken::Identifier, text) => {
                     values.push(text);
                     match self.peek() {
-                        (Token::Comma, _) => {}
-                        (Token::Close, _) => return Ok(values),
+                        (LabelSelectorToken::Comma, _) => {}
+                        (LabelSelectorToken::Close, _) => return Ok(values),
                         (_, text) => return Err(expected(&text, "',' or ')'")),
                     }
                 }
-                (Token::Comma, _) => {
+                (LabelSelectorToken::Comma, _) => {
                     if values.is_empty() {
                         values.push(String::new());
                     }
                     match self.peek().0 {
-                        Token::Close => {
+                        LabelSelectorToken::Close => {
                             values.push(String::new());
                             return Ok(values);
                         }
-                        Token::Comma => {
+                        LabelSelectorToken::Comma => {
                             self.take();
                             values.push(String::new());
                         }
@@ -246,36 +249,38 @@ impl Parser {
     }
 
     /// The next token; `in` and `notin` are words like others.
-    fn peek(&self) -> (Token, String) {
+    fn peek(&self) -> (LabelSelectorToken, String) {
         let (token, text) =
-            self.tokens.get(self.at).cloned().unwrap_or((Token::End, String::new()));
+            self.tokens.get(self.at).cloned().unwrap_or((LabelSelectorToken::End, String::new()));
         match token {
-            Token::In | Token::NotIn => (Token::Identifier, text),
+            LabelSelectorToken::In | LabelSelectorToken::NotIn => {
+                (LabelSelectorToken::Identifier, text)
+            }
             _ => (token, text),
         }
     }
 
-    fn take(&mut self) -> (Token, String) {
+    fn take(&mut self) -> (LabelSelectorToken, String) {
         let next = self.peek();
         self.at += 1;
         next
     }
 
     /// The next token, where `in` and `notin` are operators.
-    fn take_operator(&mut self) -> (Token, String) {
+    fn take_operator(&mut self) -> (LabelSelectorToken, String) {
         self.at += 1;
-        self.tokens.get(self.at - 1).cloned().unwrap_or((Token::End, String::new()))
+        self.tokens.get(self.at - 1).cloned().unwrap_or((LabelSelectorToken::End, String::new()))
     }
 }
 
-fn tokens(text: &str) -> Vec<(Token, String)> {
+fn tokens(text: &str) -> Vec<(LabelSelectorToken, String)> {
     let mut tokens = Vec::new();
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches([' ', '\t', '\r', '\n']);
         // Parity(kubernetes): a NUL ends the text.
         if rest.is_empty() || rest.starts_with('\0') {
-            tokens.push((Token::End, String::new()));
+            tokens.push((LabelSelectorToken::End, String::new()));
             return tokens;
         }
         let (token, length, text) = if rest.starts_with(is_special) {
@@ -284,9 +289,9 @@ fn tokens(text: &str) -> Vec<(Token, String)> {
             let ends = |c: char| is_special(c) || matches!(c, ' ' | '\t' | '\r' | '\n' | '\0');
             let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
             let token = match word {
-                "in" => Token::In,
-                "notin" => Token::NotIn,
-                _ => Token::Identifier,
+                "in" => LabelSelectorToken::In,
+                "notin" => LabelSelectorToken::NotIn,
+                _ => LabelSelectorToken::Identifier,
             };
             // Parity(kubernetes): a NUL that ends a word is skipped.
             let nul = usize::from(rest[word.len()..].starts_with('\0'));
@@ -298,24 +303,24 @@ fn tokens(text: &str) -> Vec<(Token, String)> {
 }
 
 /// The longest operator that a text begins with, and how much of the text it takes.
-fn symbol(text: &str) -> (Token, usize, String) {
+fn symbol(text: &str) -> (LabelSelectorToken, usize, String) {
     let two = match text.get(..2) {
-        Some("==") => Some(Token::Equals),
-        Some("!=") => Some(Token::NotEquals),
+        Some("==") => Some(LabelSelectorToken::Equals),
+        Some("!=") => Some(LabelSelectorToken::NotEquals),
         _ => None,
     };
     if let Some(token) = two {
         return (token, 2, text[..2].to_owned());
     }
     let token = match text.as_bytes()[0] {
-        b')' => Token::Close,
-        b',' => Token::Comma,
-        b'!' => Token::Not,
-        b'=' => Token::Equals,
-        b'>' => Token::Greater,
-        b'<' => Token::Less,
-        b'(' => Token::Open,
-        _ => Token::Error,
+        b')' => LabelSelectorToken::Close,
+        b',' => LabelSelectorToken::Comma,
+        b'!' => LabelSelectorToken::Not,
+        b'=' => LabelSelectorToken::Equals,
+        b'>' => LabelSelectorToken::Greater,
+        b'<' => LabelSelectorToken::Less,
+        b'(' => LabelSelectorToken::Open,
+        _ => LabelSelectorToken::Error,
     };
     (token, 1, text[..1].to_owned())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Target;
+use super::KustomizationTarget;
 use crate::config::{self, Config};
 use crate::error::{Result, Within as _};
 use crate::fieldspec::FieldSpec;
@@ -28,7 +28,7 @@ fn configuring<T>(result: Result<T>, kind: &str, config: &serde_json::Value) -> 
     })
 }
 
-impl Target<'_> {
+impl KustomizationTarget<'_> {
     fn origin_of(&self, kind: &str) -> Option<Origin> {
         self.origin.as_ref().map(|origin| origin.builtin(self.file, kind))
     }
@@ -119,7 +119,7 @@ impl Target<'_> {
         });
         add("ReplicaCountTransformer", replicas.collect::<Result<_>>()?);
         let images = file.images.iter().map(|image| {
-            self.build.budget.steps(Images::STEPS)?;
+            self.build.budget.steps(Images::CONSTRUCTION_STEPS)?;
             Images::new(image.clone(), self.specs(&config.images)?).map(Transformer::Images)
         });
         add("ImageTagTransformer", images.collect::<Result<_>>()?);

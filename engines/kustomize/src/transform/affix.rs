@@ -1,11 +1,11 @@
 //! `namePrefix` and `nameSuffix`.
 
-use goyaml::v3::Kind;
+use goyaml::v3::YamlNodeKind;
 
 use crate::config;
 use crate::edit;
 use crate::error::Result;
-use crate::fieldspec::{Created, FieldSpec};
+use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::resources::Resources;
 use crate::schema::Schema;
 
@@ -56,7 +56,7 @@ impl Affix {
                     affixes.push(self.text.clone());
                     resource.remember(schema, &budget)?;
                 }
-                let created = Created { kind: Kind::Scalar, tag: edit::STR };
+                let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: edit::STR };
                 edit::walk(&mut resource.node, spec, Some(created), &budget, |node| {
                     let text = match self.side {
                         Side::Prefix => [self.text.as_str(), &node.value].concat(),

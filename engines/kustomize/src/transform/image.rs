@@ -1,9 +1,9 @@
 //! `images`.
 
 use golang::regexp::Regexp;
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::fieldspec::FieldSpec;
@@ -28,11 +28,11 @@ pub(crate) struct Images {
 }
 
 /// Steps that looking for containers costs.
-const VISITED: usize = 512;
+const STEPS_PER_CONTAINER_SEARCH: usize = 512;
 
 impl Images {
     /// Steps that [`Self::new`] takes.
-    pub(crate) const STEPS: usize = 100_000;
+    pub(crate) const CONSTRUCTION_STEPS: usize = 100_000;
 
     /// # Errors
     /// The image's name is no regular expression. Differs(kustomize): it crashes.
@@ -54,7 +54,7 @@ impl Images {
         // Parity(kustomize): whatever is called `containers` is changed first, so ordinary ones are changed twice.
         for resource in list.iter_mut() {
             if resource.kind() != "CustomResourceDefinition" {
-                budget.steps(VISITED)?;
+                budget.steps(STEPS_PER_CONTAINER_SEARCH)?;
                 self.visit(&mut resource.node, &budget)?;
             }
         }
@@ -72,19 +72,19 @@ impl Images {
     }
 
     /// Looks for containers anywhere; nodes lie at most [`crate::manifest::MAX_DEPTH`] deep.
-    fn visit(&self, node: &mut Node, budget: &Budget) -> Result<()> {
+    fn visit(&self, node: &mut Node, budget: &BuildBudget) -> Result<()> {
         if edit::is_null(node) {
             return Ok(());
         }
         match node.kind {
-            Kind::Mapping => {
+            YamlNodeKind::Mapping => {
                 for at in (1..node.content.len()).step_by(2) {
                     self.visit(&mut node.content[at], budget)?;
                     let is_list = matches!(
                         node.content[at - 1].value.as_str(),
                         "containers" | "initContainers"
                     );
-                    if is_list && node.content[at].kind == Kind::Sequence {
+                    if is_list && node.content[at].kind == YamlNodeKind::Sequence {
                         for container in node.content[at].content.iter_mut() {
                             if let Some(image) = edit::get_mut(container, "image")? {
                                 self.set(image, budget)?;
@@ -94,13 +94,15 @@ impl Images {
                 }
                 Ok(())
             }
-            Kind::Sequence => node.content.iter_mut().try_for_each(|item| self.visit(item, budget)),
+            YamlNodeKind::Sequence => {
+                node.content.iter_mut().try_for_each(|item| self.visit(item, budget))
+            }
             _ => Ok(()),
         }
     }
 
-    fn set(&self, node: &mut Node, budget: &Budget) -> Result<()> {
-        edit::check_kind(node, Kind::Scalar)?;
+    fn set(&self, node: &mut Node, budget: &BuildBudget) -> Result<()> {
+        edit::check_kind(node, YamlNodeKind::Scalar)?;
         budget.steps(match &self.pattern {
             Pattern::Name(name) => name.steps(node.value.len()),
             Pattern::Expression(expression) => pattern::steps(expression, node.value.len()),

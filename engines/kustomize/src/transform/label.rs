@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
 use crate::edit;
 use crate::error::Result;
-use crate::fieldspec::{Created, FieldSpec};
+use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::resources::Resources;
 
 /// Labels or annotations, and the maps that get them.
@@ -21,7 +21,7 @@ impl Strings {
         if self.strings.is_empty() {
             return Ok(());
         }
-        let created = Created { kind: Kind::Mapping, tag: edit::MAP };
+        let created = CreatedNodeType { kind: YamlNodeKind::Mapping, tag: edit::MAP };
         let budget = resources.budget();
         for resource in resources.list_mut() {
             for (key, value) in &self.strings {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
-use crate::budget::Budget;
+use crate::budget::BuildBudget;
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
-use crate::fieldspec::{Created, FieldSpec};
+use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
@@ -52,7 +52,7 @@ impl Namespace {
         &self,
         resource: &mut Resource,
         schema: &Schema,
-        budget: &Budget,
+        budget: &BuildBudget,
     ) -> Result<()> {
         budget.steps(LOOKED_AT)?;
         let id = resource.id(schema);
@@ -62,7 +62,7 @@ impl Namespace {
                 create: true,
                 ..FieldSpec::default()
             };
-            let created = Created { kind: Kind::Scalar, tag: "" };
+            let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: "" };
             edit::walk(&mut resource.node, &spec, Some(created), budget, |node| {
                 self.set(node, budget)
             })?;
@@ -73,7 +73,7 @@ impl Namespace {
             self.bind(&mut resource.node, budget)?;
         }
         let is_core = resource.api_version() == "v1";
-        let created = Created { kind: Kind::Scalar, tag: edit::STR };
+        let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: edit::STR };
         for spec in &self.specs {
             let is_done = match &*spec.path {
                 "metadata/namespace" => true,
@@ -100,8 +100,8 @@ impl Namespace {
         Ok(())
     }
 
-    fn set(&self, node: &mut Node, budget: &Budget) -> Result<()> {
-        let is_set = node.kind == Kind::Scalar && !edit::text(node).is_empty();
+    fn set(&self, node: &mut Node, budget: &BuildBudget) -> Result<()> {
+        let is_set = node.kind == YamlNodeKind::Scalar && !edit::text(node).is_empty();
         if self.unset_only && is_set {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl Namespace {
     /// Sets the namespace of the subjects of a role binding.
     ///
     /// Parity(kustomize): a subject that is called `default` counts as a service account, whatever it is.
-    fn bind(&self, object: &mut Node, budget: &Budget) -> Result<()> {
+    fn bind(&self, object: &mut Node, budget: &BuildBudget) -> Result<()> {
         let (field, wanted) = match self.subjects {
             Subjects::None => return Ok(()),
             Subjects::NamedDefault => ("name", "default"),
@@ -122,16 +122,16 @@ impl Namespace {
             return Ok(());
         }
         let setting = || "setting namespace on (cluster)role binding subjects";
-        edit::check_kind(subjects, Kind::Sequence).within(setting)?;
+        edit::check_kind(subjects, YamlNodeKind::Sequence).within(setting)?;
         for subject in subjects.content.iter_mut() {
             let looking = || format!("looking up {field} on (cluster)role binding subject");
             let value = edit::get(subject, field).within(looking).within(setting)?;
             let Some(value) = value.filter(|value| !edit::is_null(value)) else { continue };
-            edit::check_kind(value, Kind::Scalar).within(looking).within(setting)?;
+            edit::check_kind(value, YamlNodeKind::Scalar).within(looking).within(setting)?;
             if value.value != wanted {
                 continue;
             }
-            if let Some(node) = edit::get_or_create(subject, "namespace", Kind::Scalar)? {
+            if let Some(node) = edit::get_or_create(subject, "namespace", YamlNodeKind::Scalar)? {
                 self.set(node, budget).within(setting)?;
             }
         }

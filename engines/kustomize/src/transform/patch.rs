@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::edit;
 use crate::error::{Cause, Error, Result, Within as _};
 use crate::json6902;
@@ -26,7 +26,7 @@ fn merge_into(
     target: &mut Resource,
     patch: &Resource,
     schema: &Schema,
-    budget: &Budget,
+    budget: &BuildBudget,
 ) -> Result<()> {
     let name = target.name().to_owned();
     let namespace = target.namespace().to_owned();
@@ -39,7 +39,7 @@ fn merge_into(
         MergeError::Exhausted(exhausted) => Error::from(exhausted).within(named(patch)),
         error => Error::new(error.to_string()),
     });
-    if outcome? == merge::Outcome::Deleted {
+    if outcome? == merge::MergeOutcome::Deleted {
         target.node = edit::null();
     }
     if target.is_gone() {
@@ -159,17 +159,17 @@ enum Content {
 pub(crate) struct Patch {
     content: Content,
     target: Option<Selector>,
-    source: Source,
+    source: PatchSource,
 }
 
 /// Where a patch comes from; displays as errors say it.
 #[derive(Debug, Clone)]
-enum Source {
+enum PatchSource {
     Inline(String),
     Path(String),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for PatchSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inline(text) => write!(f, "[patch: {}]", quoted(text)),
@@ -195,11 +195,11 @@ impl Patch {
                 let text = format!("must specify one of patch and path in\n{}", config());
                 return Err(Error::new(text));
             }
-            (inline, "") => (inline.as_bytes().into(), Source::Inline(inline.to_owned())),
+            (inline, "") => (inline.as_bytes().into(), PatchSource::Inline(inline.to_owned())),
             ("", path) => {
                 let loaded = loader.load(path);
                 let failed = || format!("failed to get the patch file from path({path})");
-                (loaded.within(failed)?, Source::Path(path.to_owned()))
+                (loaded.within(failed)?, PatchSource::Path(path.to_owned()))
             }
             _ => {
                 let text = format!("patch and path can't be set at the same time\n{}", config());
@@ -309,7 +309,7 @@ impl Patch {
     }
 }
 
-fn operations(text: &[u8], budget: &Budget) -> Result<json6902::Patch> {
+fn operations(text: &[u8], budget: &BuildBudget) -> Result<json6902::Patch> {
     let text = String::from_utf8_lossy(text);
     if text.is_empty() {
         return Err(Error::new("empty json patch operations"));

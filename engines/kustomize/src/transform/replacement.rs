@@ -2,14 +2,14 @@
 //!
 //! Elsewhere: fields of YAML or JSON that is itself a text (`structured.rs`).
 
-use goyaml::v3::{Kind, Node};
+use goyaml::v3::{Node, YamlNodeKind};
 
 use super::structured;
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::edit;
 use crate::error::{Error, Result, Within as _};
 use crate::id::Id;
-use crate::kustomization::{FieldOptions, Replacement, Source, TargetSelector};
+use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, TargetSelector};
 use crate::manifest::MAX_DEPTH;
 use crate::path::{self, Match};
 use crate::resource::{self, Resource};
@@ -62,7 +62,7 @@ fn ids(resource: &Resource) -> Vec<Id> {
 }
 
 /// The value that a source means.
-fn value(resources: &[Resource], source: &Source, budget: &Budget) -> Result<Node> {
+fn value(resources: &[Resource], source: &ReplacementSource, budget: &BuildBudget) -> Result<Node> {
     let ids = |resource: &Resource| 1 + resource.past.len();
     budget.steps(LOOKED_AT * resources.iter().map(ids).sum::<usize>())?;
     let mut found = resources
@@ -93,7 +93,7 @@ fn value(resources: &[Resource], source: &Source, budget: &Budget) -> Result<Nod
     else {
         return Ok(value);
     };
-    if value.kind != Kind::Scalar {
+    if value.kind != YamlNodeKind::Scalar {
         return Err(Error::new("delimiter option can only be used with scalar nodes"));
     }
     let text = edit::text(&value).to_owned();
@@ -113,7 +113,7 @@ fn apply(
     resources: &mut [Resource],
     value: &Node,
     target: &TargetSelector,
-    budget: &Budget,
+    budget: &BuildBudget,
 ) -> Result<()> {
     let Some(select) = &target.select else {
         return Err(Error::new("target must specify resources to select"));
@@ -172,7 +172,12 @@ fn selects_marks(
     Ok(true)
 }
 
-fn copy(object: &mut Node, value: &Node, target: &TargetSelector, budget: &Budget) -> Result<()> {
+fn copy(
+    object: &mut Node,
+    value: &Node,
+    target: &TargetSelector,
+    budget: &BuildBudget,
+) -> Result<()> {
     let default = [DEFAULT_PATH.to_owned()];
     let paths = if target.field_paths.is_empty() { &default[..] } else { &target.field_paths };
     let options = target.options.as_ref();
@@ -203,7 +208,7 @@ fn copy(object: &mut Node, value: &Node, target: &TargetSelector, budget: &Budge
                 Match::InText(mut node) => set(&mut node, value, options, budget)?,
             }
         }
-        if value.kind != Kind::Scalar {
+        if value.kind != YamlNodeKind::Scalar {
             budget.steps(budget::weight(object))?;
         }
         check_depth(object, value)?;
@@ -216,7 +221,7 @@ fn set(
     node: &mut Node,
     value: &Node,
     options: Option<&FieldOptions>,
-    budget: &Budget,
+    budget: &BuildBudget,
 ) -> Result<()> {
     let before = budget::weight(node);
     // A part of a text may give way to a text, or all of it to a node.
@@ -224,7 +229,7 @@ fn set(
     budget.grown(before, taken)?;
     let mut text = value.value.clone();
     if let Some(options) = options.filter(|options| !options.delimiter.is_empty()) {
-        if node.kind != Kind::Scalar {
+        if node.kind != YamlNodeKind::Scalar {
             return Err(Error::new("delimiter option can only be used with scalar nodes"));
         }
         let delimiter = options.delimiter.as_str();
@@ -237,7 +242,7 @@ fn set(
         }
         text = parts.join(delimiter);
     }
-    if node.kind == Kind::Scalar {
+    if node.kind == YamlNodeKind::Scalar {
         node.value = text;
     } else {
         *node = value.clone();
@@ -250,7 +255,7 @@ fn set(
 
 /// Values may be put into each other again and again, so that their depth has to be bounded.
 fn check_depth(object: &Node, value: &Node) -> Result<()> {
-    if value.kind != Kind::Scalar && object.walk().any(|(depth, _)| depth > MAX_DEPTH) {
+    if value.kind != YamlNodeKind::Scalar && object.walk().any(|(depth, _)| depth > MAX_DEPTH) {
         return Err(Error::new(format!("exceeded max depth of {MAX_DEPTH}")));
     }
     Ok(())

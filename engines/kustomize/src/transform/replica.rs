@@ -1,11 +1,11 @@
 //! `replicas`.
 
-use goyaml::v3::Kind;
+use goyaml::v3::YamlNodeKind;
 
 use crate::config;
 use crate::edit;
 use crate::error::{Error, Result};
-use crate::fieldspec::{Created, FieldSpec};
+use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::kustomization::Replica;
 use crate::resources::Resources;
 use crate::schema::Schema;
@@ -27,7 +27,7 @@ impl Replicas {
             let fits = |id: &crate::id::Id| id.name == *name && id.gvk.is_selected(&selection);
             let places = resources.any_id(fits, schema)?;
             is_found |= !places.is_empty();
-            let created = Created { kind: Kind::Scalar, tag: edit::INT };
+            let created = CreatedNodeType { kind: YamlNodeKind::Scalar, tag: edit::INT };
             for at in places {
                 let node = &mut resources.list_mut()[at].node;
                 edit::walk(node, spec, Some(created), &budget, |node| {

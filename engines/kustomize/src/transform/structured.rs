@@ -1,9 +1,9 @@
 //! Replacements within a field whose text is itself YAML or JSON.
 
-use goyaml::Limits;
-use goyaml::v3::{Kind, Node};
+use goyaml::YamlLimits;
+use goyaml::v3::{Node, YamlNodeKind};
 
-use crate::budget::{self, Budget};
+use crate::budget::{self, BuildBudget};
 use crate::edit;
 use crate::error::Result;
 use crate::hash::go_json;
@@ -19,8 +19,8 @@ pub(super) fn set(
     object: &mut Node,
     value: &Node,
     parts: &[String],
-    create: Option<Kind>,
-    budget: &Budget,
+    create: Option<YamlNodeKind>,
+    budget: &BuildBudget,
 ) -> Result<bool> {
     if parts.len() < 2 {
         return Ok(false);
@@ -44,15 +44,17 @@ pub(super) fn set(
 }
 
 /// Whether a scalar with readable YAML stands at the end of a path.
-fn holds_text(object: &Node, parts: &[String], budget: &Budget) -> Result<bool> {
+fn holds_text(object: &Node, parts: &[String], budget: &BuildBudget) -> Result<bool> {
     match path::lookup(object, parts) {
-        Ok(Some(node)) if node.kind == Kind::Scalar => Ok(parse(&node.value, budget)?.is_some()),
+        Ok(Some(node)) if node.kind == YamlNodeKind::Scalar => {
+            Ok(parse(&node.value, budget)?.is_some())
+        }
         _ => Ok(false),
     }
 }
 
 /// The first document of a text; an empty one has none, and is readable all the same.
-fn parse(text: &str, budget: &Budget) -> Result<Option<Option<Node>>> {
+fn parse(text: &str, budget: &BuildBudget) -> Result<Option<Option<Node>>> {
     let limits = budget.reading(text.len())?;
     let documents = goyaml::v3::Documents::new(text.as_bytes(), &limits).ok();
     Ok(documents.and_then(|mut documents| documents.next().transpose().ok()))
@@ -63,8 +65,8 @@ fn changed(
     text: &str,
     value: &Node,
     parts: &[String],
-    create: Option<Kind>,
-    budget: &Budget,
+    create: Option<YamlNodeKind>,
+    budget: &BuildBudget,
 ) -> Result<Option<String>> {
     let Some(Some(mut document)) = parse(text, budget)? else { return Ok(None) };
     let found = match path::matches(&mut document, parts, create, budget) {
@@ -78,7 +80,7 @@ fn changed(
         let Match::Node(place) = place else { continue };
         copies.push(budget.hold(budget::weight(value))?);
         let Some(node) = path::at_mut(&mut document, &place) else { return Ok(None) };
-        if node.kind == Kind::Scalar {
+        if node.kind == YamlNodeKind::Scalar {
             node.value.clone_from(&value.value);
         } else {
             *node = value.clone();
@@ -89,7 +91,7 @@ fn changed(
         return Ok(Some(yaml.trim().to_owned()));
     }
     let Some(Some(document)) = parse(&yaml, budget)? else { return Ok(None) };
-    let Ok(value) = goyaml::v3::to_json(&document, &Limits::default()) else { return Ok(None) };
+    let Ok(value) = goyaml::v3::to_json(&document, &YamlLimits::default()) else { return Ok(None) };
     let is_pretty = text.contains('\n') && text.contains("  ");
     Ok(Some(if is_pretty { pretty(&value) } else { go_json(&value) }))
 }

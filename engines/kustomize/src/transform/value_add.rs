@@ -1,6 +1,6 @@
 //! The plugin `ValueAddTransformer`: a text into fields, or into a part of the paths they hold.
 
-use goyaml::v3::Kind;
+use goyaml::v3::YamlNodeKind;
 
 use crate::edit;
 use crate::error::{Error, Result};
@@ -15,18 +15,18 @@ use crate::transform::namespace::{Namespace, Subjects};
 const LOOKED_UP: usize = 1_000;
 
 /// Bytes of memory that may be created on the way, besides the names.
-const CREATED: usize = 256;
+const CREATED_PATH_BYTES: usize = 256;
 
 /// A text and where it goes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueAdd {
     pub(crate) value: String,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<ValueAddTarget>,
 }
 
 /// The fields of some objects.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Target {
+pub(crate) struct ValueAddTarget {
     pub(crate) selector: Option<Selector>,
     pub(crate) field_path: String,
     /// 0 replaces the text, more inserts a part into the path it is.
@@ -55,16 +55,17 @@ impl ValueAdd {
                 }
                 budget.steps(LOOKED_UP)?;
                 let parts = path::split(&target.field_path, '/');
-                let Some(node) = path::lookup_create(&mut resource.node, &parts, Kind::Scalar)?
+                let Some(node) =
+                    path::lookup_create(&mut resource.node, &parts, YamlNodeKind::Scalar)?
                 else {
                     continue;
                 };
-                edit::check_kind(node, Kind::Scalar)?;
+                edit::check_kind(node, YamlNodeKind::Scalar)?;
                 let value = match usize::try_from(target.position) {
                     Ok(0) | Err(_) => self.value.clone(),
                     Ok(position) => inserted(&node.value, position - 1, &self.value),
                 };
-                budget.bytes(CREATED + target.field_path.len())?;
+                budget.bytes(CREATED_PATH_BYTES + target.field_path.len())?;
                 edit::grow_scalar(node, value, "", &budget)?;
             }
         }
@@ -94,7 +95,7 @@ impl ValueAdd {
         if self.targets.is_empty() {
             return Err(Error::new("must specify at least one target"));
         }
-        for Target { field_path, position, .. } in &self.targets {
+        for ValueAddTarget { field_path, position, .. } in &self.targets {
             if field_path.is_empty() {
                 return Err(Error::new("fieldPath cannot be empty"));
             }

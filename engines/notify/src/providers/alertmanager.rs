@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::text::title;
 
 /// How long the alert of an incident fires at most where its end is not sent, in seconds.
-const LONGEST: i64 = 30 * 24 * 3600;
+const MAX_ALERT_PERIOD_SECONDS: i64 = 30 * 24 * 3600;
 
 /// What depends on whether an alert is that of an incident.
 struct Facts {
@@ -35,7 +35,8 @@ impl Facts {
                 ends: "0001-01-01T00:00:00Z".to_owned(),
             };
         };
-        let ends = if *is_open { since.saturating_add(LONGEST) } else { event.unix() };
+        let ends =
+            if *is_open { since.saturating_add(MAX_ALERT_PERIOD_SECONDS) } else { event.unix() };
         Self {
             status: if *is_open { "firing" } else { "resolved" },
             severity: "error".to_owned(),

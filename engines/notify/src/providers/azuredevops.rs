@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::git::{self, Repository, text};
+use super::git::{self, ProviderRepository, text};
 use super::name_and_description;
 use crate::event::Event;
-use crate::http::{Flow, Request, Response};
+use crate::http::{Flow, ProviderRequest, Response};
 use crate::options::Options;
 use crate::text::path_element;
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
-    let repository = Repository::parse(&options.url);
+    let repository = ProviderRepository::parse(&options.url);
     if options.commit_status.is_empty() {
         return Flow::refused("commit status cannot be empty");
     }
@@ -59,7 +59,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
 
 fn post(options: &Options, url: &str, status: Value) -> Flow {
     let request = |method| {
-        Request::new(method, url)
+        ProviderRequest::new(method, url)
             .header("Accept", "application/json;api-version=6.0")
             .basic("", &options.token)
             .tls(options.tls.clone())

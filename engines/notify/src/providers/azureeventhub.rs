@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 
 use crate::event::Event;
-use crate::http::{Flow, Request};
+use crate::http::{Flow, ProviderRequest};
 use crate::options::Options;
 use crate::parcel::{EventHubLogin, EventHubMessage, Parcel};
 use crate::text::{is_relative, path_element};
@@ -29,7 +29,7 @@ const DOMAINS: [&str; 4] = [
 impl EventHubMessage {
     /// The request that sends it at a time, in seconds since 1970. `token` is that of the identity that sends, where
     /// [`EventHubLogin::Identity`] wants one.
-    pub fn request(&self, now: i64, token: &str) -> Request {
+    pub fn request(&self, now: i64, token: &str) -> ProviderRequest {
         let hub = format!("https://{}/{}", self.host, path_element(&self.hub));
         let authorization = match &self.login {
             EventHubLogin::SharedKey(name, key) => signature(&hub, name, key, now + TOKEN_LIFE),
@@ -39,7 +39,7 @@ impl EventHubMessage {
             EventHubLogin::Token(token) => format!("Bearer {token}"),
             EventHubLogin::Identity(_) => format!("Bearer {token}"),
         };
-        Request::new("POST", format!("{hub}/messages?timeout=60&api-version=2014-01"))
+        ProviderRequest::new("POST", format!("{hub}/messages?timeout=60&api-version=2014-01"))
             .header("Authorization", authorization)
             .header("Content-Type", "application/json")
             .body(self.data.clone())

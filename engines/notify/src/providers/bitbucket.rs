@@ -3,14 +3,14 @@
 use aws_lc_rs::digest;
 use serde_json::{Value, json};
 
-use super::git::{self, Repository, text};
+use super::git::{self, ProviderRepository, text};
 use super::name_and_description;
 use crate::event::Event;
-use crate::http::{Flow, Request, Response};
+use crate::http::{Flow, ProviderRequest, Response};
 use crate::options::Options;
 
 /// What is asked about, and who asks.
-struct Status {
+struct BuildStatusRequest {
     url: String,
     token: (String, String),
     payload: Value,
@@ -28,7 +28,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     if options.commit_status.is_empty() {
         return Flow::refused("commit status cannot be empty");
     }
-    let repository = Repository::parse(&options.url);
+    let repository = ProviderRepository::parse(&options.url);
     let Some((username, password)) =
         options.token.split_once(':').filter(|(_, password)| !password.contains(':'))
     else {
@@ -59,7 +59,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         "description": description,
     });
     let api = "https://api.bitbucket.org/2.0/repositories";
-    let status = Status {
+    let status = BuildStatusRequest {
         url: format!("{api}/{owner}/{name}/commit/{commit}/statuses/build"),
         token: (username.to_owned(), password.to_owned()),
         payload,
@@ -67,13 +67,15 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
     post(options, status)
 }
 
-fn post(options: Options, status: Status) -> Flow {
-    let Status { url, token: (username, password), payload } = status;
-    let reading = Request::new("GET", format!("{url}/{}", text(&payload, "/key")))
+fn post(options: Options, status: BuildStatusRequest) -> Flow {
+    let BuildStatusRequest { url, token: (username, password), payload } = status;
+    let reading = ProviderRequest::new("GET", format!("{url}/{}", text(&payload, "/key")))
         .basic(&username, &password)
         .tls(options.tls.clone());
-    let request =
-        Request::new("POST", url).json(&payload).basic(&username, &password).tls(options.tls);
+    let request = ProviderRequest::new("POST", url)
+        .json(&payload)
+        .basic(&username, &password)
+        .tls(options.tls);
     reading.send(move |answer| {
         let known = match answer {
             Ok(answer) if answer.status == 404 => Ok(Value::Null),

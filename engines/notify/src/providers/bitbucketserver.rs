@@ -7,7 +7,7 @@ use super::bitbucket::key;
 use super::git::{self, text};
 use super::name_and_description;
 use crate::event::Event;
-use crate::http::{Flow, Request, Response, Retry, basic};
+use crate::http::{Flow, ProviderRequest, Response, Retry, basic};
 use crate::options::Options;
 use crate::text::{join_path, quoted};
 
@@ -100,7 +100,7 @@ fn post(options: &Options, mut url: Url, payload: Value) -> Flow {
         format!("Bearer {}", options.token)
     };
     let request = |method, url: &Url| {
-        Request::new(method, String::from_utf8_lossy(&url.to_bytes()))
+        ProviderRequest::new(method, String::from_utf8_lossy(&url.to_bytes()))
             .header("Authorization", &login)
             .header("x-atlassian-token", "no-check")
             .header("x-requested-with", "XMLHttpRequest")

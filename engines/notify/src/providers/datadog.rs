@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::git::readable;
 use crate::event::Event;
-use crate::http::{Flow, Request};
+use crate::http::{Flow, ProviderRequest};
 use crate::options::Options;
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
@@ -48,7 +48,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         "text": event.message,
         "title": format!("Events from the {} {}/{}", object.kind, object.name, object.namespace),
     });
-    Request::new("POST", format!("{base}/api/v1/events"))
+    ProviderRequest::new("POST", format!("{base}/api/v1/events"))
         .json(&payload)
         .header("Accept", "application/json")
         .header("Dd-Api-Key", &options.token)

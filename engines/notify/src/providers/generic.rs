@@ -4,7 +4,7 @@ use aws_lc_rs::hmac;
 
 use super::{post_message, request_uri};
 use crate::event::Event;
-use crate::http::{Flow, Request, Retry};
+use crate::http::{Flow, ProviderRequest, Retry};
 use crate::options::Options;
 
 pub(super) fn flow(options: Options, event: Event) -> Flow {
@@ -28,7 +28,7 @@ fn forward(options: &Options, event: &Event, key: Option<&[u8]>) -> Flow {
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &body);
         format!("sha256={}", hex::encode(tag))
     });
-    let mut request = Request::new("POST", &options.url)
+    let mut request = ProviderRequest::new("POST", &options.url)
         .header("Content-Type", "application/json")
         .body(body)
         .header("gotk-component", &event.reporting_controller)

@@ -9,16 +9,16 @@ use crate::event::Event;
 use crate::http::{Flow, Response};
 
 /// Schemes under which Git is reached.
-const TRANSPORTS: [&[u8]; 9] =
+const GIT_URL_SCHEMES: [&[u8]; 9] =
     [b"ssh", b"git", b"git+ssh", b"http", b"https", b"ftp", b"ftps", b"rsync", b"file"];
 
 /// A repository: scheme and host, and the path without `.git`.
-pub(super) struct Repository {
+pub(super) struct ProviderRepository {
     pub(super) host: String,
     pub(super) id: String,
 }
 
-impl Repository {
+impl ProviderRepository {
     /// Reads the address of a repository: a URL, the form of `scp`, or else a path. One over SSH is asked over HTTPS.
     pub(super) fn parse(address: &str) -> Self {
         let url = transport(address).or_else(|| scp(address)).unwrap_or_else(|| Url {
@@ -43,7 +43,7 @@ impl Repository {
 }
 
 fn transport(address: &str) -> Option<Url> {
-    Url::parse(address.as_bytes()).ok().filter(|url| TRANSPORTS.contains(&&*url.scheme))
+    Url::parse(address.as_bytes()).ok().filter(|url| GIT_URL_SCHEMES.contains(&&*url.scheme))
 }
 
 /// Parity(git-urls): what follows a sign that paths have not is no part of the path.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use golang::url::Url;
 use serde_json::{Value, json};
 
-use super::git::{self, Repository, ended, text};
+use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
 use crate::credentials::Tls;
 use crate::event::Event;
-use crate::http::{Flow, Request, Response};
+use crate::http::{Flow, ProviderRequest, Response};
 use crate::options::Options;
 use crate::text::path_element;
 
@@ -26,14 +26,14 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn request(&self, method: &'static str, path: &str) -> Request {
-        Request::new(method, format!("{}{path}", self.api))
+    pub(super) fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
+        ProviderRequest::new(method, format!("{}{path}", self.api))
             .header("Authorization", format!("token {}", self.token))
             .proxy(&self.proxy)
             .tls(self.tls.clone())
     }
 
-    pub(super) fn of_repository(&self, method: &'static str, path: &str) -> Request {
+    pub(super) fn of_repository(&self, method: &'static str, path: &str) -> ProviderRequest {
         self.request(method, &format!("/repos/{}{path}", self.repository))
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn connect(
     if token.is_empty() {
         return Flow::refused("gitea token cannot be empty");
     }
-    let repository = Repository::parse(&options.url);
+    let repository = ProviderRepository::parse(&options.url);
     let Some((owner, name)) = repository.owner_and_name() else {
         let id = crate::text::quoted(&repository.id);
         return Flow::refused(format!("invalid repository id {id}"));

@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::git::{self, Repository, ended, text};
+use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
 use crate::credentials::Tls;
 use crate::event::Event;
-use crate::http::{Flow, Request, Response};
+use crate::http::{Flow, ProviderRequest, Response};
 use crate::options::Options;
 
 /// A repository at GitHub, and how it is asked.
@@ -30,16 +30,16 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn request(&self, method: &'static str, path: &str) -> Request {
+    pub(super) fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
         let url = format!("{}/repos/{}/{}{path}", self.api, self.owner, self.name);
-        self.dress(Request::new(method, url))
+        self.dress(ProviderRequest::new(method, url))
     }
 
-    pub(super) fn user(&self) -> Request {
-        self.dress(Request::new("GET", format!("{}/user", self.api)))
+    pub(super) fn user(&self) -> ProviderRequest {
+        self.dress(ProviderRequest::new("GET", format!("{}/user", self.api)))
     }
 
-    fn dress(&self, request: Request) -> Request {
+    fn dress(&self, request: ProviderRequest) -> ProviderRequest {
         // Parity(flux): the certificates are for servers of one's own.
         let tls = self.tls.clone().filter(|_| self.api != "https://api.github.com");
         request
@@ -75,7 +75,7 @@ pub(super) fn connect(
 }
 
 fn client(address: &str, token: String, tls: Option<Arc<Tls>>) -> Result<Client, String> {
-    let repository = Repository::parse(address);
+    let repository = ProviderRepository::parse(address);
     let Some((owner, name)) = repository.owner_and_name() else {
         return Err(format!("invalid repository id: '{}'", repository.id));
     };
@@ -162,8 +162,8 @@ impl App {
         })
     }
 
-    fn request(&self, method: &'static str, path: &str) -> Request {
-        Request::new(method, format!("{}{path}", self.api))
+    fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
+        ProviderRequest::new(method, format!("{}{path}", self.api))
             .header("Accept", "application/vnd.github.v3+json")
             .bearer(&self.jwt)
             .proxy(&self.proxy)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::git::{self, Repository, ended, text};
+use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
 use crate::credentials::Tls;
 use crate::event::Event;
-use crate::http::{Flow, Request, Response, Retry};
+use crate::http::{Flow, ProviderRequest, Response, Retry};
 use crate::options::Options;
 use crate::text::query;
 
@@ -29,7 +29,7 @@ impl Client {
         if token.is_empty() {
             return Err("gitlab token cannot be empty".to_owned());
         }
-        let repository = Repository::parse(&options.url);
+        let repository = ProviderRepository::parse(&options.url);
         Ok(Self {
             api: format!("{}/api/v4", repository.host.trim_end_matches('/')),
             project: escape(&repository.id),
@@ -38,8 +38,8 @@ impl Client {
         })
     }
 
-    pub(super) fn request(&self, method: &'static str, path: &str) -> Request {
-        let request = Request::new(method, format!("{}{path}", self.api));
+    pub(super) fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
+        let request = ProviderRequest::new(method, format!("{}{path}", self.api));
         request
             .header("Accept", "application/json")
             .header("PRIVATE-TOKEN", &self.token)
@@ -47,7 +47,7 @@ impl Client {
             .tls(self.tls.clone())
     }
 
-    pub(super) fn of_project(&self, method: &'static str, path: &str) -> Request {
+    pub(super) fn of_project(&self, method: &'static str, path: &str) -> ProviderRequest {
         self.request(method, &format!("/projects/{}{path}", self.project))
     }
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::event::Event;
-use crate::http::{Flow, Request};
+use crate::http::{Flow, ProviderRequest};
 use crate::options::Options;
 use crate::parcel::{Parcel, PubSubMessage};
 use crate::text::{is_relative, path_element};
@@ -14,12 +14,12 @@ impl PubSubMessage {
     /// The request that publishes it at a server such as `https://pubsub.googleapis.com`, with a token if there is one.
     ///
     /// Differs(flux): over REST, not gRPC.
-    pub fn request(&self, server: &str, token: Option<&str>) -> Request {
+    pub fn request(&self, server: &str, token: Option<&str>) -> ProviderRequest {
         let project = path_element(&self.project);
         let topic = path_element(&self.topic);
         let message = json!({"data": STANDARD.encode(&self.data), "attributes": self.attributes});
         let url = format!("{server}/v1/projects/{project}/topics/{topic}:publish");
-        let request = Request::new("POST", url).json(&json!({"messages": [message]}));
+        let request = ProviderRequest::new("POST", url).json(&json!({"messages": [message]}));
         match token {
             Some(token) => request.bearer(token),
             None => request,

@@ -59,7 +59,7 @@ impl NatsKey {
         }
         let [first, second, seed @ ..] = body else { return Err("nkeys: invalid seed") };
         let seed = seed.try_into().map_err(|_| "nkeys: invalid seed")?;
-        if first & 0xf8 != SEED {
+        if first & 0xf8 != SEED_PREFIX_BITS {
             return Err("nkeys: invalid seed");
         }
         Ok(Self { seed, prefix: (first & 7) << 5 | (second & 0xf8) >> 3, jwt })
@@ -89,7 +89,7 @@ impl NatsKey {
 }
 
 /// What the first byte of a seed begins with: the letter `S`.
-const SEED: u8 = 18 << 3;
+const SEED_PREFIX_BITS: u8 = 18 << 3;
 
 /// The CRC-16 of XMODEM.
 fn checksum(bytes: &[u8]) -> u16 {
@@ -100,7 +100,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     })
 }
 
-const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const BASE32_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 fn base32(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -110,7 +110,7 @@ fn base32(bytes: &[u8]) -> String {
         let bits = u64::from_be_bytes(group);
         for digit in 0..(chunk.len() * 8).div_ceil(5) {
             let at = (bits >> (35 - 5 * digit)) & 31;
-            text.push(char::from(ALPHABET[usize::try_from(at).unwrap_or_default()]));
+            text.push(char::from(BASE32_ALPHABET[usize::try_from(at).unwrap_or_default()]));
         }
     }
     text
@@ -121,7 +121,7 @@ fn from_base32(text: &str) -> Option<Vec<u8>> {
     let mut bits = 0_u32;
     let mut count = 0;
     for letter in text.bytes() {
-        let digit = ALPHABET.iter().position(|known| *known == letter)?;
+        let digit = BASE32_ALPHABET.iter().position(|known| *known == letter)?;
         bits = bits << 5 | u32::try_from(digit).ok()?;
         count += 5;
         if count >= 8 {

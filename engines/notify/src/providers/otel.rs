@@ -8,7 +8,7 @@ use prost::Message;
 use sha2::{Digest as _, Sha256};
 
 use crate::event::Event;
-use crate::http::{Flow, Request, basic};
+use crate::http::{Flow, ProviderRequest, basic};
 use crate::options::Options;
 
 #[derive(Clone, PartialEq, Message)]
@@ -36,13 +36,13 @@ struct Resource {
 #[derive(Clone, PartialEq, Message)]
 struct ScopeSpans {
     #[prost(message, optional, tag = "1")]
-    scope: Option<Scope>,
+    scope: Option<OtelScope>,
     #[prost(message, repeated, tag = "2")]
     spans: Vec<Span>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Scope {
+struct OtelScope {
     #[prost(string, tag = "1")]
     name: String,
 }
@@ -64,13 +64,13 @@ struct Span {
     #[prost(message, repeated, tag = "9")]
     attributes: Vec<KeyValue>,
     #[prost(message, optional, tag = "15")]
-    status: Option<Status>,
+    status: Option<SpanStatus>,
     #[prost(fixed32, tag = "16")]
     flags: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Status {
+struct SpanStatus {
     #[prost(string, tag = "2")]
     message: String,
     #[prost(int32, tag = "3")]
@@ -87,26 +87,26 @@ struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 struct AnyValue {
-    #[prost(oneof = "Text", tags = "1")]
-    value: Option<Text>,
+    #[prost(oneof = "OtelAnyValue", tags = "1")]
+    value: Option<OtelAnyValue>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-enum Text {
+enum OtelAnyValue {
     #[prost(string, tag = "1")]
     String(String),
 }
 
 fn pair(key: &str, value: &str) -> KeyValue {
-    let value = AnyValue { value: Some(Text::String(value.to_owned())) };
+    let value = AnyValue { value: Some(OtelAnyValue::String(value.to_owned())) };
     KeyValue { key: key.to_owned(), value: Some(value) }
 }
 
 /// Sampled, and whether a parent is remote is known: it is, where there is one.
-const FLAGS: u32 = 0x301;
-const INTERNAL: i32 = 1;
-const OK: i32 = 1;
-const ERROR: i32 = 2;
+const SPAN_FLAGS: u32 = 0x301;
+const SPAN_KIND_INTERNAL: i32 = 1;
+const STATUS_CODE_OK: i32 = 1;
+const STATUS_CODE_ERROR: i32 = 2;
 
 pub(super) fn flow(mut options: Options, event: Event) -> Flow {
     if options.token.is_empty() {
@@ -123,7 +123,7 @@ pub(super) fn flow(mut options: Options, event: Event) -> Flow {
         return Flow::Done;
     }
     let body = spans(&options, &event).encode_to_vec();
-    let mut request = Request::new("POST", url)
+    let mut request = ProviderRequest::new("POST", url)
         .header("Content-Type", "application/x-protobuf")
         .body(body)
         .proxy(&proxy)
@@ -198,22 +198,22 @@ fn spans(options: &Options, event: &Event) -> ExportRequest {
     ];
     attributes.extend(event.metadata.iter().map(|(key, value)| pair(key, value)));
     let status = if event.is_error() {
-        Status { message: event.message.clone(), code: ERROR }
+        SpanStatus { message: event.message.clone(), code: STATUS_CODE_ERROR }
     } else {
-        Status { message: String::new(), code: OK }
+        SpanStatus { message: String::new(), code: STATUS_CODE_OK }
     };
     let span = Span {
         trace_id: Sha256::digest(identity)[..16].to_vec(),
         span_id: Sha256::digest(event.to_json())[..8].to_vec(),
         name: format!("{}: {}/{}", object.kind, object.namespace, object.name),
-        kind: INTERNAL,
+        kind: SPAN_KIND_INTERNAL,
         start,
         end: start.max(now),
         attributes,
         status: Some(status),
-        flags: FLAGS,
+        flags: SPAN_FLAGS,
     };
-    let scope = Scope { name: "flux:notification-controller".to_owned() };
+    let scope = OtelScope { name: "flux:notification-controller".to_owned() };
     let attributes = vec![
         pair("service.instance.id", &alert.uid),
         pair("service.name", &format!("{}/{}", alert.namespace, alert.name)),

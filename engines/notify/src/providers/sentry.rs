@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::event::Event;
-use crate::http::{Flow, Request};
+use crate::http::{Flow, ProviderRequest};
 use crate::options::Options;
 
 /// Where a project takes envelopes, and the key that goes with them.
@@ -94,7 +94,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         auth.push_str(", sentry_secret=");
         auth.push_str(&secret);
     }
-    Request::new("POST", dsn.envelopes)
+    ProviderRequest::new("POST", dsn.envelopes)
         .header("Content-Type", "application/x-sentry-envelope")
         .header("X-Sentry-Auth", auth)
         .body(format!("{envelope}\n{header}\n{body}\n").into_bytes())

@@ -5,7 +5,7 @@ use golang::url::Url;
 use super::markdown::markdown;
 use super::post;
 use crate::event::Event;
-use crate::http::{Flow, Request, Retry};
+use crate::http::{Flow, ProviderRequest, Retry};
 use crate::options::Options;
 use crate::text::form;
 
@@ -30,7 +30,7 @@ pub(super) fn flow(options: Options, event: Event) -> Flow {
         ("topic".to_owned(), topic.to_owned()),
         ("type".to_owned(), "stream".to_owned()),
     ]);
-    let mut request = Request::new("POST", String::from_utf8_lossy(&url.to_bytes()))
+    let mut request = ProviderRequest::new("POST", String::from_utf8_lossy(&url.to_bytes()))
         .header("Content-Type", "application/x-www-form-urlencoded")
         .body(body.into_bytes())
         .retry(Retry::Doubling)

@@ -8,45 +8,55 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::payload::{Shape, first, fits, media_type, member, text, whole};
-use super::{Accepted, Gate, Hook, Receiver, Settings, cdevents, is_blank, token};
+use super::payload::{PayloadType, first, fits, media_type, member, text, whole};
+use super::{AcceptedHookRequest, Gate, Hook, Receiver, Settings, cdevents, is_blank, token};
 use crate::fold::equal_fold;
-use crate::http::{Outcome, Request, Response};
+use crate::http::{DeliveryResult, ProviderRequest, Response};
 use crate::objects::Secret;
 
-const QUAY: Shape = Shape::Object(&[("docker_url", Shape::Text), ("updated_tags", Shape::Strings)]);
-const DOCKER_HUB: Shape = Shape::Object(&[
-    ("push_data", Shape::Object(&[("tag", Shape::Text)])),
-    ("repository", Shape::Object(&[("repo_url", Shape::Text)])),
+const QUAY: PayloadType = PayloadType::Object(&[
+    ("docker_url", PayloadType::Text),
+    ("updated_tags", PayloadType::Strings),
 ]);
-const NEXUS: Shape = Shape::Object(&[("action", Shape::Text), ("repositoryName", Shape::Text)]);
-const ACR: Shape = Shape::Object(&[
-    ("action", Shape::Text),
-    ("target", Shape::Object(&[("repository", Shape::Text), ("tag", Shape::Text)])),
+const DOCKER_HUB: PayloadType = PayloadType::Object(&[
+    ("push_data", PayloadType::Object(&[("tag", PayloadType::Text)])),
+    ("repository", PayloadType::Object(&[("repo_url", PayloadType::Text)])),
 ]);
-const GCR: Shape = Shape::Object(&[(
+const NEXUS: PayloadType =
+    PayloadType::Object(&[("action", PayloadType::Text), ("repositoryName", PayloadType::Text)]);
+const ACR: PayloadType = PayloadType::Object(&[
+    ("action", PayloadType::Text),
+    (
+        "target",
+        PayloadType::Object(&[("repository", PayloadType::Text), ("tag", PayloadType::Text)]),
+    ),
+]);
+const GCR: PayloadType = PayloadType::Object(&[(
     "message",
-    Shape::Object(&[
-        ("data", Shape::Text),
-        ("messageId", Shape::Text),
-        ("publishTime", Shape::Time),
-        ("subscription", Shape::Text),
+    PayloadType::Object(&[
+        ("data", PayloadType::Text),
+        ("messageId", PayloadType::Text),
+        ("publishTime", PayloadType::Time),
+        ("subscription", PayloadType::Text),
     ]),
 )]);
-const GCR_DATA: Shape =
-    Shape::Object(&[("action", Shape::Text), ("digest", Shape::Text), ("tag", Shape::Text)]);
+const GCR_DATA: PayloadType = PayloadType::Object(&[
+    ("action", PayloadType::Text),
+    ("digest", PayloadType::Text),
+    ("tag", PayloadType::Text),
+]);
 
 /// What comes next; a closure takes the answer to a request.
 pub(super) enum Next {
-    Fetch(Box<Request>, Then),
+    Fetch(Box<ProviderRequest>, Then),
     Refused(String),
-    Accepted(Accepted),
+    Accepted(AcceptedHookRequest),
 }
 
 pub(super) type Then = Box<dyn FnOnce(Result<Response, String>) -> Next + Send>;
 
-impl From<Result<Accepted, String>> for Next {
-    fn from(result: Result<Accepted, String>) -> Self {
+impl From<Result<AcceptedHookRequest, String>> for Next {
+    fn from(result: Result<AcceptedHookRequest, String>) -> Self {
         match result {
             Ok(accepted) => Self::Accepted(accepted),
             Err(reason) => Self::Refused(reason),
@@ -84,7 +94,7 @@ impl Reception {
     }
 
     /// Goes on with the answer to what was fetched.
-    pub fn answer(&mut self, outcome: Outcome) -> Gate {
+    pub fn answer(&mut self, outcome: DeliveryResult) -> Gate {
         match self.next.take() {
             Some(then) => {
                 let next = then(outcome.map_err(|(text, _)| text));
@@ -106,7 +116,7 @@ impl Reception {
     }
 }
 
-impl Accepted {
+impl AcceptedHookRequest {
     pub(super) fn of(hook: Hook) -> Self {
         let is_json = is_json(hook.header("Content-Type"));
         Self { body: hook.body, is_json, claims: None }
@@ -146,7 +156,7 @@ fn authenticate(
         }
     }
     match &*spec.r#type {
-        "generic" => Next::Accepted(Accepted::of(hook)),
+        "generic" => Next::Accepted(AcceptedHookRequest::of(hook)),
         "generic-oidc" => token::oidc(hook, &spec.oidc_providers, settings.now),
         "gcr" => match secret.filter(|_| spec.secret_ref.is_some()) {
             Some(secret) => gcr(hook, secret, settings.now),
@@ -157,7 +167,12 @@ fn authenticate(
 }
 
 /// The types that need nothing but the request and a token.
-fn plain(hook: Hook, kind: &str, events: &[String], key: &[u8]) -> Result<Accepted, String> {
+fn plain(
+    hook: Hook,
+    kind: &str,
+    events: &[String],
+    key: &[u8],
+) -> Result<AcceptedHookRequest, String> {
     let allowed =
         |event: &str| match events.is_empty() || events.iter().any(|it| equal_fold(it, event)) {
             true => Ok(()),
@@ -169,7 +184,7 @@ fn plain(hook: Hook, kind: &str, events: &[String], key: &[u8]) -> Result<Accept
             let hook = signed_form(hook, key)?;
             let header = if kind == "github" { "X-GitHub-Event" } else { "X-Event-Key" };
             allowed(hook.header(header))?;
-            return Ok(Accepted::of(hook));
+            return Ok(AcceptedHookRequest::of(hook));
         }
         "gitlab" => {
             secret_header(hook.header("X-Gitlab-Token"), key)?;
@@ -189,10 +204,10 @@ fn plain(hook: Hook, kind: &str, events: &[String], key: &[u8]) -> Result<Accept
         }
         other => return Err(format!("receiver type \"{other}\" not supported")),
     }
-    Ok(Accepted::of(hook))
+    Ok(AcceptedHookRequest::of(hook))
 }
 
-fn shaped(value: Value, shape: &Shape) -> Result<(), String> {
+fn shaped(value: Value, shape: &PayloadType) -> Result<(), String> {
     if fits(&value, shape) {
         return Ok(());
     }
@@ -293,7 +308,7 @@ fn gcr(hook: Hook, secret: &Secret, now: i64) -> Next {
 }
 
 /// Filters see what the message has.
-fn gcr_body(mut hook: Hook) -> Result<Accepted, String> {
+fn gcr_body(mut hook: Hook) -> Result<AcceptedHookRequest, String> {
     let push = first(&hook.body)?;
     shaped(push.clone(), &GCR)?;
     let message = member(&push, "message").unwrap_or(&Value::Null);
@@ -307,7 +322,7 @@ fn gcr_body(mut hook: Hook) -> Result<Accepted, String> {
     let digest = text(&data, "digest");
     let tag = text(&data, "tag");
     hook.body = json!({"action": action, "digest": digest, "tag": tag}).to_string().into_bytes();
-    Ok(Accepted::of(hook))
+    Ok(AcceptedHookRequest::of(hook))
 }
 
 /// As much of base 64 as can be decoded.

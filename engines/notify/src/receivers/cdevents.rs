@@ -6,19 +6,22 @@ use golang::regexp::Regexp;
 use golang::url::Url;
 use serde_json::Value;
 
-use super::payload::{Shape, fits, is_time, member, text, whole};
+use super::payload::{PayloadType, fits, is_time, member, text, whole};
 
-const CONTEXT: Shape = Shape::Object(&[
-    ("id", Shape::Text),
-    ("source", Shape::Text),
-    ("type", Shape::Text),
-    ("version", Shape::Text),
-    ("timestamp", Shape::Text),
-    ("chainId", Shape::Text),
-    ("schemaUri", Shape::Text),
+const CONTEXT: PayloadType = PayloadType::Object(&[
+    ("id", PayloadType::Text),
+    ("source", PayloadType::Text),
+    ("type", PayloadType::Text),
+    ("version", PayloadType::Text),
+    ("timestamp", PayloadType::Text),
+    ("chainId", PayloadType::Text),
+    ("schemaUri", PayloadType::Text),
 ]);
-const SUBJECT: Shape =
-    Shape::Object(&[("id", Shape::Text), ("source", Shape::Text), ("type", Shape::Text)]);
+const SUBJECT: PayloadType = PayloadType::Object(&[
+    ("id", PayloadType::Text),
+    ("source", PayloadType::Text),
+    ("type", PayloadType::Text),
+]);
 
 /// Accepts a body that is an event. What its context lacks, and the type of its subject, is filled in and does not count; what
 /// it has must be right.
@@ -80,7 +83,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
         None | Some(Value::Null | Value::Object(_) | Value::String(_)) => {}
         Some(_) => return refuse("customData is neither an object nor a text"),
     }
-    if !fits(&event, &Shape::Object(&[("customDataContentType", Shape::Text)])) {
+    if !fits(&event, &PayloadType::Object(&[("customDataContentType", PayloadType::Text)])) {
         return refuse("customDataContentType is no text");
     }
     if !member(context, "links").is_none_or(|links| links.is_null() || links.is_array()) {

@@ -5,7 +5,7 @@ use serde_json::{Deserializer, Value};
 use crate::fold::equal_fold;
 
 /// What a value has to be; null is always fine.
-pub(super) enum Shape {
+pub(super) enum PayloadType {
     Text,
     Strings,
     Time,
@@ -36,17 +36,19 @@ pub(super) fn whole(text: &[u8]) -> Result<Value, String> {
 }
 
 /// Whether a value has a shape.
-pub(super) fn fits(value: &Value, shape: &Shape) -> bool {
+pub(super) fn fits(value: &Value, shape: &PayloadType) -> bool {
     match (value, shape) {
-        (Value::Null, _) | (Value::String(_), Shape::Text) => true,
-        (Value::Array(items), Shape::Strings) => {
+        (Value::Null, _) | (Value::String(_), PayloadType::Text) => true,
+        (Value::Array(items), PayloadType::Strings) => {
             items.iter().all(|it| it.is_string() || it.is_null())
         }
-        (Value::String(text), Shape::Time) => is_time(text),
-        (Value::Object(members), Shape::Object(known)) => members.iter().all(|(name, value)| {
-            let shape = known.iter().find(|(known, _)| equal_fold(known, name));
-            shape.is_none_or(|(_, shape)| fits(value, shape))
-        }),
+        (Value::String(text), PayloadType::Time) => is_time(text),
+        (Value::Object(members), PayloadType::Object(known)) => {
+            members.iter().all(|(name, value)| {
+                let shape = known.iter().find(|(known, _)| equal_fold(known, name));
+                shape.is_none_or(|(_, shape)| fits(value, shape))
+            })
+        }
         _ => false,
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gocel::{Expression, READING};
-use golang::meter::{Exhausted, Meter, Stop};
+use golang::meter::{Meter, Stop, WorkLimitExceeded};
 use serde_json::{Value, json};
 
 use super::payload::first;
-use super::{Accepted, EVALUATING, Receiver, Settings, is_within_reach, too_many};
-use crate::objects::Source;
+use super::{AcceptedHookRequest, EVALUATING, Receiver, Settings, is_within_reach, too_many};
+use crate::objects::EventSourceSelector;
 
 /// API versions of kinds that need none in a spec.
 const API_VERSIONS: [(&str, &str); 7] = [
@@ -24,7 +24,7 @@ const API_VERSIONS: [(&str, &str); 7] = [
 
 /// An object to annotate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target {
+pub struct AnnotationTarget {
     /// Its API version.
     pub api_version: String,
     /// Its kind.
@@ -38,7 +38,7 @@ pub struct Target {
 /// The objects of the cluster, as far as Receivers read them: API version, kind and metadata.
 pub trait Targets {
     /// An object.
-    fn object(&self, target: &Target) -> Option<Value>;
+    fn object(&self, target: &AnnotationTarget) -> Option<Value>;
     /// All objects of a kind in a namespace.
     fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Arc<Vec<Value>>;
 }
@@ -49,7 +49,7 @@ pub struct Selection {
     /// The status of the answer.
     pub status: u16,
     /// The objects to annotate, each once.
-    pub targets: Vec<Target>,
+    pub targets: Vec<AnnotationTarget>,
     /// What went wrong; for logs.
     pub errors: Vec<String>,
 }
@@ -69,7 +69,7 @@ struct Selecting<'a> {
     claims: Option<Value>,
     /// What all of it may use up.
     run: Meter,
-    selected: BTreeSet<Target>,
+    selected: BTreeSet<AnnotationTarget>,
     selection: Selection,
 }
 
@@ -93,7 +93,7 @@ pub(super) fn doubles(value: &mut Value) -> u64 {
     count
 }
 
-impl Accepted {
+impl AcceptedHookRequest {
     /// Selects the objects to annotate.
     ///
     /// Differs(flux): all filters together may use up only so much, whatever they are evaluated over.
@@ -162,7 +162,7 @@ impl Accepted {
 impl Selecting<'_> {
     fn entry(
         &mut self,
-        resource: &Source,
+        resource: &EventSourceSelector,
         own: &str,
         settings: Settings,
         filters: [Option<&Expression>; 2],
@@ -180,7 +180,7 @@ impl Selecting<'_> {
         if !is_within_reach(version) {
             return Err(out_of_reach(version, kind));
         }
-        let target = |name: &str| Target {
+        let target = |name: &str| AnnotationTarget {
             api_version: version.to_owned(),
             kind: kind.clone(),
             namespace: namespace.to_owned(),
@@ -211,7 +211,7 @@ impl Selecting<'_> {
 
     fn wake(
         &mut self,
-        target: Target,
+        target: AnnotationTarget,
         object: &Value,
         filters: [Option<&Expression>; 2],
     ) -> Result<(), String> {
@@ -232,7 +232,7 @@ impl Selecting<'_> {
     }
 }
 
-fn too_much(exhausted: Exhausted) -> String {
+fn too_much(exhausted: WorkLimitExceeded) -> String {
     format!("the Receiver names too many objects for one request: {exhausted}")
 }
 
@@ -244,7 +244,7 @@ pub(super) fn out_of_reach(version: &str, kind: &str) -> String {
 }
 
 /// What filters see of an object: its metadata.
-fn partial(target: &Target, object: &Value) -> Value {
-    let Target { api_version, kind, .. } = target;
+fn partial(target: &AnnotationTarget, object: &Value) -> Value {
+    let AnnotationTarget { api_version, kind, .. } = target;
     json!({"apiVersion": api_version, "kind": kind, "metadata": object["metadata"]})
 }

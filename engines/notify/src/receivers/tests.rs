@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    Accepted, Gate, Hook, MOST_RESOURCES, Misfit, Receiver, Reception, Selection, Settings, Target,
-    Targets, check,
+    AcceptedHookRequest, AnnotationTarget, Gate, Hook, MOST_RESOURCES, Misfit, Receiver, Reception,
+    Selection, Settings, Targets, check,
 };
 use crate::objects::Secret;
 
@@ -14,7 +14,7 @@ use crate::objects::Secret;
 struct Everything(Arc<Vec<Value>>);
 
 impl Targets for Everything {
-    fn object(&self, target: &Target) -> Option<Value> {
+    fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         Some(json!({"metadata": {"name": target.name, "namespace": target.namespace}}))
     }
 
@@ -33,7 +33,8 @@ fn receiver(filter: &str, resources: &[Value]) -> Receiver {
 }
 
 fn select(receiver: &Receiver, body: &Value, objects: Vec<Value>) -> Selection {
-    let accepted = Accepted { body: body.to_string().into_bytes(), is_json: true, claims: None };
+    let accepted =
+        AcceptedHookRequest { body: body.to_string().into_bytes(), is_json: true, claims: None };
     accepted.select(receiver, &Everything(Arc::new(objects)), Settings::default())
 }
 

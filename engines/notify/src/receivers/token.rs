@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 use super::authenticate::Next;
 use super::select::doubles;
-use super::{Accepted, EVALUATING, Hook, OidcProvider, OidcValidation, OidcVariable};
-use crate::http::{Request, Response};
+use super::{AcceptedHookRequest, EVALUATING, Hook, OidcProvider, OidcValidation, OidcVariable};
+use crate::http::{ProviderRequest, Response};
 
 const AUDIENCE: &str = "notification-controller";
 const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";
@@ -24,7 +24,7 @@ const GOOGLE_EC_KEYS: &str = "https://www.gstatic.com/iap/verify/public_key-jwk"
 /// How many keys of an issuer a signature is compared with.
 const MOST_KEYS: usize = 100;
 /// How far ahead a clock may be before which a token does not count, in seconds.
-const LEEWAY: i64 = 300;
+const CLOCK_LEEWAY_SECONDS: i64 = 300;
 
 /// A JWT that was not verified yet.
 struct Jwt {
@@ -134,7 +134,7 @@ fn fetch(
     url: impl Into<String>,
     then: impl FnOnce(Result<Response, String>) -> Next + Send + 'static,
 ) -> Next {
-    Next::Fetch(Box::new(Request::new("GET", url)), Box::new(then))
+    Next::Fetch(Box::new(ProviderRequest::new("GET", url)), Box::new(then))
 }
 
 /// A token of Google for this audience and service account.
@@ -245,7 +245,7 @@ fn current(jwt: &Jwt, provider: &OidcProvider, discovery: &Value, now: i64) -> R
     if jwt.time("exp").unwrap_or_default() < now {
         return Err("oidc: token is expired".to_owned());
     }
-    if jwt.time("nbf").is_some_and(|begin| now + LEEWAY < begin) {
+    if jwt.time("nbf").is_some_and(|begin| now + CLOCK_LEEWAY_SECONDS < begin) {
         return Err("oidc: current time before the nbf (not before) time".to_owned());
     }
     let named = discovery["id_token_signing_alg_values_supported"].as_array();
@@ -266,7 +266,7 @@ fn verified(
     jwt: Jwt,
     provider: &OidcProvider,
     answer: Result<Response, String>,
-) -> Result<Accepted, String> {
+) -> Result<AcceptedHookRequest, String> {
     let unverified = |error: &str| format!("failed to verify OIDC token: {error}");
     let keys = keys(answer).map_err(|error| unverified(&format!("fetching keys {error}")))?;
     let is_its = |key: &&Value| jwt.key.is_empty() || key["kid"] == *jwt.key;
@@ -277,11 +277,11 @@ fn verified(
     doubles(&mut claims);
     evaluate(provider, &claims)?;
     let Value::Object(claims) = claims else { return Err("the claims are no object".to_owned()) };
-    Ok(Accepted { claims: Some(claims), ..Accepted::of(hook) })
+    Ok(AcceptedHookRequest { claims: Some(claims), ..AcceptedHookRequest::of(hook) })
 }
 
 /// An expression by its name or message.
-type Named<'a> = (&'a str, Expression);
+type NamedExpression<'a> = (&'a str, Expression);
 
 /// Reads all expressions of an issuer, variables and validations, at the cost of a run.
 ///
@@ -290,7 +290,7 @@ type Named<'a> = (&'a str, Expression);
 pub(super) fn compile<'a>(
     provider: &'a OidcProvider,
     run: &mut Meter,
-) -> Result<(Vec<Named<'a>>, Vec<Named<'a>>), String> {
+) -> Result<(Vec<NamedExpression<'a>>, Vec<NamedExpression<'a>>), String> {
     let scope = ["claims", "vars"];
     let mut variables = Vec::new();
     for OidcVariable { name, expression } in &provider.variables {

@@ -22,9 +22,9 @@ fn requests(kind: &str, event: &Event) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     loop {
         step = match step {
-            Step::Done => return all,
-            Step::Failed(failure) => panic!("{failure:?}"),
-            step @ Step::Send(..) => {
+            HttpStep::Done => return all,
+            HttpStep::Failed(failure) => panic!("{failure:?}"),
+            step @ HttpStep::Send(..) => {
                 let (_, request) = sent(step);
                 let body = serde_json::from_slice(&request.body).unwrap();
                 all.push((request.url.clone(), body));
@@ -80,7 +80,7 @@ fn posted_to(kind: &str, event: &Event, answers: &[(u16, &Value)]) -> (Vec<Value
         bodies.push(serde_json::from_slice(&request.body).unwrap());
         step = delivery.answer(answer(*status, &[], &body.to_string()));
     }
-    assert!(matches!(step, Step::Done), "{step:?}");
+    assert!(matches!(step, HttpStep::Done), "{step:?}");
     (bodies, delivery.message().map(str::to_owned))
 }
 

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Node, reason};
+use crate::{ObjectKey, reason};
 
 const OWNED: &[&str] = &["Healthy"];
 
@@ -12,7 +12,13 @@ fn at(second: i64) -> Time {
     Time::from_second(second).unwrap()
 }
 
-fn condition(kind: &str, status: Status, why: &str, message: &str, second: i64) -> Condition {
+fn condition(
+    kind: &str,
+    status: ConditionStatus,
+    why: &str,
+    message: &str,
+    second: i64,
+) -> Condition {
     Condition {
         kind: kind.into(),
         status,
@@ -44,7 +50,7 @@ fn rests() -> impl Strategy<Value = Rest> {
         reason::DEPENDENCY_CYCLE,
     ]);
     (0..5, why, "[ab]{0,1}", any::<bool>()).prop_map(|(variant, why, text, is_timed)| {
-        let on = Wake::on([Node::new("apps", "Deployment", "a", "x")]);
+        let on = Wake::on([ObjectKey::new("apps", "Deployment", "a", "x")]);
         let wake = if is_timed { on.and_at(at(200)) } else { on };
         match variant {
             0 => Rest::Settled(why, text),
@@ -59,7 +65,11 @@ fn rests() -> impl Strategy<Value = Rest> {
 fn befores() -> impl Strategy<Value = Vec<Condition>> {
     let kinds = vec![READY, RECONCILING, STALLED, "Healthy", "Foreign", "acme.io/Audited"];
     let kind = prop::sample::select(kinds);
-    let status = prop::sample::select(vec![Status::True, Status::False, Status::Unknown]);
+    let status = prop::sample::select(vec![
+        ConditionStatus::True,
+        ConditionStatus::False,
+        ConditionStatus::Unknown,
+    ]);
     let why = prop::sample::select(vec!["Succeeded", "Progressing", "NotOurs"]);
     let one = (kind, status, why, "[ab]{0,1}", 0..90i64)
         .prop_map(|(kind, status, why, text, second)| condition(kind, status, why, &text, second));
@@ -70,7 +80,7 @@ proptest! {
     #[test]
     fn conditions_never_contradict_each_other(before in befores(), rest in rests()) {
         let after = Conditions::since(&before, 2, at(100), OWNED).finish(&rest);
-        let is_true = |kind| Condition::is(&after, kind, Status::True);
+        let is_true = |kind| Condition::is(&after, kind, ConditionStatus::True);
         let claims = [READY, RECONCILING, STALLED].into_iter().filter(|kind| is_true(kind)).count();
         prop_assert_eq!(claims, 1, "exactly one of the three is True");
         prop_assert_eq!(is_true(READY), rest.is_settled());
@@ -117,12 +127,12 @@ proptest! {
         let after = since(&before).finish_suspended("waiting").unwrap_or_else(|| before.clone());
         prop_assert!(Condition::find(&after, RECONCILING).is_none());
         for kind in [READY, STALLED, "Healthy"] {
-            prop_assert!(!Condition::is(&after, kind, Status::Unknown), "{}", kind);
+            prop_assert!(!Condition::is(&after, kind, ConditionStatus::Unknown), "{}", kind);
         }
         for kind in ["Foreign", "acme.io/Audited"] {
             prop_assert_eq!(Condition::find(&before, kind), Condition::find(&after, kind));
         }
-        let was_known = Condition::find(&before, READY).filter(|it| it.status != Status::Unknown);
+        let was_known = Condition::find(&before, READY).filter(|it| it.status != ConditionStatus::Unknown);
         if was_known.is_some() {
             prop_assert_eq!(was_known, Condition::find(&after, READY));
         }
@@ -138,7 +148,7 @@ proptest! {
 
 #[test]
 fn a_settled_object_is_ready_and_nothing_else() {
-    let before = [condition(RECONCILING, Status::True, "Progressing", "building", 50)];
+    let before = [condition(RECONCILING, ConditionStatus::True, "Progressing", "building", 50)];
     check(
         &before,
         &Rest::Settled(reason::RECONCILIATION_SUCCEEDED, "Applied revision: main@sha1:1".into()),
@@ -151,7 +161,13 @@ fn a_settled_object_is_ready_and_nothing_else() {
 #[test]
 fn a_running_object_is_reconciling_and_not_known_to_be_ready() {
     check(
-        &[condition(RECONCILING, Status::True, "Progressing", "Running health checks", 50)],
+        &[condition(
+            RECONCILING,
+            ConditionStatus::True,
+            "Progressing",
+            "Running health checks",
+            50,
+        )],
         &Rest::Running(reason::PROGRESSING, "Running health checks".into(), Wake::at(at(9))),
         &expect![[r#"
             Reconciling=True Progressing "Running health checks" generation 2 since 50
@@ -166,7 +182,7 @@ fn a_blocked_or_failed_object_will_be_retried() {
         Reconciling=True ProgressingWithRetry "no" generation 2 since 100
         Ready=False BuildFailed "no" generation 2 since 50
     "#]];
-    let before = [condition(READY, Status::False, "BuildFailed", "no", 50)];
+    let before = [condition(READY, ConditionStatus::False, "BuildFailed", "no", 50)];
     check(&before, &Rest::Failed(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
     check(&before, &Rest::Blocked(reason::BUILD_FAILED, "no".into(), Wake::at(at(9))), &expected);
 }
@@ -174,9 +190,9 @@ fn a_blocked_or_failed_object_will_be_retried() {
 #[test]
 fn an_object_that_is_suspended_in_the_middle_says_where() {
     let before = [
-        condition(RECONCILING, Status::True, "Progressing", "Running health checks", 50),
-        condition(READY, Status::Unknown, "Progressing", "Running health checks", 50),
-        condition("Healthy", Status::Unknown, "Progressing", "Running health checks", 50),
+        condition(RECONCILING, ConditionStatus::True, "Progressing", "Running health checks", 50),
+        condition(READY, ConditionStatus::Unknown, "Progressing", "Running health checks", 50),
+        condition("Healthy", ConditionStatus::Unknown, "Progressing", "Running health checks", 50),
     ];
     let after = Conditions::since(&before, 2, at(100), OWNED)
         .finish_suspended("suspended while waiting for the health of revision main@sha1:1");
@@ -188,7 +204,7 @@ fn an_object_that_is_suspended_in_the_middle_says_where() {
 
 #[test]
 fn a_stalled_object_says_so_with_the_reason_of_ready() {
-    let before = [condition(RECONCILING, Status::True, "ProgressingWithRetry", "a", 50)];
+    let before = [condition(RECONCILING, ConditionStatus::True, "ProgressingWithRetry", "a", 50)];
     check(
         &before,
         &Rest::Stalled(reason::UNSUPPORTED_FIELD, "spec.decryption".into()),
@@ -201,7 +217,7 @@ fn a_stalled_object_says_so_with_the_reason_of_ready() {
 
 #[test]
 fn a_change_of_status_reason_or_message_is_a_transition() {
-    let was = condition(READY, Status::True, "Succeeded", "a", 50);
+    let was = condition(READY, ConditionStatus::True, "Succeeded", "a", 50);
     for (rest, since) in [
         (Rest::Settled(reason::SUCCEEDED, "a".into()), 50),
         (Rest::Settled(reason::SUCCEEDED, "b".into()), 100),
@@ -216,21 +232,22 @@ fn a_change_of_status_reason_or_message_is_a_transition() {
 
 #[test]
 fn a_condition_of_the_kind_is_set_kept_or_dropped() {
-    let before = [condition("Healthy", Status::Unknown, "Progressing", "waiting", 50)];
+    let before = [condition("Healthy", ConditionStatus::Unknown, "Progressing", "waiting", 50)];
     let since = || Conditions::since(&before, 2, at(100), OWNED);
     let healthy = |all: &[Condition]| Condition::find(all, "Healthy").cloned();
     let settled = Rest::Settled(reason::SUCCEEDED, String::new());
 
     // When waiting began is read from here, so the same words must not move the time.
-    let again = since().set("Healthy", Status::Unknown, reason::PROGRESSING, "waiting");
+    let again = since().set("Healthy", ConditionStatus::Unknown, reason::PROGRESSING, "waiting");
     let again = healthy(&again.finish(&settled)).unwrap();
     assert_eq!((again.last_transition_time, again.observed_generation), (at(50), 2));
 
     let kept = since().keep("Healthy").finish_progress(reason::PROGRESSING, "building");
     assert_eq!(healthy(&kept).as_ref(), before.first());
-    assert!(Condition::is(&kept, READY, Status::Unknown));
+    assert!(Condition::is(&kept, READY, ConditionStatus::Unknown));
 
-    let set = since().keep("Healthy").set("Healthy", Status::True, reason::SUCCEEDED, "passed");
+    let set =
+        since().keep("Healthy").set("Healthy", ConditionStatus::True, reason::SUCCEEDED, "passed");
     assert_eq!(healthy(&set.finish(&settled)).unwrap().message, "passed");
 
     assert_eq!(healthy(&since().finish(&settled)), None);
@@ -245,9 +262,9 @@ fn a_condition_of_the_kind_is_set_kept_or_dropped() {
 fn ready_cannot_be_set_past_the_rest() {
     let stalled = Rest::Stalled(reason::INVALID_PATH, String::new());
     let after = Conditions::since(&[], 1, at(1), OWNED)
-        .set(READY, Status::True, reason::SUCCEEDED, "")
+        .set(READY, ConditionStatus::True, reason::SUCCEEDED, "")
         .finish(&stalled);
-    assert!(Condition::is(&after, READY, Status::False));
+    assert!(Condition::is(&after, READY, ConditionStatus::False));
 }
 
 #[test]
@@ -283,20 +300,21 @@ fn the_json_is_that_of_metav1() {
     assert!(error.contains("is not an RFC 3339 time"), "{error}");
 }
 
-fn mark(status: Status, text: &str) -> Mark {
+fn mark(status: ConditionStatus, text: &str) -> Mark {
     Mark { kind: WINDOW, status, reason: reason::CLOSED, text: text.into() }
 }
 
 #[test]
 fn marks_are_replaced_and_everything_else_stays() {
     let before = [
-        condition("Foreign", Status::True, "Fine", "", 1),
-        condition(READY, Status::True, "Succeeded", "done", 2),
-        condition(HOLD, Status::True, "Suspended", "suspended", 3),
-        condition(WINDOW, Status::False, "Closed", "as before", 4),
+        condition("Foreign", ConditionStatus::True, "Fine", "", 1),
+        condition(READY, ConditionStatus::True, "Succeeded", "done", 2),
+        condition(HOLD, ConditionStatus::True, "Suspended", "suspended", 3),
+        condition(WINDOW, ConditionStatus::False, "Closed", "as before", 4),
     ];
     let since = || Conditions::since(&before, 1, at(100), OWNED);
-    let marked = since().marked(&[mark(Status::False, "as before")]).finish_as_before().unwrap();
+    let marked =
+        since().marked(&[mark(ConditionStatus::False, "as before")]).finish_as_before().unwrap();
     expect![[r#"
         Ready=True Succeeded "done" generation 1 since 2
         Foreign=True Fine "" generation 1 since 1
@@ -305,18 +323,22 @@ fn marks_are_replaced_and_everything_else_stays() {
     .assert_eq(&lines(&marked));
     // A run that is not told of marks leaves them as they are.
     let run = since().finish(&Rest::Settled(reason::SUCCEEDED, "done".into()));
-    assert!(Condition::is(&run, HOLD, Status::True) && Condition::is(&run, WINDOW, Status::False));
+    assert!(
+        Condition::is(&run, HOLD, ConditionStatus::True)
+            && Condition::is(&run, WINDOW, ConditionStatus::False)
+    );
 }
 
 #[test]
 fn conditions_that_say_the_same_are_not_written_again() {
     let before = [
-        condition(WINDOW, Status::False, "Closed", "closed", 4),
-        condition(READY, Status::True, "Succeeded", "done", 2),
+        condition(WINDOW, ConditionStatus::False, "Closed", "closed", 4),
+        condition(READY, ConditionStatus::True, "Succeeded", "done", 2),
     ];
     let since = || Conditions::since(&before, 1, at(100), OWNED);
-    assert_eq!(since().marked(&[mark(Status::False, "closed")]).finish_as_before(), None);
-    let other = since().marked(&[mark(Status::False, "still closed")]).finish_as_before().unwrap();
+    assert_eq!(since().marked(&[mark(ConditionStatus::False, "closed")]).finish_as_before(), None);
+    let other =
+        since().marked(&[mark(ConditionStatus::False, "still closed")]).finish_as_before().unwrap();
     assert_eq!(Condition::find(&other, WINDOW).unwrap().last_transition_time, at(100));
     assert_eq!(Conditions::since(&[], 1, at(100), OWNED).marked(&[]).finish_as_before(), None);
     let gone = since().marked(&[]).finish_as_before().unwrap();
@@ -326,9 +348,9 @@ fn conditions_that_say_the_same_are_not_written_again() {
 #[test]
 fn an_action_under_way_is_named_whatever_ready_still_says() {
     let before = [
-        condition(STALLED, Status::True, "Spec", "wrong", 1),
-        condition(RECONCILING, Status::True, "Progressing", "upgrading", 2),
-        condition(READY, Status::True, "Succeeded", "done", 3),
+        condition(STALLED, ConditionStatus::True, "Spec", "wrong", 1),
+        condition(RECONCILING, ConditionStatus::True, "Progressing", "upgrading", 2),
+        condition(READY, ConditionStatus::True, "Succeeded", "done", 3),
     ];
     let since = || Conditions::since(&before, 1, at(100), OWNED);
     let told = since().progressing(Some("upgrading")).finish_as_before().unwrap();

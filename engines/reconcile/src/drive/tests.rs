@@ -15,23 +15,23 @@ struct Add {
     by: u32,
 }
 
-impl Kind for Counter {
-    type Desired = u32;
-    type Observed = u32;
-    type Step = Add;
+impl ReconciledKind for Counter {
+    type DesiredState = u32;
+    type ObservedState = u32;
+    type PlanStep = Add;
 
-    fn plan(desired: &u32, observed: &u32) -> Verdict<Add> {
+    fn plan(desired: &u32, observed: &u32) -> PlanVerdict<Add> {
         match desired.checked_sub(*observed) {
-            None => Verdict::Rest(Rest::Stalled(reason::FAILED, "beyond".into())),
-            Some(0) => Verdict::Rest(Rest::Settled(reason::SUCCEEDED, "equal".into())),
+            None => PlanVerdict::Rest(Rest::Stalled(reason::FAILED, "beyond".into())),
+            Some(0) => PlanVerdict::Rest(Rest::Settled(reason::SUCCEEDED, "equal".into())),
             // The second of two steps is planned on what the first will leave.
             Some(2) => {
                 let two = [Add { from: *observed, by: 1 }, Add { from: observed + 1, by: 1 }];
-                Verdict::Act(two.into())
+                PlanVerdict::Act(two.into())
             }
             // Not a number that the counter can want; stands for a plan with a mistake.
-            Some(666) => Verdict::Act(Vec::new()),
-            Some(_) => Verdict::Act(vec![Add { from: *observed, by: 1 }]),
+            Some(666) => PlanVerdict::Act(Vec::new()),
+            Some(_) => PlanVerdict::Act(vec![Add { from: *observed, by: 1 }]),
         }
     }
 
@@ -41,7 +41,7 @@ impl Kind for Counter {
 }
 
 #[derive(Default)]
-struct World {
+struct TestExecutor {
     at: Mutex<u32>,
     observations: Mutex<usize>,
     /// Steps change nothing.
@@ -56,7 +56,7 @@ fn down() -> Rest {
     Rest::Failed(reason::FAILED, "down".into(), Wake::default())
 }
 
-impl super::World<Counter> for World {
+impl super::Executor<Counter> for TestExecutor {
     async fn observe(&self, _: &u32) -> Result<u32, Rest> {
         *self.observations.lock().unwrap() += 1;
         if self.is_down { Err(down()) } else { Ok(*self.at.lock().unwrap()) }
@@ -81,14 +81,14 @@ fn now<T>(future: impl Future<Output = T> + Send) -> T {
     }
 }
 
-fn run(want: u32, world: &World) -> (Vec<u32>, Rest) {
+fn run(want: u32, world: &TestExecutor) -> (Vec<u32>, Rest) {
     let (done, rest) = now(drive::<Counter>(&want, world));
     (done.iter().map(|step| step.from).collect(), rest)
 }
 
 #[test]
 fn a_run_observes_again_after_acting_until_the_plan_rests() {
-    let world = World::default();
+    let world = TestExecutor::default();
     let settled = Rest::Settled(reason::SUCCEEDED, "equal".into());
     assert_eq!(run(4, &world), (vec![0, 1, 2, 3], settled));
     // Observes 0, 1, 2 (two steps from there) and 4.
@@ -97,7 +97,7 @@ fn a_run_observes_again_after_acting_until_the_plan_rests() {
 
 #[test]
 fn a_settled_world_is_observed_once_and_not_touched() {
-    let world = World { at: Mutex::new(7), ..World::default() };
+    let world = TestExecutor { at: Mutex::new(7), ..TestExecutor::default() };
     let (done, rest) = run(7, &world);
     assert!(done.is_empty() && rest.is_settled());
     assert_eq!(*world.observations.lock().unwrap(), 1);
@@ -105,7 +105,7 @@ fn a_settled_world_is_observed_once_and_not_touched() {
 
 #[test]
 fn a_step_that_does_nothing_is_not_done_again() {
-    let (done, rest) = run(3, &World { is_stuck: true, ..World::default() });
+    let (done, rest) = run(3, &TestExecutor { is_stuck: true, ..TestExecutor::default() });
     assert_eq!(done, [0]);
     let text = "already done in this run: Add { from: 0, by: 1 }";
     assert_eq!(rest, Rest::Failed(reason::NO_PROGRESS, text.into(), Wake::default()));
@@ -113,7 +113,7 @@ fn a_step_that_does_nothing_is_not_done_again() {
 
 #[test]
 fn a_run_that_always_finds_more_to_do_ends_after_its_rounds() {
-    let world = World::default();
+    let world = TestExecutor::default();
     let (done, rest) = run(100, &world);
     assert_eq!((done.len(), *world.observations.lock().unwrap()), (5, 5));
     assert_eq!((rest.reason(), rest.text()), (reason::NO_PROGRESS, "not settled after 5 rounds"));
@@ -122,12 +122,12 @@ fn a_run_that_always_finds_more_to_do_ends_after_its_rounds() {
 
 #[test]
 fn a_kind_that_allows_no_round_is_still_observed_once() {
-    assert!(run(0, &World::default()).1.is_settled());
+    assert!(run(0, &TestExecutor::default()).1.is_settled());
 }
 
 #[test]
 fn a_plan_that_acts_without_a_step_ends_the_run_at_once() {
-    let world = World::default();
+    let world = TestExecutor::default();
     let (done, rest) = run(666, &world);
     assert!(done.is_empty());
     assert_eq!((rest.reason(), *world.observations.lock().unwrap()), (reason::NO_PROGRESS, 1));
@@ -135,17 +135,17 @@ fn a_plan_that_acts_without_a_step_ends_the_run_at_once() {
 
 #[test]
 fn a_step_that_cannot_be_done_ends_the_run_and_is_not_counted_as_done() {
-    let (done, rest) = run(4, &World { fails_from: Some(2), ..World::default() });
+    let (done, rest) = run(4, &TestExecutor { fails_from: Some(2), ..TestExecutor::default() });
     assert_eq!((done, rest), (vec![0, 1], down()));
 }
 
 #[test]
 fn a_failed_observation_ends_the_run_with_its_own_rest() {
-    let (done, rest) = run(4, &World { is_down: true, ..World::default() });
+    let (done, rest) = run(4, &TestExecutor { is_down: true, ..TestExecutor::default() });
     assert_eq!((done, rest), (vec![], down()));
 }
 
 #[test]
 fn outcomes_read_as_in_events() {
-    assert_eq!(format!("{} {}", Outcome::Created, Outcome::Unknown), "created unknown");
+    assert_eq!(format!("{} {}", ObjectOutcome::Created, ObjectOutcome::Unknown), "created unknown");
 }

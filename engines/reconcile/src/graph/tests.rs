@@ -5,11 +5,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn node(name: &str) -> Node {
-    Node::new("kustomize.toolkit.fluxcd.io", "Kustomization", "a", name)
+fn node(name: &str) -> ObjectKey {
+    ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "a", name)
 }
 
-fn nodes(names: &str) -> BTreeSet<Node> {
+fn nodes(names: &str) -> BTreeSet<ObjectKey> {
     names.split_whitespace().map(node).collect()
 }
 
@@ -165,7 +165,7 @@ fn edges() -> impl Strategy<Value = Vec<(usize, Edge, Vec<usize>)>> {
     prop::collection::vec((0..6usize, edge, prop::collection::vec(0..6usize, 0..3)), 0..14)
 }
 
-fn name(i: usize) -> Node {
+fn name(i: usize) -> ObjectKey {
     node(&i.to_string())
 }
 

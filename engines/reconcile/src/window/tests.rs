@@ -98,7 +98,10 @@ fn a_closed_window_says_what_waits_and_when_it_opens() {
     let rest = Rest::Blocked(reason::WINDOW_CLOSED, text.into(), Wake::at(opening));
     assert_eq!(closed.rest("revision main@sha1:1"), Some(rest));
     let mark = closed.mark();
-    assert_eq!((mark.kind, mark.status, mark.reason), (WINDOW, Status::False, reason::CLOSED));
+    assert_eq!(
+        (mark.kind, mark.status, mark.reason),
+        (WINDOW, ConditionStatus::False, reason::CLOSED)
+    );
     assert_eq!(mark.text, "the next opening is 2026-11-23T21:00:00Z (22:00 Europe/Berlin)");
     assert_eq!(closed.changes_at(), Some(opening));
 }
@@ -108,7 +111,7 @@ fn an_open_window_says_until_when() {
     let open = state(NIGHTS, None, "2026-11-23T22:00:00Z");
     assert_eq!(open.rest("anything"), None);
     let mark = open.mark();
-    assert_eq!((mark.status, mark.reason), (Status::True, reason::OPEN));
+    assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::OPEN));
     assert_eq!(mark.text, "open until 2026-11-24T01:00:00Z (02:00 Europe/Berlin)");
     assert_eq!(open.changes_at(), Some(time("2026-11-24T01:00:00Z")));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::journal::{Action, Journal};
-use crate::origin::{Origin, Request};
+use crate::origin::{ManualRequest, Origin};
 use crate::record::Record;
 use crate::revisions::Revision;
 
@@ -32,7 +32,7 @@ pub enum Cause {
         version: String,
     },
     /// A user asked for it by an annotation.
-    Request(Request),
+    Request(ManualRequest),
     /// The operation before it failed.
     Failure,
     /// The release is to go.

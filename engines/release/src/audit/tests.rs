@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::journal::{Failure, Passed};
-use crate::origin::{Origin, Request};
+use crate::journal::{CompletedTask, OperationFailure};
+use crate::origin::{ManualRequest, Origin};
 use crate::record::{HookRun, SUCCEEDED};
 use crate::revisions::Revision;
 use crate::testing::{hook, record};
@@ -28,7 +28,8 @@ fn origin(generation: i64, revision: &str, values: &str) -> Origin {
 }
 
 fn journal(action: Action, origin: Origin) -> Journal {
-    let apply = Passed { task: Stretch::Apply, started: at(103), ended: at(104), failed: false };
+    let apply =
+        CompletedTask { task: Stretch::Apply, started: at(103), ended: at(104), failed: false };
     Journal {
         base: Some(1),
         origin,
@@ -77,7 +78,7 @@ fn an_upgrade_is_caused_by_what_differs_from_the_one_before() {
 
 #[test]
 fn requests_and_failures_are_causes() {
-    let asked = |at: &str| Request {
+    let asked = |at: &str| ManualRequest {
         at: at.to_owned(),
         manager: "windlass".to_owned(),
         user: "alice".to_owned(),
@@ -100,14 +101,15 @@ fn requests_and_failures_are_causes() {
 fn an_audit_tells_from_where_to_where_and_what_to_compare() {
     let upgrade = journal(Action::Upgrade, origin(2, "1.1.0", "7"));
     let audit = audited(first("a"), record(2, "1.1.0", "a", "deployed"), &upgrade);
-    let place =
-        |made: &Option<Made>| made.as_ref().map(|it| (it.revision, it.chart_version.clone()));
+    let place = |made: &Option<AuditedRevision>| {
+        made.as_ref().map(|it| (it.revision, it.chart_version.clone()))
+    };
     assert_eq!(place(&audit.from), Some((1, "1.0.0".to_owned())));
     assert_eq!(place(&audit.to), Some((2, "1.1.0".to_owned())));
     let span = audit.span.unwrap();
     assert_eq!((span.before.unwrap().version, span.after.unwrap().version), (1, 2));
     assert!(!span.partial);
-    assert_eq!((audit.outcome, audit.error), (Outcome::Succeeded, None));
+    assert_eq!((audit.outcome, audit.error), (OperationOutcome::Succeeded, None));
     let removal = Journal { ended: None, ..journal(Action::Uninstall, origin(2, "1.1.0", "7")) };
     let audit = audited(first("a"), record(2, "1.1.0", "a", "uninstalling"), &removal);
     assert_eq!((place(&audit.from).unwrap().0, audit.to.is_none()), (2, true));
@@ -123,18 +125,22 @@ fn what_failed_before_objects_were_written_changed_none() {
     let mut hooked = record(2, "1.1.0", "a", "failed");
     hooked.hooks = vec![hook("migrate", &["pre-upgrade"], &[])];
     let fail = |at: usize, counts: bool| {
-        let failure = Failure { at, hook_ended: false, text: "rejected".to_owned(), counts };
+        let failure =
+            OperationFailure { at, hook_ended: false, text: "rejected".to_owned(), counts };
         Journal { failure: Some(failure), ..journal(Action::Upgrade, origin(2, "1.1.0", "7")) }
     };
     // Clear, Start and Run of the hook come first.
     let audit = audited(first("a"), hooked.clone(), &fail(2, true));
     assert!(audit.span.is_none());
-    assert_eq!((audit.outcome, audit.error.as_deref()), (Outcome::Failed, Some("rejected")));
+    assert_eq!(
+        (audit.outcome, audit.error.as_deref()),
+        (OperationOutcome::Failed, Some("rejected"))
+    );
     let audit = audited(first("a"), hooked.clone(), &fail(3, true));
     assert!(audit.span.unwrap().partial);
     let audit = audited(first("a"), hooked, &fail(4, false));
     assert!(!audit.span.unwrap().partial, "it failed while it waited");
-    assert_eq!(audit.outcome, Outcome::Stopped);
+    assert_eq!(audit.outcome, OperationOutcome::Stopped);
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::revisions::{Broken, Revision};
+use crate::revisions::{BrokenRevision, Revision};
 use crate::settings::{Remediation, Strategy};
 use crate::snapshot::{SnapshotAction, TestHook};
-use crate::status::{Said, UPGRADE_FAILED};
+use crate::status::{ReleaseCondition, UPGRADE_FAILED};
 use crate::testing::{desired, record};
 
 /// Revisions of chart 1.0.0 with values `a`, all known to the status.
-fn known(lives: &[(i64, &str)]) -> (Status, Revisions) {
+fn known(lives: &[(i64, &str)]) -> (ReleaseStatus, Revisions) {
     let records: Vec<Record> =
         lives.iter().map(|(version, life)| record(*version, "1.0.0", "a", life)).collect();
     let history = records
@@ -20,25 +20,29 @@ fn known(lives: &[(i64, &str)]) -> (Status, Revisions) {
         .map(|record| Snapshot::of(record, Some(SnapshotAction::Install), "").unwrap())
         .rev()
         .collect();
-    let status = Status {
+    let status = ReleaseStatus {
         history,
         storage_namespace: "apps".to_owned(),
         observed_generation: 1,
-        ..Status::default()
+        ..ReleaseStatus::default()
     };
     let known = records.into_iter();
     let known = known.map(|record| Revision { record: Arc::new(record), journal: None });
     (status, Revisions::new(known.collect(), Vec::new()))
 }
 
-fn told(desired: &Desired, seen: &(Status, Revisions), drift: Option<&Drift>) -> String {
+fn told(
+    desired: &ReleaseDesiredState,
+    seen: &(ReleaseStatus, Revisions),
+    drift: Option<&Drift>,
+) -> String {
     match state(desired, &seen.0, &seen.1, drift) {
         Ok(state) => state.to_string(),
         Err(error) => format!("error: {error}"),
     }
 }
 
-fn done(desired: &Desired, seen: &(Status, Revisions), forced: bool) -> String {
+fn done(desired: &ReleaseDesiredState, seen: &(ReleaseStatus, Revisions), forced: bool) -> String {
     let state = state(desired, &seen.0, &seen.1, Some(&Drift::None)).unwrap();
     let decision = decide(&state, desired, &seen.0, &seen.1, forced).unwrap();
     match decision {
@@ -73,7 +77,7 @@ fn a_release_that_the_status_does_not_know_is_unmanaged() {
     let wanted = desired("1.0.0", "a");
     let forgetful = |life: &str| {
         let (status, revisions) = known(&[(1, life)]);
-        (Status { history: Vec::new(), ..status }, revisions)
+        (ReleaseStatus { history: Vec::new(), ..status }, revisions)
     };
     let text = "Unmanaged: found existing release in storage";
     assert_eq!(told(&wanted, &forgetful("deployed"), None), text);
@@ -94,7 +98,7 @@ fn a_release_that_the_status_does_not_know_is_unmanaged() {
 #[test]
 fn a_secret_that_cannot_be_read_is_named_and_nothing_is_done() {
     let (status, revisions) = known(&[(1, "deployed")]);
-    let broken = Broken {
+    let broken = BrokenRevision {
         secret: "sh.helm.release.v1.web.v2".to_owned(),
         version: 2,
         problem: "its key `release` is not base64".to_owned(),
@@ -107,14 +111,14 @@ fn a_secret_that_cannot_be_read_is_named_and_nothing_is_done() {
 #[test]
 fn what_is_deployed_is_compared_with_the_wish() {
     let seen = known(&[(1, "deployed")]);
-    let is = |wanted: &Desired| told(wanted, &seen, None);
+    let is = |wanted: &ReleaseDesiredState| told(wanted, &seen, None);
     assert_eq!(is(&desired("2.0.0", "a")), "OutOfSync: release chart changed");
     assert_eq!(is(&desired("1.0.0", "b")), "OutOfSync: release config values changed");
     let mut wanted = desired("1.0.0", "a");
     wanted.post_renderers_digest = "sha256:0".to_owned();
     assert_eq!(is(&wanted), "InSync", "only a new generation is compared");
     let (mut failed, revisions) = seen.clone();
-    failed.released = Some(Said {
+    failed.released = Some(ReleaseCondition {
         status: Truth::False,
         reason: UPGRADE_FAILED,
         text: String::new(),
@@ -132,7 +136,7 @@ fn what_is_deployed_is_compared_with_the_wish() {
     assert_eq!(is(&wanted), "OutOfSync: common metadata digest has changed");
 }
 
-fn with_tests(phases: &[&str], action: Option<Action>) -> (Status, Revisions) {
+fn with_tests(phases: &[&str], action: Option<Action>) -> (ReleaseStatus, Revisions) {
     let mut seen = known(&[(1, "deployed")]);
     let hooks = phases.iter().enumerate().map(|(number, phase)| {
         let hook = TestHook { phase: (*phase).to_owned(), ..TestHook::default() };
@@ -216,7 +220,11 @@ fn what_is_in_sync_is_left_alone_unless_forced() {
 }
 
 /// A failed upgrade, or installation if there is one revision only.
-fn failed(lives: &[(i64, &str)], action: Option<Action>, failures: i64) -> (Status, Revisions) {
+fn failed(
+    lives: &[(i64, &str)],
+    action: Option<Action>,
+    failures: i64,
+) -> (ReleaseStatus, Revisions) {
     let mut seen = known(lives);
     seen.0.last_attempted_action = action;
     match action {

@@ -2,18 +2,18 @@
 //!
 //! Elsewhere: where it fails (`next.rs`).
 
-use crate::journal::{Action, Failure, Journal};
-use crate::record::{Change, DeletePolicy, Record, Status};
+use crate::journal::{Action, Journal, OperationFailure};
+use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
 
 use super::{Task, events, hooks_of};
 
 /// The task at which it failed.
-fn failed_task(failure: &Failure, journal: &Journal, record: &Record) -> Option<Task> {
+fn failed_task(failure: &OperationFailure, journal: &Journal, record: &Record) -> Option<Task> {
     super::tasks(journal, record).get(failure.at).copied()
 }
 
 /// What is still done after a failure, in order.
-pub(super) fn tasks(failure: &Failure, journal: &Journal, record: &Record) -> Vec<Task> {
+pub(super) fn tasks(failure: &OperationFailure, journal: &Journal, record: &Record) -> Vec<Task> {
     let mut tasks = Vec::new();
     let at = failed_task(failure, journal, record);
     if let (true, Some(Task::Run { hook })) = (failure.hook_ended, at) {
@@ -51,7 +51,7 @@ pub(super) fn tasks(failure: &Failure, journal: &Journal, record: &Record) -> Ve
 /// A hook whose object ended badly is deleted if it asks for that, and then those before it that succeeded.
 fn hook_tasks(
     failed: usize,
-    failure: &Failure,
+    failure: &OperationFailure,
     journal: &Journal,
     record: &Record,
     tasks: &mut Vec<Task>,
@@ -74,7 +74,11 @@ fn hook_tasks(
 }
 
 /// What the record says of a failure.
-pub(super) fn finish(failure: &Failure, journal: &Journal, record: &Record) -> Option<Change> {
+pub(super) fn finish(
+    failure: &OperationFailure,
+    journal: &Journal,
+    record: &Record,
+) -> Option<RecordChange> {
     let name = &record.name;
     let text = &failure.text;
     let description = match journal.action {
@@ -87,8 +91,8 @@ pub(super) fn finish(failure: &Failure, journal: &Journal, record: &Record) -> O
         Action::Rollback => format!("Rollback \"{name}\" failed: {text}"),
         Action::Uninstall | Action::UninstallRemediation => {
             let description = Some("Uninstallation complete".to_owned());
-            let status = Status::Uninstalled;
-            return Some(Change::Status { status, description, deleted: None });
+            let status = RevisionStatus::Uninstalled;
+            return Some(RecordChange::Status { status, description, deleted: None });
         }
         // What is not promoted has failed, whatever its tests say.
         Action::Test if super::is_held_back(failure, journal, record) => {
@@ -96,12 +100,12 @@ pub(super) fn finish(failure: &Failure, journal: &Journal, record: &Record) -> O
         }
         Action::Test => return None,
     };
-    let status = Status::Failed;
-    Some(Change::Status { status, description: Some(description), deleted: None })
+    let status = RevisionStatus::Failed;
+    Some(RecordChange::Status { status, description: Some(description), deleted: None })
 }
 
 /// The error in Helm's words.
-pub(super) fn error(failure: &Failure, journal: &Journal, record: &Record) -> String {
+pub(super) fn error(failure: &OperationFailure, journal: &Journal, record: &Record) -> String {
     let is_wait = failed_task(failure, journal, record) == Some(Task::Await);
     if journal.action == Action::Rollback && is_wait {
         format!("release {} failed: {}", record.name, failure.text)

@@ -5,19 +5,19 @@
 use std::collections::BTreeSet;
 
 use lifecycle::{Event, Phase, Question, Revision, Stand};
-use reconcile::{Node, RemovalGate, Time, Wake};
+use reconcile::{ObjectKey, RemovalGate, Time, Wake};
 
 use crate::hold::revision_of;
-use crate::journal::{Action, Failure, Journal, WaitFor, shortened};
-use crate::record::{Change, DeletePolicy, Record, Status};
+use crate::journal::{Action, Journal, OperationFailure, WaitFor, shortened};
+use crate::record::{DeletePolicy, Record, RecordChange, RevisionStatus};
 use crate::revisions::Revisions;
-use crate::step::Step;
+use crate::step::ReleaseStep;
 
 use super::{Task, Write, present};
 
 /// What has to be observed before [`next`] can decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum ObservationScope {
     /// Nothing.
     Nothing,
     /// The object of the hook at this place, which is to be gone.
@@ -42,7 +42,7 @@ pub enum HookObject {
     Leaving,
     /// It is there, and this operation did not create it.
     Theirs,
-    /// This operation created it. It may be gone by now, if how it ended was seen ([`Scope::Run`]).
+    /// This operation created it. It may be gone by now, if how it ended was seen ([`ObservationScope::Run`]).
     Ours {
         /// Its uid.
         uid: String,
@@ -73,7 +73,7 @@ pub struct Live {
     /// The objects that [`scope`] means.
     pub objects: Option<Health>,
     /// What to watch meanwhile.
-    pub on: BTreeSet<Node>,
+    pub on: BTreeSet<ObjectKey>,
     /// When to observe again at the latest.
     pub again: Option<Time>,
     /// The events of lifecycles about this release, whether an operation is open or not.
@@ -84,9 +84,9 @@ pub struct Live {
 
 /// How the last step went that the run did. It is forgotten with the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct StepOutcome {
     /// The step.
-    pub step: Step,
+    pub step: ReleaseStep,
     /// Inventory ids of what was created.
     pub created: Vec<String>,
     /// Why it failed, in Helm's words.
@@ -97,7 +97,7 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// This step.
-    Do(Step),
+    Do(ReleaseStep),
     /// Time; the text says what is waited for.
     Wait(String, Wake),
     /// The answer of a lifecycle; the text says which. `None` if no time ends the wait.
@@ -107,13 +107,15 @@ pub enum Next {
 }
 
 /// What has to be observed.
-pub fn scope(journal: &Journal, record: &Record) -> Scope {
+pub fn scope(journal: &Journal, record: &Record) -> ObservationScope {
     match present(journal, record).filter(|_| journal.is_open()) {
-        Some(Task::Clear { hook, .. }) => Scope::Hook(hook),
-        Some(Task::Run { hook }) => Scope::Run(hook),
-        Some(Task::Await) => Scope::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs },
-        Some(Task::AwaitGone) => Scope::Gone,
-        _ => Scope::Nothing,
+        Some(Task::Clear { hook, .. }) => ObservationScope::Hook(hook),
+        Some(Task::Run { hook }) => ObservationScope::Run(hook),
+        Some(Task::Await) => {
+            ObservationScope::Ready { jobs: journal.plan.wait == WaitFor::ObjectsAndJobs }
+        }
+        Some(Task::AwaitGone) => ObservationScope::Gone,
+        _ => ObservationScope::Nothing,
     }
 }
 
@@ -125,12 +127,12 @@ pub fn next(
     record: &Record,
     revisions: &Revisions,
     live: &Live,
-    outcome: Option<&Outcome>,
+    outcome: Option<&StepOutcome>,
     stop: Option<&str>,
     now: Time,
 ) -> Next {
     let all = revisions.all().iter().map(|it| &it.record);
-    let deployed = all.filter(|it| it.info.status == Status::Deployed).map(|it| it.version);
+    let deployed = all.filter(|it| it.info.status == RevisionStatus::Deployed).map(|it| it.version);
     let base = journal.base.and_then(|version| revisions.get(version));
     let base = base.map(|it| revision_of(&it.record));
     let deployed = deployed.collect();
@@ -148,7 +150,7 @@ pub fn next(
             let version = record.version;
             let operation = journal.id.clone();
             let permit = RemovalGate::permit_under_way();
-            let step = Step::Apply { version, base: journal.base, operation, permit };
+            let step = ReleaseStep::Apply { version, base: journal.base, operation, permit };
             at.perform(step, at.applied())
         }
         Task::Await => at.wait(not_ready),
@@ -157,7 +159,7 @@ pub fn next(
             let operation = journal.id.clone();
             let propagation = journal.plan.propagation;
             let permit = RemovalGate::permit_under_way();
-            let step = Step::Delete { version, propagation, operation, permit };
+            let step = ReleaseStep::Delete { version, propagation, operation, permit };
             at.perform(step, journal.clone())
         }
         Task::AwaitGone => at.wait(not_gone),
@@ -165,13 +167,13 @@ pub fn next(
             let created = journal.created.clone();
             let operation = journal.id.clone();
             let permit = RemovalGate::permit_under_way();
-            at.perform(Step::CleanUp { created, operation, permit }, journal.clone())
+            at.perform(ReleaseStep::CleanUp { created, operation, permit }, journal.clone())
         }
         Task::Purge => {
             // The one with the journal goes last.
             let others =
                 revisions.versions().into_iter().filter(|version| *version != record.version);
-            Next::Do(Step::Purge { versions: others.chain([record.version]).collect() })
+            Next::Do(ReleaseStep::Purge { versions: others.chain([record.version]).collect() })
         }
         Task::Start { .. } | Task::Mark | Task::Supersede | Task::Finish => at.write(at.settled()),
     }
@@ -184,13 +186,13 @@ struct At<'a> {
     deployed: Vec<i64>,
     base: Option<&'a Revision>,
     live: &'a Live,
-    outcome: Option<&'a Outcome>,
+    outcome: Option<&'a StepOutcome>,
     now: Time,
 }
 
 impl At<'_> {
     fn write(&self, write: Write) -> Next {
-        Next::Do(Step::Write(Box::new(write)))
+        Next::Do(ReleaseStep::Write(Box::new(write)))
     }
 
     fn settled(&self) -> Write {
@@ -199,7 +201,7 @@ impl At<'_> {
     }
 
     /// The present task is done.
-    fn done(&self, journal: Journal, changes: Vec<Change>) -> Next {
+    fn done(&self, journal: Journal, changes: Vec<RecordChange>) -> Next {
         let write = Write { changes, ..Write::of(self.record, journal) };
         self.write(write.advance(self.record, &self.deployed, self.now))
     }
@@ -220,18 +222,18 @@ impl At<'_> {
     }
 
     /// Does a step, or goes by how it went.
-    fn perform(&self, step: Step, journal: Journal) -> Next {
+    fn perform(&self, step: ReleaseStep, journal: Journal) -> Next {
         match self.outcome.filter(|outcome| outcome.step == step) {
             None => Next::Do(step),
-            Some(Outcome { error: None, .. }) => self.done(journal, Vec::new()),
-            Some(Outcome { error: Some(text), .. }) => self.failed(text),
+            Some(StepOutcome { error: None, .. }) => self.done(journal, Vec::new()),
+            Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
         }
     }
 
     /// The journal with what the last step created.
     fn applied(&self) -> Journal {
         let mut journal = self.journal.clone();
-        let applied = self.outcome.filter(|it| matches!(it.step, Step::Apply { .. }));
+        let applied = self.outcome.filter(|it| matches!(it.step, ReleaseStep::Apply { .. }));
         if let (true, Some(outcome)) = (journal.plan.cleanup, applied) {
             journal.remember_created(&outcome.created);
         }
@@ -265,9 +267,9 @@ impl At<'_> {
         // Parity(helm 4): the record of a release that goes does not tell of a hook that failed before.
         if let (Some(Task::Run { hook }), true) = (task, was_deleted || !is_removal) {
             changes.push(match counts {
-                true => Change::HookEnded { hook, succeeded: false, at: self.now },
+                true => RecordChange::HookEnded { hook, succeeded: false, at: self.now },
                 // What stops early does so before a hook is begun.
-                false => Change::HookNotBegun { hook },
+                false => RecordChange::HookNotBegun { hook },
             });
         }
         let text = match task {
@@ -278,7 +280,7 @@ impl At<'_> {
         };
         journal.pass(task.and_then(super::stretch), self.now, counts);
         journal.failure =
-            Some(Failure { at: journal.at, hook_ended, text: shortened(&text), counts });
+            Some(OperationFailure { at: journal.at, hook_ended, text: shortened(&text), counts });
         journal.at = 0;
         journal.since = self.now;
         (journal.hook_uid, journal.hook_begun) = (None, false);
@@ -338,7 +340,7 @@ impl At<'_> {
                 At { journal: &journal, record, deployed, base, live, outcome, now }.failed(&text)
             }
             Stand::Wait(text, until) => Next::Held(text, until),
-            Stand::Ask(ask) => Next::Do(Step::Ask(ask)),
+            Stand::Ask(ask) => Next::Do(ReleaseStep::Ask(ask)),
         }
     }
 
@@ -355,12 +357,12 @@ impl At<'_> {
             Some(HookObject::Theirs | HookObject::Ours { .. }) => {
                 let version = self.record.version;
                 let operation = self.journal.id.clone();
-                let step = Step::DeleteHook { version, hook, policy, operation };
+                let step = ReleaseStep::DeleteHook { version, hook, policy, operation };
                 match self.outcome.filter(|outcome| outcome.step == step) {
                     None => Next::Do(step),
-                    Some(Outcome { error: Some(text), .. }) => self.failed(text),
+                    Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
                     // Accepted, and the next run will show that it leaves.
-                    Some(Outcome { error: None, .. }) => {
+                    Some(StepOutcome { error: None, .. }) => {
                         self.pending(&[self.hook_name(hook)], not_gone)
                     }
                 }
@@ -373,7 +375,7 @@ impl At<'_> {
         match (object, &self.journal.hook_uid) {
             (HookObject::Ours { uid, health }, Some(known)) if uid == known => match health {
                 Health::Done => {
-                    let ended = Change::HookEnded { hook, succeeded: true, at: self.now };
+                    let ended = RecordChange::HookEnded { hook, succeeded: true, at: self.now };
                     self.done(self.journal.clone(), vec![ended])
                 }
                 Health::Failed(text) => self.fail_with(text, true, true),
@@ -418,14 +420,14 @@ impl At<'_> {
         }
         let version = self.record.version;
         let operation = self.journal.id.clone();
-        let step = Step::CreateHook { version, hook, operation };
+        let step = ReleaseStep::CreateHook { version, hook, operation };
         match self.outcome.filter(|outcome| outcome.step == step) {
-            Some(Outcome { error: Some(text), .. }) => {
+            Some(StepOutcome { error: Some(text), .. }) => {
                 let path = self.record.hooks.get(hook).map_or("", |hook| hook.path.as_str());
                 let event = self.event().as_str();
                 self.failed(&format!("warning: Hook {event} {path} failed: {text}"))
             }
-            Some(Outcome { error: None, .. }) => self.failed(&format!(
+            Some(StepOutcome { error: None, .. }) => self.failed(&format!(
                 "hook {} was created, but its object is missing or was replaced",
                 self.hook_name(hook)
             )),

@@ -2,11 +2,11 @@
 //!
 //! Elsewhere: when it begins ([`crate::plan`]), what it does then (`super`).
 
-use helm::template::{Rendered, text};
+use helm::template::{RenderedRelease, text};
 use reconcile::Time;
 
 use crate::journal::{Action, Journal};
-use crate::record::{HookRecord, Info, Record, Status, StoredChart, Timestamp};
+use crate::record::{HookRecord, Info, Record, RevisionStatus, StoredChart, Timestamp};
 
 /// What a new revision is made of, besides what was rendered.
 #[derive(Debug, Clone)]
@@ -26,14 +26,14 @@ pub struct Opening<'o> {
 /// The record of an installation or upgrade that begins.
 pub fn opened(
     opening: &Opening<'_>,
-    rendered: &Rendered,
+    rendered: &RenderedRelease,
     journal: &Journal,
     version: i64,
 ) -> Record {
     let started = Timestamp::new(journal.started);
     let (status, description) = match journal.action {
-        Action::Install => (Status::PendingInstall, "Initial install underway"),
-        _ => (Status::PendingUpgrade, "Preparing upgrade"),
+        Action::Install => (RevisionStatus::PendingInstall, "Initial install underway"),
+        _ => (RevisionStatus::PendingUpgrade, "Preparing upgrade"),
     };
     let first = opening.base.and_then(|base| base.info.first_deployed.clone());
     let first = first.filter(|_| journal.action != Action::Install);
@@ -72,7 +72,7 @@ pub fn rolled_back(current: &Record, target: &Record, server_side: bool, at: Tim
             first_deployed: current.info.first_deployed.clone(),
             last_deployed: Some(started),
             description: format!("Rollback to {}", target.version),
-            status: Status::PendingRollback,
+            status: RevisionStatus::PendingRollback,
             notes: target.info.notes.clone(),
             ..Info::default()
         },

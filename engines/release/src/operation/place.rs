@@ -4,12 +4,12 @@
 //! Elsewhere: making the record (`opening.rs`), deciding that there should be one ([`crate::decide`]).
 
 use crate::journal::Action;
-use crate::record::{Change, Status};
+use crate::record::{RecordChange, RevisionStatus};
 use crate::revisions::Revisions;
 
 /// Where a new revision stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RevisionPlacement {
     /// Its number.
     pub version: i64,
     /// The revision whose objects it replaces.
@@ -17,7 +17,7 @@ pub struct Place {
     /// Records that make room for it, oldest first.
     pub prune: Vec<i64>,
     /// What changes in other records before it is stored.
-    pub others: Vec<(i64, Change)>,
+    pub others: Vec<(i64, RecordChange)>,
 }
 
 /// Where the revision of an installation or upgrade stands.
@@ -30,7 +30,7 @@ pub fn place(
     revisions: &Revisions,
     replace: bool,
     max_history: usize,
-) -> Result<Place, String> {
+) -> Result<RevisionPlacement, String> {
     let is_install = action == Action::Install;
     if let Err(problem) = helm::releasename::check(name) {
         return Err(match is_install {
@@ -40,29 +40,31 @@ pub fn place(
     }
     let nothing = || format!("\"{name}\" has no deployed releases");
     let Some(last) = revisions.last().map(|last| last.record.as_ref()) else {
-        let first = Place { version: 1, base: None, prune: Vec::new(), others: Vec::new() };
+        let first =
+            RevisionPlacement { version: 1, base: None, prune: Vec::new(), others: Vec::new() };
         return is_install.then_some(first).ok_or_else(nothing);
     };
     let version = last.version.saturating_add(1);
     if is_install {
-        let is_free = matches!(last.info.status, Status::Uninstalled | Status::Failed);
+        let is_free =
+            matches!(last.info.status, RevisionStatus::Uninstalled | RevisionStatus::Failed);
         if !(replace && is_free) {
             return Err(
                 "release name check failed: cannot reuse a name that is still in use".to_owned()
             );
         }
         // Parity(helm 4): what failed goes on to say so.
-        let superseded = (last.info.status != Status::Failed).then(|| {
+        let superseded = (last.info.status != RevisionStatus::Failed).then(|| {
             let description = Some("superseded by new release".to_owned());
-            let status = Status::Superseded;
-            (last.version, Change::Status { status, description, deleted: None })
+            let status = RevisionStatus::Superseded;
+            (last.version, RecordChange::Status { status, description, deleted: None })
         });
         let others = superseded.into_iter().collect();
-        return Ok(Place { version, base: None, prune: Vec::new(), others });
+        return Ok(RevisionPlacement { version, base: None, prune: Vec::new(), others });
     }
     let base = revisions.current().ok_or_else(nothing)?.record.version;
     let prune = revisions.prunable(max_history);
-    Ok(Place { version, base: Some(base), prune, others: Vec::new() })
+    Ok(RevisionPlacement { version, base: Some(base), prune, others: Vec::new() })
 }
 
 /// What a removal has to do.
@@ -83,10 +85,10 @@ pub fn removal(name: &str, revisions: &Revisions, keep_history: bool) -> Result<
         return Err(format!("uninstall: Release not loaded: {name}: release: not found"));
     };
     match (&last.record.info.status, keep_history) {
-        (Status::Uninstalled, true) => {
+        (RevisionStatus::Uninstalled, true) => {
             Err(format!("the release named \"{name}\" is already deleted"))
         }
-        (Status::Uninstalled, false) => Ok(Removal::Purge(revisions.versions())),
+        (RevisionStatus::Uninstalled, false) => Ok(Removal::Purge(revisions.versions())),
         _ => Ok(Removal::Run),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::journal::operation_id;
 use crate::revisions::Revisions;
-use crate::step::Step;
+use crate::step::ReleaseStep;
 use crate::testing::{hook, record};
 
 fn journal(action: Action) -> Journal {
@@ -87,13 +87,15 @@ fn hooks_are_run_by_weight_then_name_and_cleared_as_they_ask() {
 fn a_hook_of_this_operation_is_awaited_and_never_created_again() {
     let pending = Health::Pending(vec!["Job/apps/z status: 'InProgress'".to_owned()]);
     let step = |next: Next| match next {
-        Next::Do(Step::Write(write)) => match (&write.journal.failure, &write.journal.hook_uid) {
-            (Some(failure), _) => format!("fail: {}", failure.text),
-            (None, Some(uid)) => format!("remember {uid}"),
-            (None, None) => format!("go to {}", write.journal.at),
-        },
-        Next::Do(Step::CreateHook { .. }) => "create".to_owned(),
-        Next::Do(Step::DeleteHook { .. }) => "delete".to_owned(),
+        Next::Do(ReleaseStep::Write(write)) => {
+            match (&write.journal.failure, &write.journal.hook_uid) {
+                (Some(failure), _) => format!("fail: {}", failure.text),
+                (None, Some(uid)) => format!("remember {uid}"),
+                (None, None) => format!("go to {}", write.journal.at),
+            }
+        }
+        Next::Do(ReleaseStep::CreateHook { .. }) => "create".to_owned(),
+        Next::Do(ReleaseStep::DeleteHook { .. }) => "delete".to_owned(),
         Next::Do(other) => format!("{other:?}"),
         Next::Wait(text, _) | Next::Held(text, _) => text,
         Next::Blind => "blind".to_owned(),
@@ -133,12 +135,12 @@ fn an_operation_stops_early_only_where_nothing_is_half_done() {
         let journal = Journal { at, hook_uid, ..journal(Action::Install) };
         let now = Time::UNIX_EPOCH;
         let next = next(&journal, &record, &Revisions::default(), &live, None, Some("new"), now);
-        let Next::Do(Step::Write(write)) = next else { return false };
+        let Next::Do(ReleaseStep::Write(write)) = next else { return false };
         let Some(failure) = &write.journal.failure else { return false };
         assert!(!failure.counts);
-        let of_hooks = write.changes.iter().filter(|it| !matches!(it, Change::Status { .. }));
+        let of_hooks = write.changes.iter().filter(|it| !matches!(it, RecordChange::Status { .. }));
         let not_begun = match present(&journal, &record) {
-            Some(Task::Run { hook }) => Some(Change::HookNotBegun { hook }),
+            Some(Task::Run { hook }) => Some(RecordChange::HookNotBegun { hook }),
             _ => None,
         };
         assert!(of_hooks.eq(&not_begun), "{:?}", write.changes);
@@ -161,7 +163,7 @@ fn an_operation_stops_early_only_where_nothing_is_half_done() {
 #[test]
 fn a_wait_is_woken_by_what_it_waits_for_and_at_the_end_of_its_time() {
     let again = Time::from_second(5).unwrap();
-    let on = [reconcile::Node::new("apps", "Deployment", "apps", "web")];
+    let on = [reconcile::ObjectKey::new("apps", "Deployment", "apps", "web")];
     let live = Live {
         objects: Some(Health::Pending(vec!["Deployment/apps/web status: 'InProgress'".to_owned()])),
         on: on.clone().into(),
@@ -195,9 +197,9 @@ fn a_hook_that_kubernetes_deletes_is_noted_before_it_is_created() {
         let live = Live { hook, hook_watched, ..Live::default() };
         let revisions = Revisions::default();
         match next(&journal, &record, &revisions, &live, None, None, Time::UNIX_EPOCH) {
-            Next::Do(Step::Write(write)) if write.journal.hook_begun => "note",
-            Next::Do(Step::Write(write)) if write.journal.failure.is_some() => "fail",
-            Next::Do(Step::CreateHook { .. }) => "create",
+            Next::Do(ReleaseStep::Write(write)) if write.journal.hook_begun => "note",
+            Next::Do(ReleaseStep::Write(write)) if write.journal.failure.is_some() => "fail",
+            Next::Do(ReleaseStep::CreateHook { .. }) => "create",
             _ => "else",
         }
     };

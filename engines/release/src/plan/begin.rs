@@ -3,37 +3,37 @@
 //! Elsewhere: why it begins ([`crate::decide`]), how it goes on ([`crate::operation`]).
 
 use helm::manifests::HookEvent;
-use lifecycle::{Answer, Question, Revision as Named, Stand};
-use reconcile::{RemovalCause, RemovalPermit, Verdict};
+use lifecycle::{EventAnswer, Question, Revision as Named, Stand};
+use reconcile::{PlanVerdict, RemovalCause, RemovalPermit};
 
 use crate::account;
 use crate::hold::{self, revision_of};
 use crate::journal::{Action, Journal, operation_id};
-use crate::operation::{self, Place, Write, started};
+use crate::operation::{self, RevisionPlacement, Write, started};
 use crate::origin::Origin;
 use crate::phase::{Gates, removal_of};
-use crate::record::{Record, Status as Life};
+use crate::record::{Record, RevisionStatus as Life};
 use crate::revisions::Revision;
-use crate::settings::Desired;
+use crate::settings::ReleaseDesiredState;
 use crate::snapshot::{DigestError, is_selected};
-use crate::status::{Refused, Status};
-use crate::step::Step;
+use crate::status::{RefusedOperation, ReleaseStatus};
+use crate::step::ReleaseStep;
 
-use super::Run;
+use super::ReleasePlanner;
 
 /// What lifecycles answered before an operation, and what it was called then.
-struct Answered {
+struct LifecycleAnswers {
     operation: String,
-    answers: Vec<Answer>,
+    answers: Vec<EventAnswer>,
 }
 
-impl Run<'_> {
+impl ReleasePlanner<'_> {
     pub(super) fn begin(
         &self,
         action: Action,
         target: Option<i64>,
-        status: &Status,
-    ) -> Result<Verdict<Step>, DigestError> {
+        status: &ReleaseStatus,
+    ) -> Result<PlanVerdict<ReleaseStep>, DigestError> {
         let last = self.observed.revisions.last();
         if let Some(verdict) = self.unless_known(action) {
             return Ok(verdict);
@@ -50,7 +50,7 @@ impl Run<'_> {
     }
 
     /// The first revision, or the next one of a chart.
-    fn begin_release(&self, action: Action, status: &Status) -> Verdict<Step> {
+    fn begin_release(&self, action: Action, status: &ReleaseStatus) -> PlanVerdict<ReleaseStep> {
         let report = account::begun(self.desired, status, action);
         let place = match self.place(action) {
             Ok(place) => place,
@@ -61,20 +61,23 @@ impl Run<'_> {
             Err(verdict) => return *verdict,
         };
         let inputs = self.desired.inputs.clone();
-        let prepare = Step::Prepare { action, version: place.version, inputs };
+        let prepare = ReleaseStep::Prepare { action, version: place.version, inputs };
         match self.observed.outcome.as_ref().filter(|it| it.step == prepare) {
-            None => Verdict::Act(vec![self.tell(report), prepare]),
+            None => PlanVerdict::Act(vec![self.tell(report), prepare]),
             Some(outcome) => match &outcome.error {
                 Some(error) => self.fail_early(action, &report.status, error),
                 None => {
                     let mut journal = self.journal(action, place.version, place.base, None, status);
-                    if let Some(Answered { operation, answers }) = answers {
+                    if let Some(LifecycleAnswers { operation, answers }) = answers {
                         (journal.id, journal.answers) = (operation, answers);
                     }
                     let others = place.others;
                     let write =
                         Write { version: place.version, changes: Vec::new(), others, journal };
-                    Verdict::Act(vec![Step::Open { prune: place.prune, write: Box::new(write) }])
+                    PlanVerdict::Act(vec![ReleaseStep::Open {
+                        prune: place.prune,
+                        write: Box::new(write),
+                    }])
                 }
             },
         }
@@ -84,8 +87,8 @@ impl Run<'_> {
     ///
     /// Differs(flux): there nothing is installed over what is left of a release that was uninstalled, unless
     /// `install.replace` is set. As `helm upgrade --install`.
-    fn place(&self, action: Action) -> Result<Place, String> {
-        let Desired { target, install, max_history, .. } = self.desired;
+    fn place(&self, action: Action) -> Result<RevisionPlacement, String> {
+        let ReleaseDesiredState { target, install, max_history, .. } = self.desired;
         let revisions = &self.observed.revisions;
         let is_left = |last: &Revision| last.record.info.status == Life::Uninstalled;
         let replace = install.replace || revisions.last().is_some_and(is_left);
@@ -93,7 +96,7 @@ impl Run<'_> {
     }
 
     /// The name of an installation or upgrade that would begin, if lifecycles hold it before.
-    pub(super) fn held_operation(&self, action: Action, status: &Status) -> Option<String> {
+    pub(super) fn held_operation(&self, action: Action, status: &ReleaseStatus) -> Option<String> {
         self.desired.lifecycles.before(action)?;
         let place = self.place(action).ok()?;
         // Failures are counted as they are when it begins.
@@ -108,9 +111,9 @@ impl Run<'_> {
         &self,
         action: Action,
         version: i64,
-        status: &Status,
-    ) -> Result<Option<Answered>, Box<Verdict<Step>>> {
-        let Desired { owner, target, lifecycles, .. } = self.desired;
+        status: &ReleaseStatus,
+    ) -> Result<Option<LifecycleAnswers>, Box<PlanVerdict<ReleaseStep>>> {
+        let ReleaseDesiredState { owner, target, lifecycles, .. } = self.desired;
         let Some((phase, holds)) = lifecycles.before(action) else { return Ok(None) };
         let operation = hold::held_operation(self.desired, status, action, version);
         let from = self.observed.revisions.current().map(|it| revision_of(&it.record));
@@ -136,27 +139,37 @@ impl Run<'_> {
                     answers.push(answer);
                     continue;
                 }
-                Stand::Ask(ask) => Verdict::Act(vec![Step::Ask(ask)]),
-                Stand::Wait(text, until) => Verdict::Rest(self.awaiting(text, until)),
+                Stand::Ask(ask) => PlanVerdict::Act(vec![ReleaseStep::Ask(ask)]),
+                Stand::Wait(text, until) => PlanVerdict::Rest(self.awaiting(text, until)),
                 Stand::Fail(answer) => {
                     let error = answer.failure();
                     answers.push(answer);
-                    let refused = Refused { operation, action, from, to, answers, error };
+                    let refused = RefusedOperation { operation, action, from, to, answers, error };
                     let report = account::held_back(self.desired, status, refused);
-                    Verdict::Act(vec![self.tell(report)])
+                    PlanVerdict::Act(vec![self.tell(report)])
                 }
             };
             return Err(Box::new(verdict));
         }
-        Ok(Some(Answered { operation, answers }))
+        Ok(Some(LifecycleAnswers { operation, answers }))
     }
 
-    fn fail_early(&self, action: Action, status: &Status, error: &str) -> Verdict<Step> {
+    fn fail_early(
+        &self,
+        action: Action,
+        status: &ReleaseStatus,
+        error: &str,
+    ) -> PlanVerdict<ReleaseStep> {
         let report = account::failed_early(self.desired, status, action, error);
-        Verdict::Act(vec![self.tell(report)])
+        PlanVerdict::Act(vec![self.tell(report)])
     }
 
-    fn begin_rollback(&self, last: &Revision, to: Option<i64>, status: &Status) -> Verdict<Step> {
+    fn begin_rollback(
+        &self,
+        last: &Revision,
+        to: Option<i64>,
+        status: &ReleaseStatus,
+    ) -> PlanVerdict<ReleaseStep> {
         let action = Action::Rollback;
         let report = account::begun(self.desired, status, action);
         let version = last.record.version.saturating_add(1);
@@ -171,7 +184,7 @@ impl Run<'_> {
         let changes = Vec::new();
         let others = Vec::new();
         let write = Box::new(Write { version, changes, others, journal });
-        Verdict::Act(vec![self.tell(report), Step::Open { prune, write }])
+        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Open { prune, write }])
     }
 
     /// The removal of a release begins, if nothing holds it.
@@ -179,8 +192,8 @@ impl Run<'_> {
         &self,
         last: &Record,
         cause: RemovalCause,
-        status: &Status,
-    ) -> Verdict<Step> {
+        status: &ReleaseStatus,
+    ) -> PlanVerdict<ReleaseStep> {
         let gates = Gates { removal: cause, ..self.desired.gates };
         match gates.permit_removal(self.desired.suspended, self.observed.now) {
             Ok(permit) => self.begin_uninstall(permit, last, status),
@@ -193,13 +206,18 @@ impl Run<'_> {
         &self,
         permit: RemovalPermit,
         last: &Record,
-        status: &Status,
-    ) -> Verdict<Step> {
+        status: &ReleaseStatus,
+    ) -> PlanVerdict<ReleaseStep> {
         self.begin_on(removal_of(permit.cause()), last, status)
     }
 
     /// What is done to the last revision itself: tests, and removals that were permitted.
-    fn begin_on(&self, action: Action, last: &Record, status: &Status) -> Verdict<Step> {
+    fn begin_on(
+        &self,
+        action: Action,
+        last: &Record,
+        status: &ReleaseStatus,
+    ) -> PlanVerdict<ReleaseStep> {
         let report = account::begun(self.desired, status, action);
         let mut journal = self.journal(action, last.version, None, None, status);
         if action == Action::Test {
@@ -213,12 +231,12 @@ impl Run<'_> {
         let deployed = revisions.filter(|it| it.info.status == Life::Deployed);
         let deployed: Vec<i64> = deployed.map(|it| it.version).collect();
         let write = started(last, journal, &deployed, self.observed.now);
-        Verdict::Act(vec![self.tell(report), Step::Write(Box::new(write))])
+        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Write(Box::new(write))])
     }
 
     /// What the operation begins with. A request that was handled is not what asks for it.
     fn origin(&self) -> Origin {
-        let Desired { origin, requests, .. } = self.desired;
+        let ReleaseDesiredState { origin, requests, .. } = self.desired;
         let request = origin.request.clone().filter(|_| requests.is_new(&self.observed.status));
         Origin { request, ..origin.clone() }
     }
@@ -229,7 +247,7 @@ impl Run<'_> {
         version: i64,
         base: Option<i64>,
         target: Option<i64>,
-        status: &Status,
+        status: &ReleaseStatus,
     ) -> Journal {
         let desired = self.desired;
         let now = self.observed.now;

@@ -15,9 +15,9 @@ use reconcile::Rest;
 
 use super::*;
 use crate::record::HookRecord;
-use crate::revisions::Broken;
+use crate::revisions::BrokenRevision;
 use crate::settings::{Remediation, RemediationStrategy, Strategy};
-use crate::testing::{End, World, desired, hook, record};
+use crate::testing::{End, TestCluster, desired, hook, record};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,7 +33,7 @@ fn text(rest: &Rest) -> String {
 }
 
 /// What was done since the last time, where it ended, and what there is.
-fn told(world: &mut World, rest: &Rest) -> String {
+fn told(world: &mut TestCluster, rest: &Rest) -> String {
     let log = std::mem::take(&mut world.log).join("\n");
     let events = std::mem::take(&mut world.events).join("\n! ");
     let status = &world.status;
@@ -42,7 +42,7 @@ fn told(world: &mut World, rest: &Rest) -> String {
     format!("{log}\n! {events}\n= {}\n= {lives}\n= failures {counts:?}\n", text(rest))
 }
 
-fn check(world: &mut World, wanted: &Expect) {
+fn check(world: &mut TestCluster, wanted: &Expect) {
     let rest = world.settle();
     wanted.assert_eq(&told(world, &rest));
 }
@@ -57,7 +57,7 @@ fn hooks() -> Vec<HookRecord> {
 
 #[test]
 fn a_release_is_installed_with_its_hooks_and_then_left_alone() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = hooks();
     check(
         &mut world,
@@ -85,12 +85,12 @@ fn a_release_is_installed_with_its_hooks_and_then_left_alone() {
 
 #[test]
 fn a_new_version_is_an_upgrade_and_is_tested() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = hooks();
     world.settle();
     world.log.clear();
     world.events.clear();
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.desired.test.enable = true;
     check(
         &mut world,
@@ -122,7 +122,7 @@ fn a_new_version_is_an_upgrade_and_is_tested() {
 
 #[test]
 fn without_retries_a_failed_installation_stays_and_is_told() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = hooks();
     world.fails("run post");
     check(
@@ -147,7 +147,7 @@ fn without_retries_a_failed_installation_stays_and_is_told() {
     );
     // Another spec is another attempt.
     world.faults.clear();
-    world.desired = Desired { generation: 2, ..desired("1.0.0", "b") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("1.0.0", "b") };
     check(
         &mut world,
         &expect![[r#"
@@ -173,7 +173,7 @@ fn without_retries_a_failed_installation_stays_and_is_told() {
 
 #[test]
 fn a_failed_installation_with_retries_is_removed_and_installed_again() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.desired.install.remediation.retries = 1;
     world.fails("ready");
     check(
@@ -205,11 +205,11 @@ fn a_failed_installation_with_retries_is_removed_and_installed_again() {
 
 #[test]
 fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.log.clear();
     world.events.clear();
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
     world.desired.rollback.wait = crate::journal::WaitFor::Nothing;
     world.fails("ready");
@@ -247,11 +247,11 @@ fn a_failed_upgrade_with_retries_is_rolled_back_and_repeated() {
 
 #[test]
 fn a_failed_upgrade_can_be_undone_by_removal() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.log.clear();
     world.events.clear();
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.desired.upgrade.remediation = Remediation {
         strategy: RemediationStrategy::Uninstall,
         retries: 1,
@@ -289,7 +289,7 @@ fn a_failed_upgrade_can_be_undone_by_removal() {
 
 #[test]
 fn retry_on_failure_upgrades_after_its_interval_without_end() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.desired.install.strategy = Strategy::RetryOnFailure(60 * SECOND);
     world.desired.upgrade.strategy = Strategy::RetryOnFailure(60 * SECOND);
     world.fails("ready");
@@ -343,7 +343,7 @@ fn retry_on_failure_upgrades_after_its_interval_without_end() {
 
 #[test]
 fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.fails("prepare");
     let End::Rest(rest) = world.run() else { panic!("a rest") };
     expect![[r#"
@@ -374,7 +374,7 @@ fn what_fails_before_it_is_stored_is_tried_again_and_not_counted_for_remediation
 
 #[test]
 fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = hooks();
     world.desired.test.enable = true;
     world.fails("run t");
@@ -403,7 +403,7 @@ fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
             = failures [1, 1, 0]
         "#]],
     );
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = hooks();
     world.desired.test.enable = true;
     world.desired.test.ignore_failures = true;
@@ -437,7 +437,7 @@ fn a_failed_test_counts_and_a_test_that_is_ignored_does_not() {
 
 #[test]
 fn a_helm_release_that_goes_takes_its_release_along() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = vec![hook("pd", &["pre-delete"], &[]), hook("qd", &["post-delete"], &[])];
     world.settle();
     world.log.clear();
@@ -467,7 +467,7 @@ fn a_helm_release_that_goes_takes_its_release_along() {
 
 #[test]
 fn another_name_is_another_release() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.log.clear();
     world.events.clear();
@@ -477,7 +477,7 @@ fn another_name_is_another_release() {
     // The cluster here makes records of chart `c` only, so one upgrade is all that is observed.
     let End::Rest(_) = world.run() else { panic!("a rest") };
     assert!(world.log.iter().any(|line| line == "prepare upgrade v2"), "{:?}", world.log);
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.log.clear();
     world.events.clear();
@@ -490,7 +490,7 @@ fn another_name_is_another_release() {
 
 #[test]
 fn what_somebody_left_unfinished_is_unlocked_and_upgraded() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     let left = crate::testing::record(3, "0.9.0", "a", "pending-upgrade");
     world.records.insert(3, (left, None));
     check(
@@ -514,7 +514,7 @@ fn what_somebody_left_unfinished_is_unlocked_and_upgraded() {
 #[test]
 fn a_record_that_somebody_changed_is_not_taken_for_what_was_released() {
     let changed = || {
-        let mut world = World::new(desired("1.0.0", "a"));
+        let mut world = TestCluster::new(desired("1.0.0", "a"));
         world.settle();
         let (record, journal) = world.records.get_mut(&1).unwrap();
         record.config = crate::testing::config("by hand");
@@ -542,7 +542,7 @@ fn a_record_that_somebody_changed_is_not_taken_for_what_was_released() {
 
 #[test]
 fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.records.insert(1, (record(1, "1.0.0", "a", "deployed"), None));
     check(
         &mut world,
@@ -554,7 +554,7 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
             = failures [0, 0, 0]
         "#]],
     );
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.records.insert(1, (record(1, "1.0.0", "b", "deployed"), None));
     check(
         &mut world,
@@ -574,7 +574,7 @@ fn a_release_that_is_as_it_should_be_is_taken_over_without_an_upgrade() {
 
 #[test]
 fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.desired.drift = DriftMode::Enabled;
     let until = world.now.saturating_add(Duration::from_secs(60)).unwrap();
@@ -589,7 +589,7 @@ fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run(
 
 #[test]
 fn drift_is_told_and_corrected() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.log.clear();
     world.events.clear();
@@ -630,11 +630,11 @@ fn drift_is_told_and_corrected() {
 
 #[test]
 fn a_new_spec_ends_a_wait_but_not_a_hook() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     let End::Rest(rest) = world.run() else { panic!("a rest") };
     assert_eq!(text(&rest), "running Progressing: Running 'install' action with timeout of 5m0s");
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.slow.clear();
     check(
         &mut world,
@@ -656,11 +656,11 @@ fn a_new_spec_ends_a_wait_but_not_a_hook() {
         = failures [0, 0, 0]
     "#]],
     );
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = hooks();
     world.slow.insert("pre".to_owned());
     world.run();
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.run();
     assert_eq!(world.lives(), "v1 pending-install ()");
     world.slow.clear();
@@ -671,7 +671,7 @@ fn a_new_spec_ends_a_wait_but_not_a_hook() {
 
 #[test]
 fn what_takes_too_long_fails_by_the_time_it_began_whenever_it_is_observed() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     let began = world.now;
     world.run();
@@ -696,7 +696,7 @@ fn what_takes_too_long_fails_by_the_time_it_began_whenever_it_is_observed() {
 
 #[test]
 fn suspending_ends_what_is_open_and_counts_no_failure() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     world.run();
     world.desired.suspended = true;
@@ -732,7 +732,7 @@ fn suspending_ends_what_is_open_and_counts_no_failure() {
 
 #[test]
 fn a_forced_upgrade_happens_once() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.log.clear();
     let asked = Some("2026".to_owned());
@@ -745,24 +745,24 @@ fn a_forced_upgrade_happens_once() {
     assert_eq!((upgrades, world.records.len()), (1, 2), "{:?}", world.log);
 }
 
-fn failing_upgrade(mut world: World) -> World {
+fn failing_upgrade(mut world: TestCluster) -> TestCluster {
     world.hooks.push(hook("up", &["post-upgrade"], &["hook-failed"]));
     world.fails("run up");
     world
 }
 
 /// Lives of which each is cut at every step, before it is done and after.
-fn scenarios() -> Vec<(&'static str, World, Option<Desired>)> {
+fn scenarios() -> Vec<(&'static str, TestCluster, Option<ReleaseDesiredState>)> {
     let base = |faults: &[&str]| {
-        let mut world = World::new(desired("1.0.0", "a"));
+        let mut world = TestCluster::new(desired("1.0.0", "a"));
         world.hooks = hooks();
         world.desired.test.enable = true;
         world.desired.install.remediation.retries = 1;
         faults.iter().for_each(|fault| world.fails(fault));
         world
     };
-    let next = |change: &dyn Fn(&mut Desired)| {
-        let mut next = Desired { generation: 2, ..desired("2.0.0", "a") };
+    let next = |change: &dyn Fn(&mut ReleaseDesiredState)| {
+        let mut next = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
         next.upgrade.remediation.retries = 1;
         next.upgrade.cleanup_on_fail = true;
         change(&mut next);
@@ -794,7 +794,7 @@ fn scenarios() -> Vec<(&'static str, World, Option<Desired>)> {
 }
 
 /// What must be the same however often the program ended.
-fn outcome(world: &mut World, next: Option<&Desired>) -> String {
+fn outcome(world: &mut TestCluster, next: Option<&ReleaseDesiredState>) -> String {
     world.settle();
     if let Some(next) = next {
         world.desired = next.clone();
@@ -829,8 +829,8 @@ fn wherever_the_program_ends_the_end_is_the_same_and_no_hook_runs_twice() {
 }
 
 /// Hooks whose Jobs are gone once they have ended.
-fn with_vanishing_hooks() -> World {
-    let mut world = World::new(desired("1.0.0", "a"));
+fn with_vanishing_hooks() -> TestCluster {
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = vec![hook("pre", &["pre-install"], &[]), hook("post", &["post-install"], &[])];
     for hook in &mut world.hooks {
         hook.manifest = "spec: {ttlSecondsAfterFinished: 0}".to_owned();
@@ -871,7 +871,7 @@ fn a_hook_that_may_have_come_and_gone_while_the_program_was_down_is_not_run_agai
 
 #[test]
 fn another_timeout_counts_from_the_moment_it_was_given() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     world.run();
     world.now += 240 * SECOND;
@@ -889,7 +889,7 @@ fn another_timeout_counts_from_the_moment_it_was_given() {
 
 #[test]
 fn a_request_to_force_that_comes_during_a_wait_is_answered_after_it() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     world.run();
     let asked = Some("now".to_owned());
@@ -907,7 +907,7 @@ fn a_request_to_force_that_comes_during_a_wait_is_answered_after_it() {
 
 #[test]
 fn a_suspended_release_is_not_removed_whatever_else_was_changed() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.log.clear();
     world.desired.suspended = true;
@@ -919,12 +919,13 @@ fn a_suspended_release_is_not_removed_whatever_else_was_changed() {
 
 #[test]
 fn a_record_that_cannot_be_read_is_not_taken_for_none() {
-    let broken = Broken { secret: "apps/s".to_owned(), version: 1, problem: "odd".to_owned() };
-    let wished = |deleted: bool| Desired { deleted, ..desired("1.0.0", "a") };
+    let broken =
+        BrokenRevision { secret: "apps/s".to_owned(), version: 1, problem: "odd".to_owned() };
+    let wished = |deleted: bool| ReleaseDesiredState { deleted, ..desired("1.0.0", "a") };
     for desired in [wished(true), wished(false)] {
-        let mut world = World::new(wished(false));
+        let mut world = TestCluster::new(wished(false));
         world.settle();
-        let observed = Observed {
+        let observed = ReleaseObservedState {
             now: world.now,
             status: world.status.clone(),
             revisions: Revisions::new(Vec::new(), vec![broken.clone()]),
@@ -932,9 +933,9 @@ fn a_record_that_cannot_be_read_is_not_taken_for_none() {
             drift: None,
             contested: None,
             outcome: None,
-            ran: Ran::default(),
+            ran: RunProgress::default(),
         };
-        let Verdict::Rest(rest) = Release::plan(&desired, &observed) else { panic!() };
+        let PlanVerdict::Rest(rest) = Release::plan(&desired, &observed) else { panic!() };
         let text = text(&rest);
         assert!(text.starts_with("failed StateError: ") && text.contains("apps/s"), "{text}");
     }

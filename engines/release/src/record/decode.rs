@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Map;
 use helm::chart::{Dependency, Maintainer, Metadata};
 
 use super::{
-    HookRecord, HookRun, Info, Record, Status, StoredChart, StoredFile, StoredLock, Timestamp,
+    HookRecord, HookRun, Info, Record, RevisionStatus, StoredChart, StoredFile, StoredLock,
+    Timestamp,
 };
 
 /// How many commas and opening brackets the JSON may have: values take many times the room of their text.
@@ -61,7 +62,7 @@ impl Record {
         if let Some(misfit) = decoded.misfit {
             return Err(DecodeError::Json(misfit));
         }
-        let Value::Map(record) = decoded.value else {
+        let GoRuntimeValue::Map(record) = decoded.value else {
             return Err(DecodeError::Shape { field: "release", wanted: "an object" });
         };
         let record = Fields(record);
@@ -101,7 +102,7 @@ fn is_too_much(text: &[u8]) -> bool {
 struct Fields(Map);
 
 impl Fields {
-    fn get(&self, field: &'static str) -> Value {
+    fn get(&self, field: &'static str) -> GoRuntimeValue {
         self.0.get(field.as_bytes()).unwrap_or_default()
     }
 
@@ -115,8 +116,8 @@ impl Fields {
 
     fn truth(&self, field: &'static str) -> Result<bool, DecodeError> {
         match self.get(field) {
-            Value::Nil => Ok(false),
-            Value::Bool(truth) => Ok(truth),
+            GoRuntimeValue::Nil => Ok(false),
+            GoRuntimeValue::Bool(truth) => Ok(truth),
             _ => Err(DecodeError::Shape { field, wanted: "true or false" }),
         }
     }
@@ -124,8 +125,10 @@ impl Fields {
     #[expect(clippy::cast_possible_truncation, reason = "whole, and in bounds")]
     fn number(&self, field: &'static str) -> Result<i64, DecodeError> {
         match self.get(field) {
-            Value::Nil => Ok(0),
-            Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.0e15 => Ok(float as i64),
+            GoRuntimeValue::Nil => Ok(0),
+            GoRuntimeValue::Float(float) if float.fract() == 0.0 && float.abs() < 9.0e15 => {
+                Ok(float as i64)
+            }
             _ => Err(DecodeError::Shape { field, wanted: "an integer" }),
         }
     }
@@ -136,16 +139,16 @@ impl Fields {
 
     fn object(&self, field: &'static str) -> Result<Option<Self>, DecodeError> {
         match self.get(field) {
-            Value::Nil => Ok(None),
-            Value::Map(map) => Ok(Some(Self(map))),
+            GoRuntimeValue::Nil => Ok(None),
+            GoRuntimeValue::Map(map) => Ok(Some(Self(map))),
             _ => Err(DecodeError::Shape { field, wanted: "an object" }),
         }
     }
 
     fn bytes(&self, field: &'static str) -> Result<Option<Arc<[u8]>>, DecodeError> {
         match self.get(field) {
-            Value::Nil => Ok(None),
-            Value::String(text) => {
+            GoRuntimeValue::Nil => Ok(None),
+            GoRuntimeValue::String(text) => {
                 // Go's decoder skips line ends.
                 let text: Vec<u8> =
                     text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
@@ -160,11 +163,13 @@ impl Fields {
     fn items<T>(
         &self,
         field: &'static str,
-        item: impl Fn(&Value) -> Result<T, DecodeError>,
+        item: impl Fn(&GoRuntimeValue) -> Result<T, DecodeError>,
     ) -> Result<Option<Vec<T>>, DecodeError> {
         match self.get(field) {
-            Value::Nil => Ok(None),
-            Value::List(list) => list.items().iter().map(item).collect::<Result<_, _>>().map(Some),
+            GoRuntimeValue::Nil => Ok(None),
+            GoRuntimeValue::List(list) => {
+                list.items().iter().map(item).collect::<Result<_, _>>().map(Some)
+            }
             _ => Err(DecodeError::Shape { field, wanted: "a list" }),
         }
     }
@@ -176,18 +181,18 @@ impl Fields {
         item: impl Fn(&Self) -> Result<T, DecodeError>,
     ) -> Result<Option<Vec<T>>, DecodeError> {
         let items = self.items(field, |value| match value {
-            Value::Nil => Ok(None),
-            Value::Map(map) => item(&Self(map.clone())).map(Some),
+            GoRuntimeValue::Nil => Ok(None),
+            GoRuntimeValue::Map(map) => item(&Self(map.clone())).map(Some),
             _ => Err(DecodeError::Shape { field, wanted: "a list of objects" }),
         })?;
         Ok(items.map(|items| items.into_iter().flatten().collect()))
     }
 }
 
-fn text(field: &'static str, value: &Value) -> Result<String, DecodeError> {
+fn text(field: &'static str, value: &GoRuntimeValue) -> Result<String, DecodeError> {
     match value {
-        Value::Nil => Ok(String::new()),
-        Value::String(text) => Ok(text.lossy().into_owned()),
+        GoRuntimeValue::Nil => Ok(String::new()),
+        GoRuntimeValue::String(text) => Ok(text.lossy().into_owned()),
         _ => Err(DecodeError::Shape { field, wanted: "a text" }),
     }
 }
@@ -198,7 +203,7 @@ fn info(info: &Fields) -> Result<Info, DecodeError> {
         last_deployed: info.time("last_deployed")?,
         deleted: info.time("deleted")?,
         description: info.text("description")?,
-        status: Status::parse(&info.text("status")?),
+        status: RevisionStatus::parse(&info.text("status")?),
         notes: info.text("notes")?,
         resources: info.object("resources")?.map(|it| it.0),
     })

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: reading it (`decode.rs`), which parts of it are hashed (`crate::snapshot`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::json::{EncodeError, Form, encode};
 use golang::value::{Map, Str};
 use helm::chart::{Dependency, Maintainer, Metadata};
@@ -32,13 +32,13 @@ impl Fields {
         self.0.extend(["\"", name, "\":", json]);
     }
 
-    pub(crate) fn value(&mut self, name: &str, value: &Value) -> Result<(), EncodeError> {
+    pub(crate) fn value(&mut self, name: &str, value: &GoRuntimeValue) -> Result<(), EncodeError> {
         self.raw(name, &go_json(value)?);
         Ok(())
     }
 
     pub(crate) fn text(&mut self, name: &str, text: &str) -> Result<(), EncodeError> {
-        self.value(name, &Value::string(text))
+        self.value(name, &GoRuntimeValue::string(text))
     }
 
     /// `omitempty`.
@@ -55,7 +55,7 @@ impl Fields {
         if strings.is_empty() {
             return Ok(());
         }
-        self.value(name, &Value::strings(strings.iter().map(String::as_str)))
+        self.value(name, &GoRuntimeValue::strings(strings.iter().map(String::as_str)))
     }
 
     /// `omitzero`.
@@ -91,7 +91,7 @@ impl Fields {
     }
 }
 
-fn go_json(value: &Value) -> Result<String, EncodeError> {
+fn go_json(value: &GoRuntimeValue) -> Result<String, EncodeError> {
     encode(value, Form::default(), MAX_JSON)
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn list<T>(
 }
 
 fn table(values: Option<&Map>) -> Result<String, EncodeError> {
-    values.map_or(Ok("null".to_owned()), |values| go_json(&Value::Map(values.clone())))
+    values.map_or(Ok("null".to_owned()), |values| go_json(&GoRuntimeValue::Map(values.clone())))
 }
 
 impl Record {
@@ -123,7 +123,7 @@ impl Record {
             fields.raw("chart", &chart(it)?);
         }
         if !self.config.is_empty() {
-            fields.value("config", &Value::Map(self.config.clone()))?;
+            fields.value("config", &GoRuntimeValue::Map(self.config.clone()))?;
         }
         fields.some_text("manifest", &self.manifest)?;
         if !self.hooks.is_empty() {
@@ -145,7 +145,7 @@ pub(crate) fn info(info: &Info) -> Result<String, EncodeError> {
     fields.some_text("status", info.status.as_str())?;
     fields.some_text("notes", &info.notes)?;
     if let Some(resources) = info.resources.as_ref().filter(|it| !it.is_empty()) {
-        fields.value("resources", &Value::Map(resources.clone()))?;
+        fields.value("resources", &GoRuntimeValue::Map(resources.clone()))?;
     }
     fields.end()
 }
@@ -158,7 +158,8 @@ fn chart(chart: &StoredChart) -> Result<String, EncodeError> {
     fields.raw("templates", &list(chart.templates.as_deref(), file)?);
     fields.raw("values", &table(chart.values.as_ref())?);
     let schema = chart.schema.as_ref();
-    let schema = schema.map_or(Value::Nil, |schema| Value::Bytes(Str::from(schema.as_ref())));
+    let schema = schema
+        .map_or(GoRuntimeValue::Nil, |schema| GoRuntimeValue::Bytes(Str::from(schema.as_ref())));
     fields.value("schema", &schema)?;
     fields.time("schemamodtime", chart.schema_changed.as_ref())?;
     fields.raw("files", &list(chart.files.as_deref(), file)?);
@@ -169,7 +170,7 @@ fn chart(chart: &StoredChart) -> Result<String, EncodeError> {
 fn file(file: &StoredFile) -> Result<String, EncodeError> {
     let mut fields = Fields::new();
     fields.text("name", &file.name)?;
-    fields.value("data", &Value::Bytes(Str::from(file.data.as_ref())))?;
+    fields.value("data", &GoRuntimeValue::Bytes(Str::from(file.data.as_ref())))?;
     fields.some_time("modtime", file.changed.as_ref())?;
     fields.end()
 }
@@ -201,10 +202,10 @@ pub(crate) fn metadata(metadata: &Metadata) -> Result<String, EncodeError> {
     fields.some_truth("deprecated", metadata.deprecated);
     if let Some(annotations) = metadata.annotations.as_ref().filter(|it| !it.is_empty()) {
         let entries = annotations.iter().map(|(key, value)| {
-            let value = Value::string(value.as_str());
+            let value = GoRuntimeValue::string(value.as_str());
             (Str::from(key.as_str()), value)
         });
-        fields.value("annotations", &Value::map(entries))?;
+        fields.value("annotations", &GoRuntimeValue::map(entries))?;
     }
     fields.some_text("kubeVersion", &metadata.kube_version)?;
     if let Some(dependencies) = metadata.dependencies.as_ref().filter(|it| !it.is_empty()) {
@@ -231,7 +232,10 @@ fn dependency(dependency: &Dependency) -> Result<String, EncodeError> {
     fields.some_strings("tags", &dependency.tags)?;
     fields.some_truth("enabled", dependency.enabled);
     if !dependency.import_values.is_empty() {
-        fields.value("import-values", &Value::list(dependency.import_values.iter().cloned()))?;
+        fields.value(
+            "import-values",
+            &GoRuntimeValue::list(dependency.import_values.iter().cloned()),
+        )?;
     }
     fields.some_text("alias", &dependency.alias)?;
     fields.end()

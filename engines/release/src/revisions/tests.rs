@@ -5,7 +5,7 @@ use crate::record::Info;
 
 fn revisions(all: &[(i64, &str)]) -> Revisions {
     let known = all.iter().map(|(version, status)| {
-        let info = Info { status: Status::parse(status), ..Info::default() };
+        let info = Info { status: RevisionStatus::parse(status), ..Info::default() };
         let record = Record {
             name: "web".to_owned(),
             namespace: "apps".to_owned(),
@@ -60,7 +60,8 @@ fn the_oldest_make_room_but_never_the_one_that_is_deployed() {
 
 #[test]
 fn only_a_broken_secret_that_is_newer_than_what_can_be_read_matters() {
-    let broken = |version| Broken { secret: format!("s{version}"), version, problem: "p".into() };
+    let broken =
+        |version| BrokenRevision { secret: format!("s{version}"), version, problem: "p".into() };
     let all = |versions: &[i64]| {
         let known = revisions(&[(3, "deployed")]).known;
         Revisions::new(known, versions.iter().copied().map(broken).collect())

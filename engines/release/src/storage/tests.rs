@@ -176,11 +176,11 @@ fn a_secret_is_labelled_as_helm_selects() {
         labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
-        told(Written::New),
+        told(RecordWriteMode::New),
         "createdAt=5 name=web owner=helm status=deployed team=a version=3"
     );
     assert_eq!(
-        told(Written::Again),
+        told(RecordWriteMode::Again),
         "modifiedAt=5 name=web owner=helm status=deployed team=a version=3"
     );
     assert_eq!(secret_name("web", 3), "sh.helm.release.v1.web.v3");

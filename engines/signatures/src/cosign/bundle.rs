@@ -80,11 +80,11 @@ struct RawSignature {
 #[derive(Deserialize)]
 struct Statement {
     #[serde(default)]
-    subject: Vec<Subject>,
+    subject: Vec<StatementSubject>,
 }
 
 #[derive(Deserialize)]
-struct Subject {
+struct StatementSubject {
     #[serde(default)]
     digest: std::collections::BTreeMap<String, String>,
 }

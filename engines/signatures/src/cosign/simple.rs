@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::bundle::decoded;
 use crate::attached::{Descriptor, Search};
 use crate::key::Key;
-use crate::sigstore::simple::{Logged, verify_keyless};
+use crate::sigstore::simple::{RekorBundle, verify_keyless};
 use crate::sigstore::{Identities, TrustedRoot};
 
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
@@ -20,7 +20,7 @@ pub(super) struct Signature<'a> {
     payload: &'a [u8],
     signature: Vec<u8>,
     /// What Rekor said of it.
-    logged: Option<Logged>,
+    logged: Option<RekorBundle>,
     annotations: &'a BTreeMap<String, String>,
 }
 
@@ -32,7 +32,8 @@ impl<'a> Signature<'a> {
         let Some(signature) = annotations.get(SIGNATURE) else {
             return Err(format!("signature layer {digest} is missing \"{SIGNATURE}\" annotation"));
         };
-        let logged = annotations.get(BUNDLE).map(|text| Logged::parse(text.as_str())).transpose();
+        let logged =
+            annotations.get(BUNDLE).map(|text| RekorBundle::parse(text.as_str())).transpose();
         let logged = logged.map_err(|why| format!("unmarshaling bundle: {why}"))?;
         let signature = decoded(signature)
             .ok_or_else(|| format!("the signature of layer {digest} is not base64"))?;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::attached::{Answer, BUNDLE, Request, hex};
+use crate::attached::{BUNDLE, ImageRequest, RegistryBlob, hex};
 
 const IMAGE: &str = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const OTHER: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -61,10 +61,10 @@ fn digest(bytes: &[u8]) -> String {
 /// A search that found these signatures under the tag, and these bundles.
 fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> Search {
     let mut search = Search::for_cosign(IMAGE);
-    let mut had: Vec<(Request, Vec<u8>)> = Vec::new();
+    let mut had: Vec<(ImageRequest, Vec<u8>)> = Vec::new();
     let mut blob = |bytes: &[u8]| {
         let size = bytes.len() as u64;
-        had.push((Request::Blob { digest: digest(bytes), size }, bytes.to_vec()));
+        had.push((ImageRequest::Blob { digest: digest(bytes), size }, bytes.to_vec()));
         json!({"digest": digest(bytes), "size": size})
     };
     let mut layers = Vec::new();
@@ -82,16 +82,16 @@ fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> Search {
     let mut referrers = Vec::new();
     for manifest in manifests {
         referrers.push(json!({"digest": digest(&manifest), "size": manifest.len()}));
-        had.push((Request::Manifest(digest(&manifest)), manifest));
+        had.push((ImageRequest::Manifest(digest(&manifest)), manifest));
     }
     let tag = format!("{}.sig", IMAGE.replace(':', "-"));
-    had.push((Request::Manifest(tag), json!({"layers": layers}).to_string().into_bytes()));
+    had.push((ImageRequest::Manifest(tag), json!({"layers": layers}).to_string().into_bytes()));
     let index = json!({"manifests": referrers}).to_string().into_bytes();
-    had.push((Request::Referrers(IMAGE.to_owned()), index));
+    had.push((ImageRequest::Referrers(IMAGE.to_owned()), index));
     for _ in 0..4 {
         for request in search.open() {
             let body = had.iter().find(|(it, _)| *it == request).map(|(_, body)| body.clone());
-            let answer = body.map(|body| Answer { media_type: String::new(), body });
+            let answer = body.map(|body| RegistryBlob { media_type: String::new(), body });
             search.answer(request, answer).unwrap();
         }
     }
@@ -179,7 +179,7 @@ fn deep_or_endless_json_is_refused() {
     let owner = Owner::new();
     let deep = format!("{{\"mediaType\":{}", "[".repeat(100_000)).into_bytes();
     let refused = verify_by(&found(&[], &[deep]), &owner.key()).unwrap_err();
-    assert_eq!(refused, Refused::Unsigned);
+    assert_eq!(refused, CosignVerificationError::Unsigned);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn keys_and_identities_are_few() {
     };
     assert!(by(&keys(64)).is_ok());
     assert_eq!(by(&keys(65)).unwrap_err(), "the Secret has more than 64 keys that end in `.pub`");
-    let identity = Identity { issuer: "a".to_owned(), subject: "b".to_owned() };
+    let identity = CertificateIdentity { issuer: "a".to_owned(), subject: "b".to_owned() };
     let public =
         |count: usize| crate::image::Trust::public(vec![identity.clone(); count]).map(drop);
     assert_eq!(public(64), Ok(()));

@@ -4,7 +4,7 @@
 
 use super::envelope::shown;
 use crate::key::Key;
-use crate::x509::{Certificate, SIGNS, SIGNS_CERTIFICATES};
+use crate::x509::{Certificate, DIGITAL_SIGNATURE_BIT, SIGNS_CERTIFICATES};
 
 /// Identifiers of the extensions with addresses where revocation is told: OCSP and lists.
 const REVOCATION: [&str; 2] = ["1.3.6.1.5.5.7.1.1", "2.5.29.31"];
@@ -101,20 +101,20 @@ fn usage(certificate: &Certificate) -> Result<u16, String> {
 
 fn is_leaf(certificate: &Certificate) -> Result<(), String> {
     /// `keyEncipherment` and all after it; `nonRepudiation` may be.
-    const FOREIGN: u16 = 0b1_1111_1100;
+    const FOREIGN_KEY_USAGE_BITS: u16 = 0b1_1111_1100;
     if certificate.authority.is_some_and(|(is_authority, _)| is_authority) {
         let why =
             "if the basic constraints extension is present, the ca field must be set to false";
         return Err(of(certificate, why));
     }
     let bits = usage(certificate)?;
-    if bits & SIGNS == 0 {
+    if bits & DIGITAL_SIGNATURE_BIT == 0 {
         return Err(of(
             certificate,
             "key usage must have the bit positions for digital signature set",
         ));
     }
-    if bits & FOREIGN != 0 {
+    if bits & FOREIGN_KEY_USAGE_BITS != 0 {
         return Err(of(certificate, "key usage must be \"DigitalSignature\" only"));
     }
     if certificate.extended.is_some_and(|it| !it.code_signing || it.any || it.foreign) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ciborium::Value;
 
 use super::envelope::{
-    AUTHENTIC_TIME, EXPIRY, Failed, MOST_HEADERS, Parts, SCHEME, TIME, TIMESTAMP,
+    AUTHENTIC_TIME, EXPIRY, EnvelopeError, EnvelopeParts, MOST_HEADERS, SCHEME, TIME, TIMESTAMP,
 };
 
 /// How deep values may nest.
@@ -15,8 +15,8 @@ const MOST_DEPTH: usize = 16;
 type Headers = BTreeMap<String, Value>;
 
 /// Reads a signature.
-pub(super) fn read(bytes: &[u8]) -> Result<Parts, Failed> {
-    let not_one = || Failed::Unreadable("cbor: invalid COSE_Sign1_Tagged object".to_owned());
+pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
+    let not_one = || EnvelopeError::Unreadable("cbor: invalid COSE_Sign1_Tagged object".to_owned());
     let Value::Tag(18, signed) = value(bytes).ok_or_else(not_one)? else { return Err(not_one()) };
     let Value::Array(fields) = *signed else { return Err(not_one()) };
     let Ok([protected, unprotected, payload, signature]) = <[Value; 4]>::try_from(fields) else {
@@ -32,8 +32,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Parts, Failed> {
         return Err(not_one());
     };
     let Some(Value::Map(headers)) = value(&protected) else { return Err(not_one()) };
-    let headers = named(headers).map_err(Failed::Invalid)?;
-    let unprotected = named(unprotected).map_err(Failed::Invalid)?;
+    let headers = named(headers).map_err(EnvelopeError::Invalid)?;
+    let unprotected = named(unprotected).map_err(EnvelopeError::Invalid)?;
     let signed = Value::Array(vec![
         Value::Text("Signature1".to_owned()),
         Value::Bytes(protected),
@@ -42,7 +42,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Parts, Failed> {
     ]);
     let mut bytes = Vec::new();
     ciborium::into_writer(&signed, &mut bytes).map_err(|_| not_one())?;
-    parts(&headers, &unprotected, (bytes, signature, payload)).map_err(Failed::Invalid)
+    parts(&headers, &unprotected, (bytes, signature, payload)).map_err(EnvelopeError::Invalid)
 }
 
 fn value(bytes: &[u8]) -> Option<Value> {
@@ -81,7 +81,7 @@ fn parts(
     protected: &Headers,
     unprotected: &Headers,
     (signed, signature, payload): (Vec<u8>, Vec<u8>, Vec<u8>),
-) -> Result<Parts, String> {
+) -> Result<EnvelopeParts, String> {
     let get = |headers: &'_ Headers, name: &str| headers.get(name).cloned();
     let certificates = match get(unprotected, "x5c") {
         None => return Err("certificate chain is not present".to_owned()),
@@ -117,7 +117,7 @@ fn parts(
         },
         _ => String::new(),
     });
-    Ok(Parts {
+    Ok(EnvelopeParts {
         signed,
         signature,
         payload,

@@ -26,7 +26,7 @@ pub(super) const TIMESTAMP: &str = "io.cncf.notary.timestampSignature";
 
 /// Why a signature does not count.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Failed {
+pub(super) enum EnvelopeError {
     /// It is none.
     Unreadable(String),
     /// It is wrong.
@@ -57,7 +57,7 @@ pub(super) struct Envelope {
 
 /// A signature as it was read: nothing is verified.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct EnvelopeParts {
     /// The bytes that are signed, which the payload is part of.
     pub(super) signed: Vec<u8>,
     pub(super) signature: Vec<u8>,
@@ -78,9 +78,9 @@ pub(super) struct Parts {
 
 impl Envelope {
     /// Reads a signature and verifies that nothing about it was changed since the owner of its certificate made it.
-    pub(super) fn verified(media_type: &str, bytes: &[u8]) -> Result<Self, Failed> {
+    pub(super) fn verified(media_type: &str, bytes: &[u8]) -> Result<Self, EnvelopeError> {
         if bytes.len() > MOST_BYTES {
-            return Err(Failed::Unreadable(format!("it is larger than {MOST_BYTES} bytes")));
+            return Err(EnvelopeError::Unreadable(format!("it is larger than {MOST_BYTES} bytes")));
         }
         let parts = match media_type {
             "application/jose+json" => jws::read(bytes)?,
@@ -88,13 +88,13 @@ impl Envelope {
             other => {
                 let why =
                     format!("signature envelope format with media type {other:?} is not supported");
-                return Err(Failed::Unreadable(why));
+                return Err(EnvelopeError::Unreadable(why));
             }
         };
-        Self::of(parts, media_type).map_err(Failed::Invalid)
+        Self::of(parts, media_type).map_err(EnvelopeError::Invalid)
     }
 
-    fn of(parts: Parts, media_type: &str) -> Result<Self, String> {
+    fn of(parts: EnvelopeParts, media_type: &str) -> Result<Self, String> {
         if parts.certificates.is_empty() {
             return Err("certificate chain is not present".to_owned());
         }
@@ -172,7 +172,7 @@ impl Envelope {
     }
 }
 
-impl Parts {
+impl EnvelopeParts {
     /// Gives a critical attribute that is not known.
     pub(super) fn check_critical(&self, scheme: Scheme) -> Result<Option<String>, String> {
         if self.critical.len() > MOST_HEADERS {

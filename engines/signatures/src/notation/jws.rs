@@ -5,7 +5,9 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::envelope::{AUTHENTIC_TIME, EXPIRY, Failed, Parts, SCHEME, TIME, TIMESTAMP};
+use super::envelope::{
+    AUTHENTIC_TIME, EXPIRY, EnvelopeError, EnvelopeParts, SCHEME, TIME, TIMESTAMP,
+};
 
 #[derive(Deserialize)]
 struct Raw {
@@ -20,13 +22,13 @@ struct Raw {
 }
 
 /// Reads a signature.
-pub(super) fn read(bytes: &[u8]) -> Result<Parts, Failed> {
-    let raw: Raw =
-        serde_json::from_slice(bytes).map_err(|error| Failed::Unreadable(error.to_string()))?;
-    parts(raw).map_err(Failed::Invalid)
+pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
+    let raw: Raw = serde_json::from_slice(bytes)
+        .map_err(|error| EnvelopeError::Unreadable(error.to_string()))?;
+    parts(raw).map_err(EnvelopeError::Invalid)
 }
 
-fn parts(raw: Raw) -> Result<Parts, String> {
+fn parts(raw: Raw) -> Result<EnvelopeParts, String> {
     let decoded = |what: &str, text: &str| {
         URL_SAFE_NO_PAD
             .decode(text)
@@ -53,7 +55,7 @@ fn parts(raw: Raw) -> Result<Parts, String> {
         }
     };
     let critical = protected.get("crit").and_then(Value::as_array).into_iter().flatten();
-    Ok(Parts {
+    Ok(EnvelopeParts {
         signed: format!("{}.{}", raw.protected, raw.payload).into_bytes(),
         signature: decoded("value", &raw.signature)?,
         payload: decoded("payload", &raw.payload)?,

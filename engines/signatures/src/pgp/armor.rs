@@ -13,7 +13,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// The longest line of a block.
-const LONGEST: usize = 96;
+const MAX_LINE_BYTES: usize = 96;
 
 /// A block.
 pub(crate) struct Block {
@@ -57,7 +57,7 @@ fn body<'l>(lines: impl Iterator<Item = &'l [u8]>) -> (Vec<u8>, Option<&'static 
         if line.starts_with(b"-----END ") || is_checksum {
             break;
         }
-        if line.len() > LONGEST {
+        if line.len() > MAX_LINE_BYTES {
             broken = Some("openpgp: invalid data: armor invalid");
             break;
         }

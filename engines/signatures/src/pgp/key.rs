@@ -17,7 +17,7 @@ use pgp::types::{
 use super::brainpool;
 
 /// The largest key that is used, in bytes: beyond it a few signatures would take seconds.
-const LARGEST: usize = 4096;
+const MAX_KEY_BYTES: usize = 4096;
 
 /// A key that verifies whatever go-crypto does with it.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Verifier<'k, K>(pub(super) &'k K);
 
 /// Whether a key is small enough to be used.
 pub(super) fn is_usable(key: &impl Serialize) -> bool {
-    key.write_len() <= LARGEST
+    key.write_len() <= MAX_KEY_BYTES
 }
 
 /// The name of a key's algorithm in an error.

@@ -9,7 +9,7 @@ use pgp::types::{KeyDetails, Timestamp};
 
 /// A key, with what its owner says of it.
 #[derive(Debug)]
-pub(super) struct Bound<K> {
+pub(super) struct BoundKey<K> {
     pub(super) key: K,
     /// The newest self-signature or binding.
     pub(super) signature: Option<Signature>,
@@ -98,9 +98,9 @@ pub(super) fn is_unsupported(signature: &Signature) -> bool {
 /// What is not, in the words of go-crypto.
 pub(super) fn check<P: KeyDetails, S: KeyDetails>(
     signature: &Signature,
-    primary: &Bound<P>,
+    primary: &BoundKey<P>,
     identity_revocations: &[Signature],
-    subkey: Option<&Bound<S>>,
+    subkey: Option<&BoundKey<S>>,
     now: u64,
 ) -> Result<(), String> {
     const UNBOUND: &str = "openpgp: signature made by unknown entity";

@@ -11,7 +11,7 @@ use pgp::packet::{
 use pgp::types::{Fingerprint, KeyDetails as _, KeyId, Tag};
 
 use super::key::{Verifier, is_usable};
-use super::policy::{self, Bound};
+use super::policy::{self, BoundKey};
 
 /// How many signatures of key rings and messages are verified at most.
 const MAX_VERIFIED: usize = 1_000;
@@ -39,19 +39,19 @@ impl Effort {
 
 /// What its owner says of one of its names.
 #[derive(Default)]
-struct Identity {
+struct UserIdentity {
     signature: Option<Signature>,
     revocations: Vec<Signature>,
 }
 
 /// A key with what belongs to it.
 pub(crate) struct Entity {
-    pub(super) primary: Bound<PublicKey>,
+    pub(super) primary: BoundKey<PublicKey>,
     /// The names of its owner, of which each is signed.
     pub(crate) names: Vec<String>,
     /// Of the primary identity.
     pub(super) identity_revocations: Vec<Signature>,
-    pub(super) subkeys: Vec<Bound<PublicSubkey>>,
+    pub(super) subkeys: Vec<BoundKey<PublicSubkey>>,
 }
 
 impl Entity {
@@ -141,7 +141,7 @@ fn entity(
         }
     }
     Ok(Entity {
-        primary: Bound { key, signature: primary.signature, revocations },
+        primary: BoundKey { key, signature: primary.signature, revocations },
         names,
         identity_revocations: primary.revocations,
         subkeys,
@@ -149,7 +149,7 @@ fn entity(
 }
 
 /// Whether the other of two identities is rather the primary one.
-fn is_preferred(known: &Identity, other: &Identity) -> bool {
+fn is_preferred(known: &UserIdentity, other: &UserIdentity) -> bool {
     let revoked = (known.revocations.len(), other.revocations.len());
     if revoked.0 != revoked.1 {
         return revoked.0 > revoked.1;
@@ -171,8 +171,8 @@ fn identity(
     name: &UserId,
     packets: &mut Packets<'_>,
     effort: &mut Effort,
-) -> Result<Option<Identity>, String> {
-    let mut identity = None::<Identity>;
+) -> Result<Option<UserIdentity>, String> {
+    let mut identity = None::<UserIdentity>;
     while let Some(signature) = packets.next_signature()? {
         let is_revocation = signature.typ() == Some(SignatureType::CertRevocation);
         if !is_revocation && !signature.is_certification() {
@@ -204,11 +204,11 @@ fn bound(
     subkey: PublicSubkey,
     packets: &mut Packets<'_>,
     effort: &mut Effort,
-) -> Result<Bound<PublicSubkey>, String> {
+) -> Result<BoundKey<PublicSubkey>, String> {
     if !is_usable(&subkey) {
         return Err("openpgp: invalid data: the key is too large".to_owned());
     }
-    let mut found = Bound { key: subkey, signature: None, revocations: Vec::new() };
+    let mut found = BoundKey { key: subkey, signature: None, revocations: Vec::new() };
     while let Some(signature) = packets.next_signature()? {
         let is_binding = match signature.typ() {
             Some(SignatureType::SubkeyBinding) => true,

@@ -109,7 +109,7 @@ pub(crate) fn verify_all(
         let Some(log) = entry.log(root) else { continue };
         let seconds = entry.integrated_time.0;
         if let Some(promise) = &entry.inclusion_promise {
-            let promised = Promised {
+            let promised = InclusionPromise {
                 body: &STANDARD.encode(&entry.canonicalized_body.0),
                 seconds,
                 index: entry.log_index.0,
@@ -145,7 +145,7 @@ pub(crate) fn verify_all(
 }
 
 /// What Rekor promises to log.
-pub(super) struct Promised<'a> {
+pub(super) struct InclusionPromise<'a> {
     /// In base64.
     pub(super) body: &'a str,
     pub(super) seconds: i64,
@@ -153,7 +153,7 @@ pub(super) struct Promised<'a> {
     pub(super) log: &'a [u8],
 }
 
-impl Promised<'_> {
+impl InclusionPromise<'_> {
     /// Whether the log signed this: the canonical JSON of it.
     pub(super) fn is_signed(&self, log: &Log, signature: &[u8]) -> bool {
         // Members in the order of their names, and neither blanks nor escapes: the canonical form.

@@ -14,7 +14,7 @@ const USER_NAME: &str = "1.3.6.1.4.1.57264.1.7";
 
 /// Who counts: regular expressions, which match anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct CertificateIdentity {
     /// Of the identity provider.
     pub issuer: String,
     /// Of the user or workflow.
@@ -83,11 +83,11 @@ fn issuer(certificate: &Certificate) -> String {
 pub(crate) struct Identities {
     /// The one identity that counts for bundles.
     of_bundles: Result<Policy, String>,
-    any: Vec<Compiled>,
+    any: Vec<CompiledIdentity>,
 }
 
 /// One of several identities.
-struct Compiled {
+struct CompiledIdentity {
     issuer: Result<Regexp, String>,
     subject: Result<Regexp, String>,
     /// Whether any subject counts.
@@ -101,12 +101,12 @@ struct Policy {
 
 impl Identities {
     /// Compiles them; an expression that is none is an error where it counts.
-    pub(crate) fn new(identities: &[Identity]) -> Self {
+    pub(crate) fn new(identities: &[CertificateIdentity]) -> Self {
         let compiled = |what: &str, pattern: &str| {
             Regexp::new(pattern)
                 .map_err(|error| format!("malformed {what} in identity: {pattern} : {error}"))
         };
-        let any = identities.iter().map(|identity| Compiled {
+        let any = identities.iter().map(|identity| CompiledIdentity {
             issuer: compiled("issuer", &identity.issuer),
             subject: compiled("subject", &identity.subject),
             is_any: identity.subject.is_empty(),
@@ -152,7 +152,7 @@ impl Identities {
 
 impl Policy {
     /// Parity(flux): exactly one, with an issuer and a subject.
-    fn of(identities: &[Identity]) -> Result<Self, String> {
+    fn of(identities: &[CertificateIdentity]) -> Result<Self, String> {
         let identity = match identities {
             [identity] => identity,
             [] => {

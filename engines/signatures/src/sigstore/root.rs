@@ -10,7 +10,7 @@ use crate::x509::Certificate;
 
 const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.trustedroot+json;version=0.1";
 /// Certificates of all authorities together, and logs of a kind.
-const MOST: usize = 64;
+const MAX_AUTHORITY_ENTRIES: usize = 64;
 /// Bytes of the document.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -169,8 +169,10 @@ impl TrustedRoot {
         };
         let authorities = raw.certificate_authorities.iter();
         let certificates = authorities.map(|it| it.cert_chain.certificates.len()).sum::<usize>();
-        if certificates.max(raw.tlogs.len()).max(raw.ctlogs.len()) > MOST {
-            return Err(unusable(format!("it has more than {MOST} certificates or logs")));
+        if certificates.max(raw.tlogs.len()).max(raw.ctlogs.len()) > MAX_AUTHORITY_ENTRIES {
+            return Err(unusable(format!(
+                "it has more than {MAX_AUTHORITY_ENTRIES} certificates or logs"
+            )));
         }
         let root = Self {
             authorities: all(raw.certificate_authorities, authority).map_err(unusable)?,

@@ -11,7 +11,7 @@ const LIST: &str = "1.3.6.1.4.1.11129.2.4.2";
 /// The same in DER.
 const LIST_DER: [u8; 12] = [0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0xd6, 0x79, 0x02, 0x04, 0x02];
 /// Timestamps of a certificate.
-const MOST: usize = 16;
+const MAX_TIMESTAMPS_PER_CERTIFICATE: usize = 16;
 
 /// Whether a certificate has timestamps.
 pub(super) fn has_timestamps(certificate: &Certificate) -> bool {
@@ -79,7 +79,7 @@ fn read(extension: &[u8]) -> Option<Vec<Timestamp<'_>>> {
         return None;
     }
     let mut timestamps = Vec::new();
-    while !list.is_empty() && timestamps.len() < MOST {
+    while !list.is_empty() && timestamps.len() < MAX_TIMESTAMPS_PER_CERTIFICATE {
         let (one, rest) = sized(list)?;
         list = rest;
         timestamps.extend(timestamp(one));
@@ -102,11 +102,11 @@ fn timestamp(bytes: &[u8]) -> Option<Timestamp<'_>> {
 
 /// What was signed of a certificate before timestamps were added to it.
 fn without_list(tbs: &[u8]) -> Option<Vec<u8>> {
-    const EXTENSIONS: u8 = 0xa3;
+    const EXTENSIONS_TAG: u8 = 0xa3;
     let (whole, _) = der::read(tbs)?;
     let mut content = Vec::new();
     for field in der::all(whole.content)? {
-        if field.tag != EXTENSIONS {
+        if field.tag != EXTENSIONS_TAG {
             content.extend_from_slice(field.whole);
             continue;
         }
@@ -115,7 +115,7 @@ fn without_list(tbs: &[u8]) -> Option<Vec<u8>> {
         let left = extensions.filter(|extension| !extension.content.starts_with(&LIST_DER));
         let left: Vec<u8> = left.flat_map(|extension| extension.whole.to_vec()).collect();
         if !left.is_empty() {
-            content.extend(der::write(EXTENSIONS, &der::write(0x30, &left)));
+            content.extend(der::write(EXTENSIONS_TAG, &der::write(0x30, &left)));
         }
     }
     Some(der::write(0x30, &content))

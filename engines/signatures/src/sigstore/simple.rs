@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::entry::{Body, Promised};
+use super::entry::{Body, InclusionPromise};
 use super::identity::Identities;
 use super::{TrustedRoot, issuer, sct};
 use crate::attached::hex;
@@ -13,7 +13,7 @@ use crate::{pem, sha256};
 /// What Rekor promised, as cosign attaches it.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Logged {
+pub(crate) struct RekorBundle {
     #[serde(default)]
     signed_entry_timestamp: Bytes,
     #[serde(default)]
@@ -32,7 +32,7 @@ struct Payload {
     log_id: String,
 }
 
-impl Logged {
+impl RekorBundle {
     /// Reads the annotation.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| match error.classify() {
@@ -76,7 +76,7 @@ impl Logged {
             return Err(trusted("rekor log public key not valid at payload integrated time"));
         }
         let index = self.payload.log_index;
-        let promised = Promised { body: &self.payload.body, seconds, index, log: &log.id };
+        let promised = InclusionPromise { body: &self.payload.body, seconds, index, log: &log.id };
         if !promised.is_signed(log, &self.signed_entry_timestamp.0) {
             return Err(trusted("unable to verify SET"));
         }
@@ -87,7 +87,7 @@ impl Logged {
 /// Whether somebody with an identity signed a payload; gives the identity.
 pub(crate) fn verify_keyless(
     certificate: &str,
-    logged: Option<&Logged>,
+    logged: Option<&RekorBundle>,
     payload: &[u8],
     signature: &[u8],
     root: &TrustedRoot,

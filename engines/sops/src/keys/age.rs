@@ -37,9 +37,9 @@ impl Identities {
             }
             let identity: Result<Box<dyn age::Identity + Send + Sync>, _> =
                 if line.starts_with(hybrid::PREFIX) {
-                    hybrid::Identity::parse(line).map(|it| Box::new(it) as _)
+                    hybrid::HybridIdentity::parse(line).map(|it| Box::new(it) as _)
                 } else if line.starts_with(x25519::PREFIX) {
-                    x25519::Identity::parse(line).map(|it| Box::new(it) as _)
+                    x25519::X25519Identity::parse(line).map(|it| Box::new(it) as _)
                 } else {
                     Err("unknown identity type")
                 };

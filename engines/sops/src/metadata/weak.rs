@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use golang::strconv::{self, FloatForm, format_float};
 
-use crate::value::{Item, Key, Value};
+use crate::value::{Key, MapItem, SopsValue};
 
 /// A member that has not the type that is wanted. Displays in the words of sops, without the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,17 +19,17 @@ pub(crate) enum WeakError {
 
 /// A map of members, and how it is called.
 pub(crate) struct Weak<'i> {
-    items: &'i [Item],
+    items: &'i [MapItem],
     name: String,
 }
 
 impl<'i> Weak<'i> {
-    pub(crate) fn root(items: &'i [Item]) -> Self {
+    pub(crate) fn root(items: &'i [MapItem]) -> Self {
         Self { items, name: String::new() }
     }
 
     /// The last member of the name, else one whose name differs in case.
-    fn get(&self, name: &str) -> Option<&'i Value> {
+    fn get(&self, name: &str) -> Option<&'i SopsValue> {
         let exact = self.items.iter().rev().find(|item| item.is(name));
         let similar = || {
             self.items
@@ -49,13 +49,13 @@ impl<'i> Weak<'i> {
 
     pub(crate) fn bool(&self, name: &str) -> Result<bool, WeakError> {
         match self.get(name) {
-            None | Some(Value::Null) => Ok(false),
-            Some(Value::Bool(truth)) => Ok(*truth),
-            Some(Value::Int(int)) => Ok(*int != 0),
-            Some(Value::Uint(uint)) => Ok(*uint != 0),
-            Some(Value::Float(float)) => Ok(*float != 0.0),
-            Some(Value::Text(text)) if text.is_empty() => Ok(false),
-            Some(Value::Text(text)) => {
+            None | Some(SopsValue::Null) => Ok(false),
+            Some(SopsValue::Bool(truth)) => Ok(*truth),
+            Some(SopsValue::Int(int)) => Ok(*int != 0),
+            Some(SopsValue::Uint(uint)) => Ok(*uint != 0),
+            Some(SopsValue::Float(float)) => Ok(*float != 0.0),
+            Some(SopsValue::Text(text)) if text.is_empty() => Ok(false),
+            Some(SopsValue::Text(text)) => {
                 let text = String::from_utf8_lossy(text);
                 strconv::parse_bool(&text).map_err(|error| {
                     let problem = format!("strconv.ParseBool: {}", error.reason);
@@ -68,14 +68,14 @@ impl<'i> Weak<'i> {
 
     pub(crate) fn int(&self, name: &str) -> Result<i64, WeakError> {
         match self.get(name) {
-            None | Some(Value::Null) => Ok(0),
-            Some(Value::Bool(truth)) => Ok(i64::from(*truth)),
-            Some(Value::Int(int)) => Ok(*int),
-            Some(Value::Uint(uint)) => Ok(i64::try_from(*uint).unwrap_or(i64::MAX)),
+            None | Some(SopsValue::Null) => Ok(0),
+            Some(SopsValue::Bool(truth)) => Ok(i64::from(*truth)),
+            Some(SopsValue::Int(int)) => Ok(*int),
+            Some(SopsValue::Uint(uint)) => Ok(i64::try_from(*uint).unwrap_or(i64::MAX)),
             #[expect(clippy::cast_possible_truncation, reason = "Go cuts off the fraction too")]
-            Some(Value::Float(float)) => Ok(*float as i64),
-            Some(Value::Text(text)) if text.is_empty() => Ok(0),
-            Some(Value::Text(text)) => {
+            Some(SopsValue::Float(float)) => Ok(*float as i64),
+            Some(SopsValue::Text(text)) if text.is_empty() => Ok(0),
+            Some(SopsValue::Text(text)) => {
                 let text = String::from_utf8_lossy(text);
                 strconv::parse_int(&text, 0, 64).map_err(|error| {
                     let problem = format!("strconv.ParseInt: {}", error.reason);
@@ -89,17 +89,17 @@ impl<'i> Weak<'i> {
     /// The maps of a list; anything but a list is a list with it.
     pub(crate) fn maps(&self, name: &str) -> Result<Vec<Self>, WeakError> {
         let values = match self.get(name) {
-            None | Some(Value::Null) => return Ok(Vec::new()),
-            Some(Value::Map(items)) if items.is_empty() => return Ok(Vec::new()),
-            Some(Value::List(values)) => values.as_slice(),
+            None | Some(SopsValue::Null) => return Ok(Vec::new()),
+            Some(SopsValue::Map(items)) if items.is_empty() => return Ok(Vec::new()),
+            Some(SopsValue::List(values)) => values.as_slice(),
             Some(other) => std::slice::from_ref(other),
         };
-        let values = values.iter().filter(|value| !matches!(value, Value::Comment(_)));
-        let map = |(at, value): (usize, &'i Value)| {
+        let values = values.iter().filter(|value| !matches!(value, SopsValue::Comment(_)));
+        let map = |(at, value): (usize, &'i SopsValue)| {
             let name = format!("{}[{at}]", self.called(name));
             match value {
-                Value::Map(items) => Ok(Weak { items, name }),
-                Value::Null => Ok(Weak { items: &[], name }),
+                SopsValue::Map(items) => Ok(Weak { items, name }),
+                SopsValue::Null => Ok(Weak { items: &[], name }),
                 other => Err(WeakError::NoMap(name, kind(other))),
             }
         };
@@ -109,8 +109,8 @@ impl<'i> Weak<'i> {
     /// The strings of a map.
     pub(crate) fn strings(&self, name: &str) -> Result<BTreeMap<String, String>, WeakError> {
         let items = match self.get(name) {
-            None | Some(Value::Null) => return Ok(BTreeMap::new()),
-            Some(Value::Map(items)) => items,
+            None | Some(SopsValue::Null) => return Ok(BTreeMap::new()),
+            Some(SopsValue::Map(items)) => items,
             Some(other) => return Err(WeakError::NoMap(self.called(name), kind(other))),
         };
         let mut strings = BTreeMap::new();
@@ -124,32 +124,32 @@ impl<'i> Weak<'i> {
     }
 }
 
-fn text(value: &Value, called: impl Fn() -> String) -> Result<String, WeakError> {
+fn text(value: &SopsValue, called: impl Fn() -> String) -> Result<String, WeakError> {
     Ok(match value {
-        Value::Null => String::new(),
-        Value::Text(text) => String::from_utf8_lossy(text).into_owned(),
-        Value::Bool(truth) => if *truth { "1" } else { "0" }.to_owned(),
-        Value::Int(int) => int.to_string(),
-        Value::Uint(uint) => uint.to_string(),
-        Value::Float(float) => format_float(*float, FloatForm::Fixed, None),
+        SopsValue::Null => String::new(),
+        SopsValue::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        SopsValue::Bool(truth) => if *truth { "1" } else { "0" }.to_owned(),
+        SopsValue::Int(int) => int.to_string(),
+        SopsValue::Uint(uint) => uint.to_string(),
+        SopsValue::Float(float) => format_float(*float, FloatForm::Fixed, None),
         other => return Err(WeakError::Type(called(), "string", go_type(other))),
     })
 }
 
 /// The type that sops' decoder sees.
-fn go_type(value: &Value) -> &'static str {
+fn go_type(value: &SopsValue) -> &'static str {
     match value {
-        Value::Map(_) => "map[string]interface {}",
+        SopsValue::Map(_) => "map[string]interface {}",
         other => other.type_name(),
     }
 }
 
 /// Go's word for the kind of a value.
-fn kind(value: &Value) -> &'static str {
+fn kind(value: &SopsValue) -> &'static str {
     match value {
-        Value::Map(_) => "map",
-        Value::List(_) => "slice",
-        Value::Time(_) => "struct",
+        SopsValue::Map(_) => "map",
+        SopsValue::List(_) => "slice",
+        SopsValue::Time(_) => "struct",
         other => other.type_name(),
     }
 }

@@ -3,10 +3,10 @@
 use zeroize::Zeroizing;
 
 use super::{ReadError, WriteError, with_lines};
-use crate::limits::Budget;
-use crate::value::{Bytes, Item, Key, Value};
+use crate::limits::SopsBudget;
+use crate::value::{Bytes, Key, MapItem, SopsValue};
 
-pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadError> {
+pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, ReadError> {
     let mut items = Vec::new();
     for (at, line) in data.split(|byte| *byte == b'\n').enumerate() {
         if line.is_empty() {
@@ -14,7 +14,7 @@ pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadEr
         }
         budget.take(1)?;
         if let Some(comment) = line.strip_prefix(b"#") {
-            items.push(Item::comment(comment, false));
+            items.push(MapItem::comment(comment, false));
             continue;
         }
         // The line itself may be secret.
@@ -24,12 +24,12 @@ pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadEr
         };
         let (key, value) = line.split_at(equals);
         let value = with_lines(value.get(1..).unwrap_or_default());
-        items.push(Item::text(String::from_utf8_lossy(key), Value::Text(value)));
+        items.push(MapItem::text(String::from_utf8_lossy(key), SopsValue::Text(value)));
     }
     Ok(items)
 }
 
-pub(super) fn write(items: &[Item]) -> Result<Bytes, WriteError> {
+pub(super) fn write(items: &[MapItem]) -> Result<Bytes, WriteError> {
     let mut out = Zeroizing::new(Vec::new());
     for item in items {
         let key = match &item.key {
@@ -48,7 +48,7 @@ pub(super) fn write(items: &[Item]) -> Result<Bytes, WriteError> {
         out.extend_from_slice(key.as_bytes());
         out.push(b'=');
         let shown = item.value.shown();
-        if matches!(item.value, Value::Text(_)) {
+        if matches!(item.value, SopsValue::Text(_)) {
             for (at, line) in shown.split(|byte| *byte == b'\n').enumerate() {
                 out.extend_from_slice(if at > 0 { b"\\n" } else { b"" });
                 out.extend_from_slice(line);

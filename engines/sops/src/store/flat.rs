@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use golang::strconv;
 
-use crate::limits::{Exceeded, Limits};
+use crate::limits::{FileLimitExceeded, SopsLimits};
 use crate::metadata::MetadataError;
-use crate::value::{Item, Key, Value};
+use crate::value::{Key, MapItem, SopsValue};
 
 /// What the keys of metadata begin with where there are no sections.
 const PREFIX: &str = "sops_";
@@ -14,7 +14,7 @@ const MAP: &str = "__map_";
 const LIST: &str = "__list_";
 
 /// Takes the entries of metadata out of the first document.
-pub(super) fn take(documents: &mut [Vec<Item>]) -> Option<Vec<Item>> {
+pub(super) fn take(documents: &mut [Vec<MapItem>]) -> Option<Vec<MapItem>> {
     let document = documents.first_mut()?;
     let mut taken = Vec::new();
     let mut rest = Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn take(documents: &mut [Vec<Item>]) -> Option<Vec<Item>> {
         match &item.key {
             Key::Text(key) if key.starts_with(PREFIX) => {
                 let name = key.get(PREFIX.len()..).unwrap_or_default().to_owned();
-                taken.push(Item { key: Key::Text(name), value: item.value });
+                taken.push(MapItem { key: Key::Text(name), value: item.value });
             }
             _ => rest.push(item),
         }
@@ -31,13 +31,13 @@ pub(super) fn take(documents: &mut [Vec<Item>]) -> Option<Vec<Item>> {
     (!taken.is_empty()).then_some(taken)
 }
 
-enum Token<'p> {
+enum FlatKeyToken<'p> {
     Key(&'p str),
     Place(i64),
 }
 
 /// The steps that a flat key names.
-fn tokens(path: &str) -> Vec<Token<'_>> {
+fn tokens(path: &str) -> Vec<FlatKeyToken<'_>> {
     let mut tokens = Vec::new();
     let mut rest = path;
     let mut is_list = false;
@@ -53,9 +53,9 @@ fn tokens(path: &str) -> Vec<Token<'_>> {
         };
         // Parity(sops 3.13): what is no number counts as 0.
         tokens.push(if is_list {
-            Token::Place(strconv::atoi(own).unwrap_or(0))
+            FlatKeyToken::Place(strconv::atoi(own).unwrap_or(0))
         } else {
-            Token::Key(own)
+            FlatKeyToken::Key(own)
         });
         let Some((after, separator)) = after else { return tokens };
         (rest, is_list) = (after, separator == LIST);
@@ -63,15 +63,18 @@ fn tokens(path: &str) -> Vec<Token<'_>> {
 }
 
 #[derive(Default)]
-struct Node {
-    value: Option<Value>,
+struct FlatNode {
+    value: Option<SopsValue>,
     keys: BTreeMap<String, Self>,
     places: BTreeMap<i64, Self>,
 }
 
 /// The nested form of flat entries.
-pub(super) fn unflatten(items: Vec<Item>, limits: &Limits) -> Result<Vec<Item>, MetadataError> {
-    let mut root = Node::default();
+pub(super) fn unflatten(
+    items: Vec<MapItem>,
+    limits: &SopsLimits,
+) -> Result<Vec<MapItem>, MetadataError> {
+    let mut root = FlatNode::default();
     for item in items {
         let key = match &item.key {
             Key::Comment(_) => continue,
@@ -79,15 +82,15 @@ pub(super) fn unflatten(items: Vec<Item>, limits: &Limits) -> Result<Vec<Item>, 
             Key::Other(_) => return Err(MetadataError::Flat("a key is no text")),
         };
         let tokens = tokens(key);
-        let deepest = limits.depth.min(Limits::MAX_DEPTH);
+        let deepest = limits.depth.min(SopsLimits::MAX_DEPTH);
         if tokens.len() > deepest {
-            return Err(Exceeded::Depth(deepest).into());
+            return Err(FileLimitExceeded::Depth(deepest).into());
         }
         let mut node = &mut root;
         for token in tokens {
             node = match token {
-                Token::Key(key) => node.keys.entry(key.to_owned()).or_default(),
-                Token::Place(place) => node.places.entry(place).or_default(),
+                FlatKeyToken::Key(key) => node.keys.entry(key.to_owned()).or_default(),
+                FlatKeyToken::Place(place) => node.places.entry(place).or_default(),
             };
         }
         if node.value.replace(item.value).is_some() {
@@ -95,24 +98,24 @@ pub(super) fn unflatten(items: Vec<Item>, limits: &Limits) -> Result<Vec<Item>, 
         }
     }
     match nested(root)? {
-        Value::Map(items) => Ok(items),
+        SopsValue::Map(items) => Ok(items),
         _ => Err(MetadataError::Flat("the root is no map")),
     }
 }
 
-fn nested(node: Node) -> Result<Value, MetadataError> {
+fn nested(node: FlatNode) -> Result<SopsValue, MetadataError> {
     match (node.value, node.keys.is_empty(), node.places.is_empty()) {
         (Some(value), true, true) => Ok(value),
         (None, _, true) => {
             let items = node.keys.into_iter();
-            let items = items.map(|(key, node)| Ok(Item::text(key, nested(node)?)));
-            items.collect::<Result<_, MetadataError>>().map(Value::Map)
+            let items = items.map(|(key, node)| Ok(MapItem::text(key, nested(node)?)));
+            items.collect::<Result<_, MetadataError>>().map(SopsValue::Map)
         }
         (None, true, false) => {
             if node.places.keys().zip(0..).any(|(place, wanted)| *place != wanted) {
                 return Err(MetadataError::Flat("Incomplete list"));
             }
-            node.places.into_values().map(nested).collect::<Result<_, _>>().map(Value::List)
+            node.places.into_values().map(nested).collect::<Result<_, _>>().map(SopsValue::List)
         }
         _ => Err(MetadataError::Flat("Type mismatch")),
     }

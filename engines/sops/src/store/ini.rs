@@ -5,12 +5,12 @@
 use zeroize::Zeroizing;
 
 use super::{ReadError, WriteError};
-use crate::limits::Budget;
-use crate::value::{Bytes, Item, Key, Value};
+use crate::limits::SopsBudget;
+use crate::value::{Bytes, Key, MapItem, SopsValue};
 
 /// The section of keys above all sections.
 const DEFAULT: &str = "DEFAULT";
-const QUOTES: &[u8] = b"\"\"\"";
+const TRIPLE_QUOTES: &[u8] = b"\"\"\"";
 
 /// The rest of a file, line by line.
 struct Lines<'d>(&'d [u8]);
@@ -60,7 +60,7 @@ fn comment_in(text: &[u8]) -> Option<usize> {
     memchr::memchr2(b'#', b';', text)
 }
 
-pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadError> {
+pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, ReadError> {
     let mut lines = Lines(data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data));
     let mut sections = Vec::new();
     let mut section = Section::new(DEFAULT, Bytes::default());
@@ -120,7 +120,7 @@ fn key_name(line: &[u8]) -> Result<(String, &[u8]), &'static str> {
     const MISSING: &str = "key-value delimiter not found";
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
     let quote: &[u8] = match line {
-        [b'"', b'"', b'"', _, _, _, _, ..] => QUOTES,
+        [b'"', b'"', b'"', _, _, _, _, ..] => TRIPLE_QUOTES,
         [b'"', ..] => b"\"",
         [b'`', ..] => b"`",
         _ => {
@@ -145,7 +145,7 @@ fn value(text: &[u8], lines: &mut Lines<'_>, comment: &mut Bytes) -> Option<Byte
     let line = text.trim_ascii_start();
     let quote: &[u8] = match line {
         [] => return Some(Bytes::default()),
-        [b'"', b'"', b'"', _, ..] => QUOTES,
+        [b'"', b'"', b'"', _, ..] => TRIPLE_QUOTES,
         [b'`', ..] => b"`",
         _ => b"",
     };
@@ -225,21 +225,21 @@ fn uncommented(comment: &[u8]) -> &[u8] {
     comment.get(start.unwrap_or(comment.len())..).unwrap_or_default()
 }
 
-fn item(section: Section) -> Item {
+fn item(section: Section) -> MapItem {
     let mut items = Vec::new();
     if !section.comment.is_empty() {
-        items.push(Item::comment(uncommented(&section.comment), false));
+        items.push(MapItem::comment(uncommented(&section.comment), false));
     }
     for (name, value, comment) in section.keys {
-        items.push(Item::text(name, Value::Text(value)));
+        items.push(MapItem::text(name, SopsValue::Text(value)));
         if !comment.is_empty() {
-            items.push(Item::comment(uncommented(&comment), false));
+            items.push(MapItem::comment(uncommented(&comment), false));
         }
     }
-    Item::text(section.name, Value::Map(items))
+    MapItem::text(section.name, SopsValue::Map(items))
 }
 
-pub(super) fn write(documents: &[Vec<Item>]) -> Result<Bytes, WriteError> {
+pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<Bytes, WriteError> {
     let mut sections = Vec::new();
     for item in documents.iter().flatten() {
         let name = match &item.key {
@@ -254,7 +254,7 @@ pub(super) fn write(documents: &[Vec<Item>]) -> Result<Bytes, WriteError> {
                 return Err(WriteError::Ini(format!("a key is no text but {kind}")));
             }
         };
-        let Value::Map(items) = &item.value else {
+        let SopsValue::Map(items) = &item.value else {
             let problem = "Error encoding section: Section values should always be TreeBranches";
             return Err(WriteError::Ini(problem.to_owned()));
         };
@@ -277,9 +277,9 @@ pub(super) fn write(documents: &[Vec<Item>]) -> Result<Bytes, WriteError> {
     Ok(out)
 }
 
-fn section(name: &str, items: &[Item]) -> Result<Section, WriteError> {
+fn section(name: &str, items: &[MapItem]) -> Result<Section, WriteError> {
     let (own, items) = match items.split_first() {
-        Some((Item { key: Key::Comment(comment), .. }, rest)) => (comment.text.clone(), rest),
+        Some((MapItem { key: Key::Comment(comment), .. }, rest)) => (comment.text.clone(), rest),
         _ => (Bytes::default(), items),
     };
     let mut section = Section::new(name, own);
@@ -348,7 +348,7 @@ fn keys(out: &mut Bytes, section: &Section) -> Result<(), WriteError> {
         out.extend(std::iter::repeat_n(b' ', width.saturating_sub(name.len())));
         out.extend_from_slice(b" = ");
         let quote: &[u8] = if memchr::memchr2(b'\n', b'`', value).is_some() {
-            QUOTES
+            TRIPLE_QUOTES
         } else if comment_in(value).is_some() {
             b"`"
         } else if value.trim_ascii().len() != value.len() {

@@ -7,10 +7,10 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use zeroize::Zeroizing;
 
 use super::{ReadError, WriteError};
-use crate::limits::Budget;
-use crate::value::{Bytes, Item, Key, Value};
+use crate::limits::SopsBudget;
+use crate::value::{Bytes, Key, MapItem, SopsValue};
 
-pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadError> {
+pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>, ReadError> {
     let refuse = |problem: &dyn std::fmt::Display| {
         ReadError::Form(format!("Could not unmarshal input data: {problem}"))
     };
@@ -28,7 +28,7 @@ pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadEr
     let mut decoder = serde_json::Deserializer::from_str(&text);
     let budget = RefCell::new(budget);
     match (Seed { depth: 0, budget: &budget }).deserialize(&mut decoder) {
-        Ok(Value::Map(items)) => Ok(items),
+        Ok(SopsValue::Map(items)) => Ok(items),
         Ok(_) => Err(refuse(&"no object")),
         Err(error) if error.is_eof() => Err(refuse(&"unexpected EOF")),
         Err(error) => Err(refuse(&error)),
@@ -39,7 +39,7 @@ pub(super) fn read(data: &[u8], budget: &mut Budget) -> Result<Vec<Item>, ReadEr
 #[derive(Clone, Copy)]
 struct Seed<'b, 'm> {
     depth: usize,
-    budget: &'b RefCell<&'m mut Budget>,
+    budget: &'b RefCell<&'m mut SopsBudget>,
 }
 
 impl Seed<'_, '_> {
@@ -51,64 +51,64 @@ impl Seed<'_, '_> {
 }
 
 impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
-    type Value = Value;
+    type Value = SopsValue;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<SopsValue, D::Error> {
         from.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Seed<'_, '_> {
-    type Value = Value;
+    type Value = SopsValue;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<SopsValue, E> {
+        Ok(SopsValue::Null)
     }
 
-    fn visit_bool<E>(self, truth: bool) -> Result<Value, E> {
-        Ok(Value::Bool(truth))
+    fn visit_bool<E>(self, truth: bool) -> Result<SopsValue, E> {
+        Ok(SopsValue::Bool(truth))
     }
 
-    fn visit_i64<E>(self, int: i64) -> Result<Value, E> {
-        Ok(Value::Int(int))
+    fn visit_i64<E>(self, int: i64) -> Result<SopsValue, E> {
+        Ok(SopsValue::Int(int))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "Go makes floats of numbers beyond int64")]
-    fn visit_u64<E>(self, uint: u64) -> Result<Value, E> {
-        Ok(i64::try_from(uint).map_or(Value::Float(uint as f64), Value::Int))
+    fn visit_u64<E>(self, uint: u64) -> Result<SopsValue, E> {
+        Ok(i64::try_from(uint).map_or(SopsValue::Float(uint as f64), SopsValue::Int))
     }
 
-    fn visit_f64<E>(self, float: f64) -> Result<Value, E> {
-        Ok(Value::Float(float))
+    fn visit_f64<E>(self, float: f64) -> Result<SopsValue, E> {
+        Ok(SopsValue::Float(float))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::from_text(text))
+    fn visit_str<E>(self, text: &str) -> Result<SopsValue, E> {
+        Ok(SopsValue::from_text(text))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<SopsValue, A::Error> {
         let mut values = Vec::new();
         while let Some(value) = list.next_element_seed(self.below::<A::Error>()?)? {
             values.push(value);
         }
-        Ok(Value::List(values))
+        Ok(SopsValue::List(values))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SopsValue, A::Error> {
         let mut items = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
             let value = map.next_value_seed(self.below::<A::Error>()?)?;
-            items.push(Item::text(key, value));
+            items.push(MapItem::text(key, value));
         }
-        Ok(Value::Map(items))
+        Ok(SopsValue::Map(items))
     }
 }
 
-pub(super) fn write(items: &[Item]) -> Result<Bytes, WriteError> {
+pub(super) fn write(items: &[MapItem]) -> Result<Bytes, WriteError> {
     let mut out = Zeroizing::new(Vec::new());
     map(&mut out, items, 0).map_err(WriteError::Json)?;
     out.push(b'\n');
@@ -120,7 +120,7 @@ fn line(out: &mut Bytes, depth: usize) {
     out.extend(std::iter::repeat_n(b'\t', depth));
 }
 
-fn map(out: &mut Bytes, items: &[Item], depth: usize) -> Result<(), String> {
+fn map(out: &mut Bytes, items: &[MapItem], depth: usize) -> Result<(), String> {
     out.push(b'{');
     let mut is_empty = true;
     for item in items {
@@ -146,10 +146,10 @@ fn map(out: &mut Bytes, items: &[Item], depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn list(out: &mut Bytes, values: &[Value], depth: usize) -> Result<(), String> {
+fn list(out: &mut Bytes, values: &[SopsValue], depth: usize) -> Result<(), String> {
     out.push(b'[');
     let mut is_empty = true;
-    for item in values.iter().filter(|value| !matches!(value, Value::Comment(_))) {
+    for item in values.iter().filter(|value| !matches!(value, SopsValue::Comment(_))) {
         if !is_empty {
             out.push(b',');
         }
@@ -164,22 +164,28 @@ fn list(out: &mut Bytes, values: &[Value], depth: usize) -> Result<(), String> {
     Ok(())
 }
 
-fn value(out: &mut Bytes, value: &Value, depth: usize) -> Result<(), String> {
+fn value(out: &mut Bytes, value: &SopsValue, depth: usize) -> Result<(), String> {
     match value {
-        Value::Map(items) => return map(out, items, depth),
-        Value::List(values) => return list(out, values, depth),
-        Value::Text(text) => string(out, text),
-        Value::Time(time) => string(out, time.as_bytes()),
-        Value::Null => out.extend_from_slice(b"null"),
-        Value::Bool(_) | Value::Int(_) | Value::Uint(_) => out.extend_from_slice(&value.shown()),
-        Value::Float(float) => {
-            let text = encode(&golang::Value::from(*float), Form::default(), 64);
+        SopsValue::Map(items) => return map(out, items, depth),
+        SopsValue::List(values) => return list(out, values, depth),
+        SopsValue::Text(text) => string(out, text),
+        SopsValue::Time(time) => string(out, time.as_bytes()),
+        SopsValue::Null => out.extend_from_slice(b"null"),
+        SopsValue::Bool(_) | SopsValue::Int(_) | SopsValue::Uint(_) => {
+            out.extend_from_slice(&value.shown());
+        }
+        SopsValue::Float(float) => {
+            let text = encode(&golang::GoRuntimeValue::from(*float), Form::default(), 64);
             out.extend_from_slice(text.map_err(|error| error.to_string())?.as_bytes());
         }
         // Parity(sops 3.13): a value that was encrypted as a comment is written as the struct that it is there.
-        Value::Comment(comment) => {
-            let value = Item::text("Value", Value::Text(comment.text.clone()));
-            return map(out, &[value, Item::text("Inline", Value::Bool(comment.inline))], depth);
+        SopsValue::Comment(comment) => {
+            let value = MapItem::text("Value", SopsValue::Text(comment.text.clone()));
+            return map(
+                out,
+                &[value, MapItem::text("Inline", SopsValue::Bool(comment.inline))],
+                depth,
+            );
         }
     }
     Ok(())

@@ -5,19 +5,19 @@
 use std::collections::BTreeMap;
 
 use goyaml::emit::{Emittable, View};
-use goyaml::v3::{self, Documents, Kind, Layout, Node, Note, Scalar};
+use goyaml::v3::{self, Documents, Layout, Node, Note, Scalar, YamlNodeKind};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{ReadError, WriteError};
-use crate::limits::{Budget, Limits};
-use crate::value::{Bytes, Comment, Item, Key, Value};
+use crate::limits::{SopsBudget, SopsLimits};
+use crate::value::{Bytes, Comment, Key, MapItem, SopsValue};
 
 pub(super) fn read(
     data: &[u8],
-    limits: &Limits,
-    budget: &mut Budget,
-) -> Result<Vec<Vec<Item>>, ReadError> {
-    let bounds = goyaml::Limits {
+    limits: &SopsLimits,
+    budget: &mut SopsBudget,
+) -> Result<Vec<Vec<MapItem>>, ReadError> {
+    let bounds = goyaml::YamlLimits {
         bytes: limits.bytes,
         depth: limits.depth,
         documents: limits.entries,
@@ -46,7 +46,7 @@ pub(super) fn read(
                 anchors.insert(anchor, node);
             }
         }
-        let mut reader = Reader { anchors: &anchors, budget };
+        let mut reader = SopsYamlReader { anchors: &anchors, budget };
         let mut items = Vec::new();
         reader.branch(node, &mut items, false, 1)?;
         documents.push(items);
@@ -54,9 +54,9 @@ pub(super) fn read(
     Ok(documents)
 }
 
-struct Reader<'n, 'b> {
+struct SopsYamlReader<'n, 'b> {
     anchors: &'b BTreeMap<&'n str, &'n Node>,
-    budget: &'b mut Budget,
+    budget: &'b mut SopsBudget,
 }
 
 /// The lines of a comment, without the `#`.
@@ -67,7 +67,7 @@ fn lines(comment: &str) -> impl Iterator<Item = &str> {
         .map(|line| line.get(1..).unwrap_or_default())
 }
 
-impl<'n> Reader<'n, '_> {
+impl<'n> SopsYamlReader<'n, '_> {
     /// The lines of a comment, each counted like a value.
     fn lines<'c>(&mut self, comment: &'c str) -> Result<Vec<&'c str>, ReadError> {
         for line in lines(comment) {
@@ -79,31 +79,31 @@ impl<'n> Reader<'n, '_> {
 
     fn note_in_map(
         &mut self,
-        items: &mut Vec<Item>,
+        items: &mut Vec<MapItem>,
         comment: &str,
         inline: bool,
     ) -> Result<(), ReadError> {
         let lines = self.lines(comment)?;
-        items.extend(lines.into_iter().map(|line| Item::comment(line.as_bytes(), inline)));
+        items.extend(lines.into_iter().map(|line| MapItem::comment(line.as_bytes(), inline)));
         Ok(())
     }
 
     fn note_in_list(
         &mut self,
-        values: &mut Vec<Value>,
+        values: &mut Vec<SopsValue>,
         comment: &str,
         inline: bool,
     ) -> Result<(), ReadError> {
         let lines = self.lines(comment)?;
         values.extend(lines.into_iter().map(|line| {
             let text = Zeroizing::new(line.as_bytes().to_vec());
-            Value::Comment(Comment { text, inline })
+            SopsValue::Comment(Comment { text, inline })
         }));
         Ok(())
     }
 
     /// A scalar, whose text is counted before it is copied.
-    fn scalar(&mut self, node: &Node) -> Result<Value, ReadError> {
+    fn scalar(&mut self, node: &Node) -> Result<SopsValue, ReadError> {
         self.budget.take_text(node.value.len())?;
         Ok(scalar(node))
     }
@@ -117,7 +117,7 @@ impl<'n> Reader<'n, '_> {
     fn branch(
         &mut self,
         node: &'n Node,
-        items: &mut Vec<Item>,
+        items: &mut Vec<MapItem>,
         noted: bool,
         depth: usize,
     ) -> Result<(), ReadError> {
@@ -133,16 +133,16 @@ impl<'n> Reader<'n, '_> {
             Err(ReadError::Form(problem))
         };
         match node.kind {
-            Kind::Document => {
+            YamlNodeKind::Document => {
                 for child in &node.content {
                     self.branch(child, items, false, depth)?;
                 }
             }
-            Kind::Sequence => return refuse("sequences"),
-            Kind::Scalar if node.is_null() => return Ok(()),
-            Kind::Scalar => return refuse("values"),
-            Kind::Alias => self.branch(self.target(node)?, items, false, depth + 1)?,
-            Kind::Mapping => {
+            YamlNodeKind::Sequence => return refuse("sequences"),
+            YamlNodeKind::Scalar if node.is_null() => return Ok(()),
+            YamlNodeKind::Scalar => return refuse("values"),
+            YamlNodeKind::Alias => self.branch(self.target(node)?, items, false, depth + 1)?,
+            YamlNodeKind::Mapping => {
                 for (key, value) in node.entries() {
                     self.entry(key, value, items, depth)?;
                 }
@@ -158,19 +158,19 @@ impl<'n> Reader<'n, '_> {
         &mut self,
         key: &'n Node,
         value: &'n Node,
-        items: &mut Vec<Item>,
+        items: &mut Vec<MapItem>,
         depth: usize,
     ) -> Result<(), ReadError> {
         self.note_in_map(items, key.notes.get(Note::Head), false)?;
         self.note_in_map(items, key.notes.get(Note::Line), false)?;
-        let noted = matches!(value.kind, Kind::Scalar | Kind::Alias);
+        let noted = matches!(value.kind, YamlNodeKind::Scalar | YamlNodeKind::Alias);
         if noted {
             self.note_in_map(items, value.notes.get(Note::Head), false)?;
             self.note_in_map(items, value.notes.get(Note::Line), true)?;
         }
         let name = self.key(key)?;
         let plain = self.value(value, noted, depth + 1)?;
-        items.push(Item { key: name, value: plain });
+        items.push(MapItem { key: name, value: plain });
         if noted {
             self.note_in_map(items, value.notes.get(Note::Foot), false)?;
         }
@@ -179,29 +179,31 @@ impl<'n> Reader<'n, '_> {
     }
 
     fn key(&mut self, key: &'n Node) -> Result<Key, ReadError> {
-        let key = if key.kind == Kind::Alias { self.target(key)? } else { key };
+        let key = if key.kind == YamlNodeKind::Alias { self.target(key)? } else { key };
         Ok(match key.kind {
-            Kind::Scalar => match self.scalar(key)? {
-                Value::Text(text) => Key::Text(String::from_utf8_lossy(&text).into_owned()),
+            YamlNodeKind::Scalar => match self.scalar(key)? {
+                SopsValue::Text(text) => Key::Text(String::from_utf8_lossy(&text).into_owned()),
                 other => Key::Other(other.type_name()),
             },
-            Kind::Sequence => Key::Other("[]interface {}"),
-            Kind::Mapping | Kind::Document | Kind::Alias => Key::Other("map[string]interface {}"),
+            YamlNodeKind::Sequence => Key::Other("[]interface {}"),
+            YamlNodeKind::Mapping | YamlNodeKind::Document | YamlNodeKind::Alias => {
+                Key::Other("map[string]interface {}")
+            }
         })
     }
 
-    fn value(&mut self, node: &'n Node, noted: bool, depth: usize) -> Result<Value, ReadError> {
+    fn value(&mut self, node: &'n Node, noted: bool, depth: usize) -> Result<SopsValue, ReadError> {
         self.budget.take(depth)?;
         match node.kind {
-            Kind::Document => Ok(Value::Null),
-            Kind::Scalar => self.scalar(node),
-            Kind::Alias => self.value(self.target(node)?, false, depth + 1),
-            Kind::Mapping => {
+            YamlNodeKind::Document => Ok(SopsValue::Null),
+            YamlNodeKind::Scalar => self.scalar(node),
+            YamlNodeKind::Alias => self.value(self.target(node)?, false, depth + 1),
+            YamlNodeKind::Mapping => {
                 let mut items = Vec::new();
                 self.branch(node, &mut items, noted, depth)?;
-                Ok(Value::Map(items))
+                Ok(SopsValue::Map(items))
             }
-            Kind::Sequence => {
+            YamlNodeKind::Sequence => {
                 let mut values = Vec::new();
                 if !noted {
                     self.note_in_list(&mut values, node.notes.get(Note::Head), false)?;
@@ -217,31 +219,31 @@ impl<'n> Reader<'n, '_> {
                 if !noted {
                     self.note_in_list(&mut values, node.notes.get(Note::Foot), false)?;
                 }
-                Ok(Value::List(values))
+                Ok(SopsValue::List(values))
             }
         }
     }
 }
 
 /// A scalar; one that has not the form of its tag is null, as sops ignores the error.
-fn scalar(node: &Node) -> Value {
+fn scalar(node: &Node) -> SopsValue {
     match v3::scalar(node) {
-        Ok(Scalar::Bool(truth)) => Value::Bool(truth),
-        Ok(Scalar::Int(int)) => Value::Int(int),
-        Ok(Scalar::Uint(uint)) => Value::Uint(uint),
-        Ok(Scalar::Float(float)) => Value::Float(float),
-        Ok(Scalar::Time(time)) => Value::Time(time),
-        Ok(Scalar::Bytes(bytes)) => Value::Text(Zeroizing::new(bytes)),
-        Ok(Scalar::Text(text)) => Value::Text(Zeroizing::new(text.into_bytes())),
-        Ok(_) | Err(_) => Value::Null,
+        Ok(Scalar::Bool(truth)) => SopsValue::Bool(truth),
+        Ok(Scalar::Int(int)) => SopsValue::Int(int),
+        Ok(Scalar::Uint(uint)) => SopsValue::Uint(uint),
+        Ok(Scalar::Float(float)) => SopsValue::Float(float),
+        Ok(Scalar::Time(time)) => SopsValue::Time(time),
+        Ok(Scalar::Bytes(bytes)) => SopsValue::Text(Zeroizing::new(bytes)),
+        Ok(Scalar::Text(text)) => SopsValue::Text(Zeroizing::new(text.into_bytes())),
+        Ok(_) | Err(_) => SopsValue::Null,
     }
 }
 
-pub(super) fn write(documents: &[Vec<Item>]) -> Result<Bytes, WriteError> {
+pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<Bytes, WriteError> {
     let mut nodes = Vec::new();
     for document in documents {
         let written = map(document).map(|root| Node {
-            kind: Kind::Document,
+            kind: YamlNodeKind::Document,
             content: vec![root].into(),
             ..Node::default()
         });
@@ -294,8 +296,8 @@ impl Waiting {
     }
 }
 
-fn map(items: &[Item]) -> Result<Node, WriteError> {
-    let mut node = Node { kind: Kind::Mapping, ..Node::default() };
+fn map(items: &[MapItem]) -> Result<Node, WriteError> {
+    let mut node = Node { kind: YamlNodeKind::Mapping, ..Node::default() };
     let mut waiting = Waiting::default();
     for item in items {
         let mut key = match &item.key {
@@ -303,7 +305,7 @@ fn map(items: &[Item]) -> Result<Node, WriteError> {
                 waiting.add(comment);
                 continue;
             }
-            Key::Text(key) => self::value(&Value::from_text(key))?,
+            Key::Text(key) => self::value(&SopsValue::from_text(key))?,
             Key::Other(name) => {
                 return Err(WriteError::Yaml(format!("a key is no text but {name}")));
             }
@@ -322,11 +324,11 @@ fn map(items: &[Item]) -> Result<Node, WriteError> {
     Ok(node)
 }
 
-fn list(values: &[Value]) -> Result<Node, WriteError> {
-    let mut node = Node { kind: Kind::Sequence, ..Node::default() };
+fn list(values: &[SopsValue]) -> Result<Node, WriteError> {
+    let mut node = Node { kind: YamlNodeKind::Sequence, ..Node::default() };
     let mut waiting = Waiting::default();
     for value in values {
-        if let Value::Comment(comment) = value {
+        if let SopsValue::Comment(comment) = value {
             waiting.add(comment);
             continue;
         }
@@ -352,46 +354,46 @@ fn finish(mut waiting: Waiting, node: &mut Node, last: Option<usize>) {
     }
 }
 
-fn value(value: &Value) -> Result<Node, WriteError> {
+fn value(value: &SopsValue) -> Result<Node, WriteError> {
     match value {
-        Value::Map(items) => map(items),
-        Value::List(values) => list(values),
+        SopsValue::Map(items) => map(items),
+        SopsValue::List(values) => list(values),
         // Parity(sops 3.13): a value that was encrypted as a comment is written as the struct that it is there.
-        Value::Comment(comment) => map(&[
-            Item::text("value", Value::Text(comment.text.clone())),
-            Item::text("inline", Value::Bool(comment.inline)),
+        SopsValue::Comment(comment) => map(&[
+            MapItem::text("value", SopsValue::Text(comment.text.clone())),
+            MapItem::text("inline", SopsValue::Bool(comment.inline)),
         ]),
         // Parity(sops 3.13): it reads the text again, and then this one is a merge key.
-        Value::Text(text) if text.as_slice() == b"<<" => Ok(Node::scalar("!!merge", "<<")),
+        SopsValue::Text(text) if text.as_slice() == b"<<" => Ok(Node::scalar("!!merge", "<<")),
         other => scalar_node(other),
     }
 }
 
-fn scalar_node(value: &Value) -> Result<Node, WriteError> {
-    v3::encoded_node(&Shown(value)).map_err(|error| WriteError::Yaml(error.to_string()))
+fn scalar_node(value: &SopsValue) -> Result<Node, WriteError> {
+    v3::encoded_node(&EmittableScalar(value)).map_err(|error| WriteError::Yaml(error.to_string()))
 }
 
 /// A scalar as the writer of YAML sees it.
 #[derive(Clone, Copy)]
-struct Shown<'v>(&'v Value);
+struct EmittableScalar<'v>(&'v SopsValue);
 
-impl<'v> Emittable for Shown<'v> {
+impl<'v> Emittable for EmittableScalar<'v> {
     type Text = &'v str;
 
     fn view(&self) -> View<Self> {
         match self.0 {
-            Value::Bool(truth) => View::Bool(*truth),
-            Value::Int(int) => View::Int(*int),
-            Value::Uint(uint) => View::Uint(*uint),
-            Value::Float(float) => View::Float(*float),
-            Value::Time(time) => View::Time(time.as_str()),
-            Value::Text(text) | Value::Comment(Comment { text, .. }) => {
+            SopsValue::Bool(truth) => View::Bool(*truth),
+            SopsValue::Int(int) => View::Int(*int),
+            SopsValue::Uint(uint) => View::Uint(*uint),
+            SopsValue::Float(float) => View::Float(*float),
+            SopsValue::Time(time) => View::Time(time.as_str()),
+            SopsValue::Text(text) | SopsValue::Comment(Comment { text, .. }) => {
                 match std::str::from_utf8(text) {
                     Ok(text) => View::Text(text),
                     Err(_) => View::Binary(text.to_vec()),
                 }
             }
-            Value::Null | Value::Map(_) | Value::List(_) => View::Null,
+            SopsValue::Null | SopsValue::Map(_) | SopsValue::List(_) => View::Null,
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Strings of values.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote as quoted};
 use golang::value::{Str, Type};
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{Outcome, any, items, length, made, printed, text, text_of};
-use crate::table::{Entry, bounded};
+use crate::arguments::{SprigResult, any, items, length, made, printed, text, text_of};
+use crate::table::{SprigFunctionEntry, bounded};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("cat", "func(...interface {}) string", cat),
     bounded("join", "func(string, interface {}) string", join),
     bounded("quote", "func(...interface {}) string", quote),
@@ -19,18 +19,18 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// All values but nil with spaces between them, as Go prints them.
-fn cat(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn cat(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
         let text = printed(call, value)?;
         space(call, &mut result, at)?;
         result.extend(text);
     }
-    Ok(Value::string(result))
+    Ok(GoRuntimeValue::string(result))
 }
 
 /// All values but nil in quotes, with spaces between them.
-fn quote(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn quote(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
         let text = text_of(call, value)?;
@@ -42,11 +42,11 @@ fn quote(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         space(call, &mut result, at)?;
         result.extend(text);
     }
-    Ok(Value::string(result))
+    Ok(GoRuntimeValue::string(result))
 }
 
 /// All values but nil between apostrophes, with spaces between them; apostrophes inside stay as they are.
-fn squote(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn squote(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
         let text = printed(call, value)?;
@@ -55,15 +55,15 @@ fn squote(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         result.extend(text);
         result.push(b'\'');
     }
-    Ok(Value::string(result))
+    Ok(GoRuntimeValue::string(result))
 }
 
-fn shown(values: &[Value]) -> impl Iterator<Item = &Value> {
-    values.iter().filter(|value| !matches!(value, Value::Nil))
+fn shown(values: &[GoRuntimeValue]) -> impl Iterator<Item = &GoRuntimeValue> {
+    values.iter().filter(|value| !matches!(value, GoRuntimeValue::Nil))
 }
 
 /// What is between a text and the one before it.
-fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), Failure> {
+fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), FunctionError> {
     call.produce(1)?;
     if at > 0 {
         result.push(b' ');
@@ -72,7 +72,7 @@ fn space(call: &mut Call<'_>, result: &mut Vec<u8>, at: usize) -> Result<(), Fai
 }
 
 /// The strings of a list with something between them; what is no list is one text.
-fn join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let separator = text(args, 0);
     let mut result = Vec::new();
     for (index, text) in strings(call, any(args, 1))?.iter().enumerate() {
@@ -84,14 +84,14 @@ fn join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         }
         result.extend_from_slice(text);
     }
-    Ok(Value::string(result))
+    Ok(GoRuntimeValue::string(result))
 }
 
 /// The strings of a list byte by byte in order; what is no list is one text.
-fn sort_alpha(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn sort_alpha(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let value = any(args, 0);
     let mut strings = match value {
-        Value::Nil => vec![text_of(call, value)?],
+        GoRuntimeValue::Nil => vec![text_of(call, value)?],
         value => strings(call, value)?,
     };
     // Each is compared with about as many as its place has digits.
@@ -99,30 +99,32 @@ fn sort_alpha(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let bytes: usize = strings.iter().map(|text| text.len()).sum();
     call.work((bytes / 16).saturating_add(strings.len()).saturating_mul(rounds))?;
     strings.sort();
-    Ok(Value::strings(strings))
+    Ok(GoRuntimeValue::strings(strings))
 }
 
 /// The text of a value.
-fn to_string(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    Ok(Value::string(text_of(call, any(args, 0))?))
+fn to_string(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::string(text_of(call, any(args, 0))?))
 }
 
 /// The strings of a list but for nil; what is no list is one text, and nil none.
-fn to_strings(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn to_strings(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     match any(args, 0) {
-        Value::List(list) if *list.item_type() == Type::String => Ok(Value::List(list.clone())),
-        value => Ok(Value::strings(strings(call, value)?)),
+        GoRuntimeValue::List(list) if *list.item_type() == Type::String => {
+            Ok(GoRuntimeValue::List(list.clone()))
+        }
+        value => Ok(GoRuntimeValue::strings(strings(call, value)?)),
     }
 }
 
-fn strings(call: &mut Call<'_>, value: &Value) -> Result<Vec<Str>, Failure> {
+fn strings(call: &mut Call<'_>, value: &GoRuntimeValue) -> Result<Vec<Str>, FunctionError> {
     made(call, length(value))?;
     let items = match value {
-        Value::Nil => Vec::new(),
+        GoRuntimeValue::Nil => Vec::new(),
         value => items(value).unwrap_or_else(|| vec![value.clone()]),
     };
     let mut strings = Vec::with_capacity(items.len());
-    for item in items.iter().filter(|item| !matches!(item, Value::Nil)) {
+    for item in items.iter().filter(|item| !matches!(item, GoRuntimeValue::Nil)) {
         strings.push(text_of(call, item)?);
     }
     Ok(strings)

@@ -11,17 +11,17 @@ pub(super) mod passwords;
 mod pem;
 
 use aws_lc_rs::rsa::KeySize;
-use golang::Value;
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use gotemplate::{Call, FunctionError};
 
 use super::encoding::decode64;
-use crate::arguments::{ENTRY, any, int, text, walked};
-use crate::table::{Entry, bounded, random};
+use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, any, int, text, walked};
+use crate::table::{SprigFunctionEntry, bounded, random};
 use crate::world::Draws;
-use certificate::{Authority, Pair, Request};
+use certificate::{Authority, CertificateRequest, Pair};
 use key::PrivateKey;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("genPrivateKey", "func(string) string", gen_private_key),
     random("genCA", "func(string, int) (sprig.certificate, error)", gen_ca),
     random("genCAWithKey", "func(string, int, string) (sprig.certificate, error)", gen_ca_with_key),
@@ -54,35 +54,39 @@ pub(crate) const ENTRIES: &[Entry] = &[
 
 /// How many steps of a run a signature counts for, with the reading of keys that it takes, and a key of RSA with 2048
 /// bits: neither can be interrupted.
-const SIGNING: usize = 200_000;
-const GENERATING: usize = 2_000_000;
+const SIGNATURE_STEPS: usize = 200_000;
+const KEY_GENERATION_STEPS: usize = 2_000_000;
 
 /// How many bytes a certificate and its key take.
-const CERTIFICATE: usize = 8 << 10;
+const CERTIFICATE_BYTES: usize = 8 << 10;
 
 /// A private key in PEM: `rsa` (4096 bits, as is the empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
 fn gen_private_key(
     world: Draws<'_>,
     call: &mut Call<'_>,
-    args: &[Value],
-) -> Result<Value, Failure> {
-    call.work(SIGNING)?;
-    call.produce(CERTIFICATE + text(args, 0).len())?;
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
+    call.work(SIGNATURE_STEPS)?;
+    call.produce(CERTIFICATE_BYTES + text(args, 0).len())?;
     let key = match text(args, 0) {
         b"" | b"rsa" => {
-            call.work(10 * GENERATING)?;
+            call.work(10 * KEY_GENERATION_STEPS)?;
             PrivateKey::rsa(KeySize::Rsa4096)?
         }
         b"dsa" => PrivateKey::Dsa(dsa::generate(world, &mut |steps| call.work(steps))?),
         b"ecdsa" => PrivateKey::p256(world)?,
         b"ed25519" => PrivateKey::ed25519(world)?,
-        other => return Ok(Value::string([b"Unknown type ", other].concat())),
+        other => return Ok(GoRuntimeValue::string([b"Unknown type ", other].concat())),
     };
-    Ok(Value::from(key.to_pem()))
+    Ok(GoRuntimeValue::from(key.to_pem()))
 }
 
 /// An authority that signs itself: a common name and how many days it is valid.
-fn gen_ca(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn gen_ca(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let key = new_key(call)?;
     ca(world, call, args, &key)
 }
@@ -91,8 +95,8 @@ fn gen_ca(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value
 fn gen_ca_with_key(
     world: Draws<'_>,
     call: &mut Call<'_>,
-    args: &[Value],
-) -> Result<Value, Failure> {
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let key = given_key(call, args, 2)?;
     ca(world, call, args, &key)
 }
@@ -100,12 +104,15 @@ fn gen_ca_with_key(
 fn ca(
     world: Draws<'_>,
     call: &mut Call<'_>,
-    args: &[Value],
+    args: &[GoRuntimeValue],
     key: &PrivateKey,
-) -> Result<Value, Failure> {
-    call.work(SIGNING)?;
-    call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE)?;
-    let request = Request { is_authority: true, ..Request::new(text(args, 0), int(args, 1)) };
+) -> Result<GoRuntimeValue, FunctionError> {
+    call.work(SIGNATURE_STEPS)?;
+    call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE_BYTES)?;
+    let request = CertificateRequest {
+        is_authority: true,
+        ..CertificateRequest::new(text(args, 0), int(args, 1))
+    };
     certificate::self_signed(world, &request, key)
 }
 
@@ -113,11 +120,11 @@ fn ca(
 fn gen_self_signed_cert(
     world: Draws<'_>,
     call: &mut Call<'_>,
-    args: &[Value],
-) -> Result<Value, Failure> {
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let request = request(call, args)?;
     let key = new_key(call)?;
-    call.work(SIGNING)?;
+    call.work(SIGNATURE_STEPS)?;
     certificate::self_signed(world, &request, &key)
 }
 
@@ -125,9 +132,9 @@ fn gen_self_signed_cert(
 fn gen_self_signed_cert_with_key(
     world: Draws<'_>,
     call: &mut Call<'_>,
-    args: &[Value],
-) -> Result<Value, Failure> {
-    call.work(SIGNING)?;
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
+    call.work(SIGNATURE_STEPS)?;
     let key = given_key(call, args, 4)?;
     certificate::self_signed(world, &request(call, args)?, &key)
 }
@@ -136,12 +143,12 @@ fn gen_self_signed_cert_with_key(
 fn gen_signed_cert(
     world: Draws<'_>,
     call: &mut Call<'_>,
-    args: &[Value],
-) -> Result<Value, Failure> {
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let authority = Authority::parse(any(args, 4))?;
     let request = request(call, args)?;
     let key = new_key(call)?;
-    call.work(SIGNING)?;
+    call.work(SIGNATURE_STEPS)?;
     certificate::signed(world, &request, &key, &authority)
 }
 
@@ -149,18 +156,21 @@ fn gen_signed_cert(
 fn gen_signed_cert_with_key(
     world: Draws<'_>,
     call: &mut Call<'_>,
-    args: &[Value],
-) -> Result<Value, Failure> {
-    call.work(SIGNING)?;
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
+    call.work(SIGNATURE_STEPS)?;
     let key = given_key(call, args, 5)?;
     let authority = Authority::parse(any(args, 4))?;
     certificate::signed(world, &request(call, args)?, &key, &authority)
 }
 
 /// A certificate and its key that are there, both PEM in base64.
-fn build_custom_cert(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn build_custom_cert(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let encoded = [text(args, 0), text(args, 1)];
-    call.work(SIGNING + encoded[0].len() + encoded[1].len())?;
+    call.work(SIGNATURE_STEPS + encoded[0].len() + encoded[1].len())?;
     call.produce(encoded[0].len() + encoded[1].len())?;
     let cert = decode64(encoded[0]).map_err(|_| "unable to decode base64 certificate")?;
     let key = decode64(encoded[1]).map_err(|_| "unable to decode base64 private key")?;
@@ -168,17 +178,21 @@ fn build_custom_cert(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failu
     certificate::check(&block.bytes)
         .map_err(|error| format!("error parsing certificate: decodedCert.Bytes: {error}"))?;
     PrivateKey::from_pem(&key).map_err(|error| format!("error parsing private key: {error}"))?;
-    Ok(Value::object(Pair { cert: cert.into(), key: key.into() }))
+    Ok(GoRuntimeValue::object(Pair { cert: cert.into(), key: key.into() }))
 }
 
-fn new_key(call: &mut Call<'_>) -> Result<PrivateKey, Failure> {
-    call.work(GENERATING)?;
+fn new_key(call: &mut Call<'_>) -> Result<PrivateKey, FunctionError> {
+    call.work(KEY_GENERATION_STEPS)?;
     Ok(PrivateKey::rsa(KeySize::Rsa2048)?)
 }
 
-fn given_key(call: &mut Call<'_>, args: &[Value], at: usize) -> Result<PrivateKey, Failure> {
+fn given_key(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+    at: usize,
+) -> Result<PrivateKey, FunctionError> {
     let pem = text(args, at);
-    call.work(SIGNING + pem.len())?;
+    call.work(SIGNATURE_STEPS + pem.len())?;
     call.has_room(pem.len().saturating_mul(2))?;
     let key = PrivateKey::from_pem(pem);
     Ok(key.map_err(|error| format!("parsing private key: {error}"))?)
@@ -187,13 +201,20 @@ fn given_key(call: &mut Call<'_>, args: &[Value], at: usize) -> Result<PrivateKe
 /// What most of the functions are asked for.
 ///
 /// What a certificate says is written three times: as it is asked for, in DER and in PEM.
-fn request<'v>(call: &mut Call<'_>, args: &'v [Value]) -> Result<Request<'v>, Failure> {
-    walked(call, any(args, 1), ENTRY)?;
-    walked(call, any(args, 2), ENTRY)?;
-    call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE)?;
+fn request<'v>(
+    call: &mut Call<'_>,
+    args: &'v [GoRuntimeValue],
+) -> Result<CertificateRequest<'v>, FunctionError> {
+    walked(call, any(args, 1), MAP_ENTRY_OVERHEAD_BYTES)?;
+    walked(call, any(args, 2), MAP_ENTRY_OVERHEAD_BYTES)?;
+    call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE_BYTES)?;
     let addresses = certificate::addresses(any(args, 1))?;
     let hosts = certificate::hosts(any(args, 2))?;
-    Ok(Request { addresses, hosts, ..Request::new(text(args, 0), int(args, 3)) })
+    Ok(CertificateRequest {
+        addresses,
+        hosts,
+        ..CertificateRequest::new(text(args, 0), int(args, 3))
+    })
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 
 use std::any::Any;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::time::{Duration, ParseError, Time, Zone};
 use golang::value::IntKind;
 use gotemplate::Call;
 
-use crate::arguments::{Outcome, TEXT, any, text};
-use crate::table::{Entry, impure, plain};
-use crate::world::World;
+use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, any, text};
+use crate::table::{SprigFunctionEntry, impure, plain};
+use crate::world::TemplateEnvironment;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     impure("ago", "func(interface {}) string", ago),
     impure("date", "func(string, interface {}) string", date),
     impure("dateInZone", "func(string, interface {}, string) string", date_in_zone),
@@ -33,89 +33,114 @@ pub(crate) const ENTRIES: &[Entry] = &[
 const HTML: &str = "2006-01-02";
 
 /// How long ago a time was, in whole seconds. What is no time is now.
-fn ago(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn ago(world: &dyn TemplateEnvironment, _: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let date = any(args, 0);
     // Parity(helm 4): an `int32` is a date for `date`, but not here.
-    let is_int32 = matches!(date, Value::Integer(integer) if integer.kind() == IntKind::Int32);
+    let is_int32 =
+        matches!(date, GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int32);
     let time = if is_int32 { world.now() } else { time_of(world, date) };
-    Ok(Value::from(world.now().since(&time).round(Duration::SECOND).to_string()))
+    Ok(GoRuntimeValue::from(world.now().since(&time).round(Duration::SECOND).to_string()))
 }
 
 /// A time by a layout, in the local zone. A number is seconds since 1970, and what is no time is now.
-fn date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn date(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     written(call, text(args, 0), &time_of(world, any(args, 1)), world.local().clone())
 }
 
 /// A time by a layout in a zone, which is UTC where there is none of that name.
-fn date_in_zone(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn date_in_zone(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let zone = zone(world, text(args, 2));
     written(call, text(args, 0), &time_of(world, any(args, 1)), zone)
 }
 
 /// A date as forms of web pages want it, in the local zone.
-fn html_date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn html_date(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     written(call, HTML.as_bytes(), &time_of(world, any(args, 0)), world.local().clone())
 }
 
 /// A date as forms of web pages want it, in a zone.
-fn html_date_in_zone(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn html_date_in_zone(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let zone = zone(world, text(args, 1));
     written(call, HTML.as_bytes(), &time_of(world, any(args, 0)), zone)
 }
 
 /// A time some length later; the same where that is none.
-fn date_modify(args: &[Value]) -> Outcome {
+fn date_modify(args: &[GoRuntimeValue]) -> SprigResult {
     must_date_modify(args).or_else(|_| Ok(any(args, 1).clone()))
 }
 
 /// A time some length later.
-fn must_date_modify(args: &[Value]) -> Outcome {
+fn must_date_modify(args: &[GoRuntimeValue]) -> SprigResult {
     let length = Duration::parse(&String::from_utf8_lossy(text(args, 0)));
     let length = length.map_err(|error| error.to_string())?;
     let time = given(any(args, 1)).cloned().unwrap_or_else(Time::zero);
-    Ok(Value::object(time.add(length)))
+    Ok(GoRuntimeValue::object(time.add(length)))
 }
 
 /// The time.
-fn now(world: &dyn World, _: &mut Call<'_>, _: &[Value]) -> Outcome {
-    Ok(Value::object(world.now()))
+fn now(world: &dyn TemplateEnvironment, _: &mut Call<'_>, _: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::object(world.now()))
 }
 
 /// A time by a layout, in the local zone unless it says otherwise; the beginning of year 1 where it is none.
-fn to_date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn to_date(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     call.work(text(args, 0).len() + text(args, 1).len())?;
-    Ok(Value::object(parsed(world, args).unwrap_or_else(|_| Time::zero())))
+    Ok(GoRuntimeValue::object(parsed(world, args).unwrap_or_else(|_| Time::zero())))
 }
 
 /// A time by a layout, in the local zone unless it says otherwise.
-fn must_to_date(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_to_date(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     call.work(text(args, 0).len() + text(args, 1).len())?;
     let time = parsed(world, args).map_err(|error| error.to_string())?;
-    Ok(Value::object(time))
+    Ok(GoRuntimeValue::object(time))
 }
 
-fn parsed(world: &dyn World, args: &[Value]) -> Result<Time, ParseError> {
+fn parsed(world: &dyn TemplateEnvironment, args: &[GoRuntimeValue]) -> Result<Time, ParseError> {
     let [layout, text] = [0, 1].map(|at| String::from_utf8_lossy(text(args, at)));
     Time::parse_in(&layout, &text, world.local())
 }
 
 /// Seconds since 1970, as a text.
-fn unix_epoch(args: &[Value]) -> Outcome {
+fn unix_epoch(args: &[GoRuntimeValue]) -> SprigResult {
     let time = given(any(args, 0)).cloned().unwrap_or_else(Time::zero);
-    Ok(Value::from(time.unix().to_string()))
+    Ok(GoRuntimeValue::from(time.unix().to_string()))
 }
 
 /// The time that a value is.
-pub(super) fn given(value: &Value) -> Option<&Time> {
-    let Value::Object(object) = value else { return None };
+pub(super) fn given(value: &GoRuntimeValue) -> Option<&Time> {
+    let GoRuntimeValue::Object(object) = value else { return None };
     let object: &dyn Any = &**object;
     object.downcast_ref()
 }
 
 /// The time that a value means.
-fn time_of(world: &dyn World, value: &Value) -> Time {
+fn time_of(world: &dyn TemplateEnvironment, value: &GoRuntimeValue) -> Time {
     match value {
-        Value::Integer(integer)
+        GoRuntimeValue::Integer(integer)
             if matches!(integer.kind(), IntKind::Int | IntKind::Int32 | IntKind::Int64) =>
         {
             Time::from_unix(integer.signed(), 0, world.local().clone())
@@ -124,20 +149,20 @@ fn time_of(world: &dyn World, value: &Value) -> Time {
     }
 }
 
-fn zone(world: &dyn World, name: &[u8]) -> Zone {
+fn zone(world: &dyn TemplateEnvironment, name: &[u8]) -> Zone {
     match name {
         b"Local" => world.local().clone(),
         name => Zone::load(&String::from_utf8_lossy(name)).unwrap_or(Zone::Utc),
     }
 }
 
-fn written(call: &mut Call<'_>, layout: &[u8], time: &Time, zone: Zone) -> Outcome {
+fn written(call: &mut Call<'_>, layout: &[u8], time: &Time, zone: Zone) -> SprigResult {
     let layout = String::from_utf8_lossy(layout);
     // A part of a layout becomes less than this many times its length.
     call.work(layout.len())?;
-    call.produce(layout.len().saturating_mul(8) + TEXT)?;
+    call.produce(layout.len().saturating_mul(8) + TEXT_OVERHEAD_BYTES)?;
     let text = time.in_zone(zone).format(&layout);
-    Ok(Value::from(text))
+    Ok(GoRuntimeValue::from(text))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! What is empty, and what to take instead.
 
-use golang::Value;
-use golang::value::Kind;
+use golang::GoRuntimeValue;
+use golang::value::ReflectKind;
 
-use crate::arguments::{Outcome, any, text};
-use crate::table::{Entry, plain};
+use crate::arguments::{SprigResult, any, text};
+use crate::table::{SprigFunctionEntry, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("all", "func(...interface {}) bool", all),
     plain("any", "func(...interface {}) bool", some),
     plain("coalesce", "func(...interface {}) interface {}", coalesce),
@@ -17,47 +17,47 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// Whether no value is empty.
-fn all(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(!args.iter().any(is_empty)))
+fn all(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(!args.iter().any(is_empty)))
 }
 
 /// Whether any value is not empty.
-fn some(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(!args.iter().all(is_empty)))
+fn some(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(!args.iter().all(is_empty)))
 }
 
 /// The first value that is not empty.
-fn coalesce(args: &[Value]) -> Outcome {
+fn coalesce(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(args.iter().find(|value| !is_empty(value)).cloned().unwrap_or_default())
 }
 
 /// The second value, or the first where that is empty or missing.
-fn default(args: &[Value]) -> Outcome {
+fn default(args: &[GoRuntimeValue]) -> SprigResult {
     let given = args.get(1).filter(|value| !is_empty(value));
     Ok(given.unwrap_or(any(args, 0)).clone())
 }
 
 /// Whether a value is empty: nil, zero, false, or without content.
-fn empty(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(is_empty(any(args, 0))))
+fn empty(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(is_empty(any(args, 0))))
 }
 
 /// Ends the run with a message.
-fn fail(args: &[Value]) -> Outcome {
+fn fail(args: &[GoRuntimeValue]) -> SprigResult {
     Err(String::from_utf8_lossy(text(args, 0)).into_owned().into())
 }
 
 /// The first value if the last one is true, else the second.
-fn ternary(args: &[Value]) -> Outcome {
+fn ternary(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(any(args, usize::from(!any(args, 2).is_true())).clone())
 }
 
 /// Whether a value is empty: nil, zero, false, or without content; a struct never is.
-pub(super) fn is_empty(value: &Value) -> bool {
+pub(super) fn is_empty(value: &GoRuntimeValue) -> bool {
     match value {
-        Value::Object(object) => match object.kind() {
-            Kind::Struct => false,
-            Kind::Pointer => object.is_nil(),
+        GoRuntimeValue::Object(object) => match object.kind() {
+            ReflectKind::Struct => false,
+            ReflectKind::Pointer => object.is_nil(),
             _ => object.underlying().is_none_or(|value| !value.is_true()),
         },
         value => !value.is_true(),

@@ -5,16 +5,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::semver::Version;
-use golang::value::{Kind, List, Map, Object, Str, Type};
-use gotemplate::{Call, Failure};
+use golang::value::{List, Map, Object, ReflectKind, Str, Type};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{ENTRY, Outcome, any, copied, made, map, mapped, text, text_of};
-use crate::table::{Entry, bounded, impure, plain};
-use crate::world::{NOT_ALONE, World};
+use crate::arguments::{
+    MAP_ENTRY_OVERHEAD_BYTES, SprigResult, any, copied, made, map, mapped, text, text_of,
+};
+use crate::table::{SprigFunctionEntry, bounded, impure, plain};
+use crate::world::{NOT_ALONE, TemplateEnvironment};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("deepCopy", "func(interface {}) interface {}", deep_copy),
     bounded("dict", "func(...interface {}) map[string]interface {}", dict),
     plain("dig", "func(...interface {}) (interface {}, error)", dig),
@@ -35,18 +37,18 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// A map of its arguments: keys and values by turns. A last key without a value has an empty text.
-fn dict(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn dict(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     mapped(call, args.len().div_ceil(2))?;
     let dict = Map::default();
     for pair in args.chunks(2) {
         let key = text_of(call, any(pair, 0))?;
-        dict.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::from("")));
+        dict.insert(key, pair.get(1).cloned().unwrap_or_else(|| GoRuntimeValue::from("")));
     }
-    Ok(Value::Map(dict))
+    Ok(GoRuntimeValue::Map(dict))
 }
 
 /// The value at the end of a path of keys in the last argument, or the one before that where a key is missing.
-fn dig(args: &[Value]) -> Outcome {
+fn dig(args: &[GoRuntimeValue]) -> SprigResult {
     let [keys @ .., default, dict] = args else {
         return Err("dig needs at least three arguments".into());
     };
@@ -54,8 +56,8 @@ fn dig(args: &[Value]) -> Outcome {
         return Err("dig needs at least three arguments".into());
     }
     let mut dict = plain_map(dict)?;
-    let text = |key: &Value| match key {
-        Value::String(key) => Ok(key.clone()),
+    let text = |key: &GoRuntimeValue| match key {
+        GoRuntimeValue::String(key) => Ok(key.clone()),
         other => Err(conversion(other, "string")),
     };
     let keys = keys.iter().map(text).collect::<Result<Vec<Str>, _>>()?;
@@ -70,64 +72,68 @@ fn dig(args: &[Value]) -> Outcome {
 }
 
 /// A `map[string]interface {}` without a name.
-fn plain_map(value: &Value) -> Result<Map, Failure> {
+fn plain_map(value: &GoRuntimeValue) -> Result<Map, FunctionError> {
     match value {
-        Value::Map(map) if *map.item_type() == Type::Any => Ok(map.clone()),
+        GoRuntimeValue::Map(map) if *map.item_type() == Type::Any => Ok(map.clone()),
         other => Err(conversion(other, "map[string]interface {}")),
     }
 }
 
-fn conversion(value: &Value, wanted: &str) -> Failure {
+fn conversion(value: &GoRuntimeValue, wanted: &str) -> FunctionError {
     let given = match value {
-        Value::Nil => "nil".to_owned(),
+        GoRuntimeValue::Nil => "nil".to_owned(),
         value => value.type_name(),
     };
     format!("interface conversion: interface {{}} is {given}, not {wanted}").into()
 }
 
 /// The value of a key; an empty text where there is none.
-fn get(args: &[Value]) -> Outcome {
-    Ok(map(args, 0).get(text(args, 1)).unwrap_or_else(|| Value::from("")))
+fn get(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(map(args, 0).get(text(args, 1)).unwrap_or_else(|| GoRuntimeValue::from("")))
 }
 
 /// Whether there is such a key.
-fn has_key(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(map(args, 0).contains_key(text(args, 1))))
+fn has_key(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(map(args, 0).contains_key(text(args, 1))))
 }
 
 /// The keys of all maps.
-fn keys(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn keys(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let maps = (0..args.len()).map(|at| map(args, at));
     made(call, maps.clone().map(|map| map.len()).sum())?;
-    Ok(Value::strings(maps.flat_map(|map| map.entries()).map(|(key, _)| key)))
+    Ok(GoRuntimeValue::strings(maps.flat_map(|map| map.entries()).map(|(key, _)| key)))
 }
 
 /// A map without certain keys.
-fn omit(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn omit(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let without: BTreeSet<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
     chosen(call, &map(args, 0), |key| !without.contains(key))
 }
 
 /// A map with certain keys alone.
-fn pick(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn pick(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let wanted: BTreeSet<&[u8]> = (1..args.len()).map(|at| text(args, at)).collect();
     chosen(call, &map(args, 0), |key| wanted.contains(key))
 }
 
-fn chosen(call: &mut Call<'_>, map: &Map, is_chosen: impl Fn(&[u8]) -> bool) -> Outcome {
+fn chosen(call: &mut Call<'_>, map: &Map, is_chosen: impl Fn(&[u8]) -> bool) -> SprigResult {
     mapped(call, map.len())?;
     let entries = map.entries().into_iter().filter(|(key, _)| is_chosen(key));
-    Ok(Value::Map(Map::new(Type::Any, entries)))
+    Ok(GoRuntimeValue::Map(Map::new(Type::Any, entries)))
 }
 
 /// The values that maps have under a key.
-fn pluck(args: &[Value]) -> Outcome {
+fn pluck(args: &[GoRuntimeValue]) -> SprigResult {
     let key = text(args, 0);
-    Ok(Value::list((1..args.len()).filter_map(|at| map(args, at).get(key))))
+    Ok(GoRuntimeValue::list((1..args.len()).filter_map(|at| map(args, at).get(key))))
 }
 
 /// Puts a value into a map, and gives the map.
-fn set(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn set(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let map = map(args, 0);
     let key = text(args, 1);
     if !world.may_change(&map) {
@@ -137,40 +143,51 @@ fn set(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
         return Err("assignment to entry in nil map".into());
     }
     // The first entry of a map takes as much as several.
-    call.produce(key.len() + if map.is_empty() { 8 * ENTRY } else { 2 * ENTRY })?;
+    call.produce(
+        key.len()
+            + if map.is_empty() {
+                8 * MAP_ENTRY_OVERHEAD_BYTES
+            } else {
+                2 * MAP_ENTRY_OVERHEAD_BYTES
+            },
+    )?;
     map.insert(key, any(args, 2).clone());
-    Ok(Value::Map(map))
+    Ok(GoRuntimeValue::Map(map))
 }
 
 /// Removes a key from a map, and gives the map.
-fn unset(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn unset(
+    world: &dyn TemplateEnvironment,
+    _: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let map = map(args, 0);
     if !world.may_change(&map) {
         return Err(NOT_ALONE.into());
     }
     map.remove(text(args, 1));
-    Ok(Value::Map(map))
+    Ok(GoRuntimeValue::Map(map))
 }
 
 /// The values of a map.
-fn values(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn values(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     made(call, map(args, 0).len())?;
-    Ok(Value::list(map(args, 0).entries().into_iter().map(|(_, value)| value)))
+    Ok(GoRuntimeValue::list(map(args, 0).entries().into_iter().map(|(_, value)| value)))
 }
 
 /// A container that is being copied.
-enum Open {
-    List { list: List, next: usize, copies: Vec<Value> },
-    Map { copy: Map, key: Str, rest: std::vec::IntoIter<(Str, Value)> },
+enum OpenCopyContainer {
+    List { list: List, next: usize, copies: Vec<GoRuntimeValue> },
+    Map { copy: Map, key: Str, rest: std::vec::IntoIter<(Str, GoRuntimeValue)> },
 }
 
 /// A copy that shares nothing which can change.
-fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn deep_copy(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut next = any(args, 0).clone();
-    if matches!(next, Value::Nil) {
+    if matches!(next, GoRuntimeValue::Nil) {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenCopyContainer> = Vec::new();
     loop {
         let mut done = match begun(call, next)? {
             Ok(begun) => {
@@ -183,28 +200,33 @@ fn deep_copy(call: &mut Call<'_>, args: &[Value]) -> Outcome {
             let Some(innermost) = open.last_mut() else { return Ok(done.unwrap_or_default()) };
             match innermost.next(done.take()) {
                 Some(value) => break value,
-                None => done = open.pop().map(Open::close),
+                None => done = open.pop().map(OpenCopyContainer::close),
             }
         };
     }
 }
 
 /// What a copy of a value begins with, or the copy.
-fn begun(call: &mut Call<'_>, value: Value) -> Result<Result<Open, Value>, Failure> {
+fn begun(
+    call: &mut Call<'_>,
+    value: GoRuntimeValue,
+) -> Result<Result<OpenCopyContainer, GoRuntimeValue>, FunctionError> {
     call.work(1)?;
     Ok(match value {
-        Value::List(list) if !list.is_nil() => {
+        GoRuntimeValue::List(list) if !list.is_nil() => {
             copied(call, list.len())?;
-            Ok(Open::List { list, next: 0, copies: Vec::new() })
+            Ok(OpenCopyContainer::List { list, next: 0, copies: Vec::new() })
         }
-        Value::Map(map) if !map.is_nil() => {
+        GoRuntimeValue::Map(map) if !map.is_nil() => {
             mapped(call, map.len())?;
             let entries = map.entries();
             let copy = Map::new(map.item_type().clone(), []);
-            Ok(Open::Map { copy, key: Str::default(), rest: entries.into_iter() })
+            Ok(OpenCopyContainer::Map { copy, key: Str::default(), rest: entries.into_iter() })
         }
-        Value::Object(object) => match object.underlying() {
-            Some(underlying @ (Value::List(_) | Value::Map(_))) => return begun(call, underlying),
+        GoRuntimeValue::Object(object) => match object.underlying() {
+            Some(underlying @ (GoRuntimeValue::List(_) | GoRuntimeValue::Map(_))) => {
+                return begun(call, underlying);
+            }
             _ => Err(copied_object(object)),
         },
         other => Err(other),
@@ -212,19 +234,19 @@ fn begun(call: &mut Call<'_>, value: Value) -> Result<Result<Open, Value>, Failu
 }
 
 /// Parity(helm 4): fields that are not exported are not copied, so that a version becomes `0.0.0`.
-fn copied_object(object: Arc<dyn Object>) -> Value {
-    if object.kind() == Kind::Pointer
+fn copied_object(object: Arc<dyn Object>) -> GoRuntimeValue {
+    if object.kind() == ReflectKind::Pointer
         && object.type_name() == "*semver.Version"
         && let Ok(empty) = Version::parse("0")
     {
-        return Value::object(empty);
+        return GoRuntimeValue::object(empty);
     }
-    Value::Object(object)
+    GoRuntimeValue::Object(object)
 }
 
-impl Open {
+impl OpenCopyContainer {
     /// Takes the copy of the value that was asked for last, if there was one, and asks for another.
-    fn next(&mut self, done: Option<Value>) -> Option<Value> {
+    fn next(&mut self, done: Option<GoRuntimeValue>) -> Option<GoRuntimeValue> {
         match self {
             Self::List { list, next, copies } => {
                 copies.extend(done);
@@ -242,21 +264,21 @@ impl Open {
         }
     }
 
-    fn close(self) -> Value {
+    fn close(self) -> GoRuntimeValue {
         match self {
             Self::List { list, copies, .. } => {
                 let item_type = list.item_type().clone();
-                Value::List(List::with_capacity(item_type, copies, list.capacity()))
+                GoRuntimeValue::List(List::with_capacity(item_type, copies, list.capacity()))
             }
-            Self::Map { copy, .. } => Value::Map(copy),
+            Self::Map { copy, .. } => GoRuntimeValue::Map(copy),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use golang::Value;
-    use gotemplate::Limits;
+    use golang::GoRuntimeValue;
+    use gotemplate::TemplateLimits;
 
     use crate::testing::{check, run_with};
 
@@ -324,12 +346,12 @@ mod tests {
 
     #[test]
     fn copying_ends() {
-        let limits = Limits { output: 1 << 20, ..Limits::default() };
+        let limits = TemplateLimits { output: 1 << 20, ..TemplateLimits::default() };
         let doubled = r#"{{ $x := list 1 }}{{ range until 40 }}{{ $x = list $x $x }}{{ end }}{{ $_ := deepCopy $x }}"#;
         let looped = r#"{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ $_ := deepCopy $d }}"#;
         for template in [doubled, looped] {
             let error = "error: error calling deepCopy: the output is longer than 1048576 bytes";
-            assert_eq!(run_with(template, Value::Nil, limits), error);
+            assert_eq!(run_with(template, GoRuntimeValue::Nil, limits), error);
         }
     }
 }

@@ -3,20 +3,20 @@
 
 use std::any::Any;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, parse_float, parse_int, quote};
 use golang::time::Duration;
 use golang::value::IntKind;
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
 use super::dates::given as time;
 use super::integers::clamped;
-use crate::arguments::{Outcome, any};
+use crate::arguments::{SprigResult, any};
 use crate::cast::truncated;
-use crate::table::{Entry, impure, plain};
-use crate::world::World;
+use crate::table::{SprigFunctionEntry, impure, plain};
+use crate::world::TemplateEnvironment;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("duration", "func(interface {}) string", duration),
     plain("durationDays", "func(interface {}) float64", days),
     plain("durationHours", "func(interface {}) float64", hours),
@@ -35,23 +35,31 @@ pub(crate) const ENTRIES: &[Entry] = &[
 /// Seconds as a length of time.
 ///
 /// Parity(helm 4): of numbers an `int64` alone counts.
-fn duration(args: &[Value]) -> Outcome {
+fn duration(args: &[GoRuntimeValue]) -> SprigResult {
     let seconds = match any(args, 0) {
-        Value::String(text) => {
+        GoRuntimeValue::String(text) => {
             let text = String::from_utf8_lossy(text);
             clamped(parse_int(&text, 10, 64), &text)
         }
-        Value::Integer(integer) if integer.kind() == IntKind::Int64 => integer.signed(),
+        GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int64 => integer.signed(),
         _ => 0,
     };
-    Ok(Value::from(Duration(seconds.wrapping_mul(Duration::SECOND.0)).to_string()))
+    Ok(GoRuntimeValue::from(Duration(seconds.wrapping_mul(Duration::SECOND.0)).to_string()))
 }
 
 /// A length of time, or the time since, in the largest unit of which it has more than one.
-fn duration_round(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn duration_round(
+    world: &dyn TemplateEnvironment,
+    _: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let Duration(length) = match any(args, 0) {
-        Value::String(text) => Duration::parse(&String::from_utf8_lossy(text)).unwrap_or_default(),
-        Value::Integer(integer) if integer.kind() == IntKind::Int64 => Duration(integer.signed()),
+        GoRuntimeValue::String(text) => {
+            Duration::parse(&String::from_utf8_lossy(text)).unwrap_or_default()
+        }
+        GoRuntimeValue::Integer(integer) if integer.kind() == IntKind::Int64 => {
+            Duration(integer.signed())
+        }
         value => time(value).map(|time| world.now().since(time)).unwrap_or_default(),
     };
     let length = length.unsigned_abs();
@@ -65,76 +73,76 @@ fn duration_round(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcom
         (Duration::SECOND.0.unsigned_abs(), "s"),
     ];
     let unit = units.into_iter().find(|(unit, _)| length > *unit);
-    Ok(Value::from(
+    Ok(GoRuntimeValue::from(
         unit.map_or_else(|| "0s".to_owned(), |(unit, sign)| format!("{}{sign}", length / unit)),
     ))
 }
 
 /// A length in days; zero for what is none.
-fn days(args: &[Value]) -> Outcome {
-    Ok(Value::Float(forgiven(args).hours() / 24.0))
+fn days(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(forgiven(args).hours() / 24.0))
 }
 
 /// A length in hours; zero for what is none.
-fn hours(args: &[Value]) -> Outcome {
-    Ok(Value::Float(forgiven(args).hours()))
+fn hours(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(forgiven(args).hours()))
 }
 
 /// A length in whole microseconds; zero for what is none.
-fn microseconds(args: &[Value]) -> Outcome {
-    Ok(Value::int64(forgiven(args).microseconds()))
+fn microseconds(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(forgiven(args).microseconds()))
 }
 
 /// A length in whole milliseconds; zero for what is none.
-fn milliseconds(args: &[Value]) -> Outcome {
-    Ok(Value::int64(forgiven(args).milliseconds()))
+fn milliseconds(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(forgiven(args).milliseconds()))
 }
 
 /// A length in minutes; zero for what is none.
-fn minutes(args: &[Value]) -> Outcome {
-    Ok(Value::Float(forgiven(args).minutes()))
+fn minutes(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(forgiven(args).minutes()))
 }
 
 /// A length in nanoseconds; zero for what is none.
-fn nanoseconds(args: &[Value]) -> Outcome {
-    Ok(Value::int64(forgiven(args).nanoseconds()))
+fn nanoseconds(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(forgiven(args).nanoseconds()))
 }
 
 /// A length rounded to a multiple of another; unchanged where that is none.
-fn round_to(args: &[Value]) -> Outcome {
-    Ok(Value::object(forgiven(args).round(length(any(args, 1)).unwrap_or_default())))
+fn round_to(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::object(forgiven(args).round(length(any(args, 1)).unwrap_or_default())))
 }
 
 /// A length in seconds; zero for what is none.
-fn seconds(args: &[Value]) -> Outcome {
-    Ok(Value::Float(forgiven(args).seconds()))
+fn seconds(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(forgiven(args).seconds()))
 }
 
 /// A length cut off to a multiple of another; unchanged where that is none.
-fn truncate_to(args: &[Value]) -> Outcome {
-    Ok(Value::object(forgiven(args).truncate(length(any(args, 1)).unwrap_or_default())))
+fn truncate_to(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::object(forgiven(args).truncate(length(any(args, 1)).unwrap_or_default())))
 }
 
 /// A length in weeks; zero for what is none.
-fn weeks(args: &[Value]) -> Outcome {
-    Ok(Value::Float(forgiven(args).hours() / 24.0 / 7.0))
+fn weeks(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(forgiven(args).hours() / 24.0 / 7.0))
 }
 
 /// A length of time.
-fn must_to_duration(args: &[Value]) -> Outcome {
-    Ok(Value::object(length(any(args, 0))?))
+fn must_to_duration(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::object(length(any(args, 0))?))
 }
 
-fn forgiven(args: &[Value]) -> Duration {
+fn forgiven(args: &[GoRuntimeValue]) -> Duration {
     length(any(args, 0)).unwrap_or_default()
 }
 
 /// What Helm takes for a length of time: numbers are seconds, with a fraction or without.
-fn length(value: &Value) -> Result<Duration, Failure> {
+fn length(value: &GoRuntimeValue) -> Result<Duration, FunctionError> {
     let fraction = |seconds: f64| Duration(truncated(seconds * Duration::SECOND.0 as f64));
     match value {
-        Value::Nil => return Err("invalid duration".into()),
-        Value::String(given) => {
+        GoRuntimeValue::Nil => return Err("invalid duration".into()),
+        GoRuntimeValue::String(given) => {
             let text = String::from_utf8_lossy(given);
             let text = text.trim();
             if text.is_empty() {
@@ -148,7 +156,7 @@ fn length(value: &Value) -> Result<Duration, Failure> {
                 format!("could not parse duration {}", String::from_utf8_lossy(&quoted)).into()
             });
         }
-        Value::Object(object) => {
+        GoRuntimeValue::Object(object) => {
             let object: &dyn Any = &**object;
             if let Some(length) = object.downcast_ref::<Duration>() {
                 return Ok(*length);
@@ -157,11 +165,13 @@ fn length(value: &Value) -> Result<Duration, Failure> {
         _ => {}
     }
     match value.underlying() {
-        Value::Integer(integer) if !integer.kind().is_signed() && integer.signed() < 0 => {
+        GoRuntimeValue::Integer(integer) if !integer.kind().is_signed() && integer.signed() < 0 => {
             Err(format!("duration seconds overflow: {}", integer.unsigned()).into())
         }
-        Value::Integer(integer) => Ok(Duration(integer.signed().wrapping_mul(Duration::SECOND.0))),
-        Value::Float(seconds) => Ok(fraction(seconds)),
+        GoRuntimeValue::Integer(integer) => {
+            Ok(Duration(integer.signed().wrapping_mul(Duration::SECOND.0)))
+        }
+        GoRuntimeValue::Float(seconds) => Ok(fraction(seconds)),
         _ => Err(format!("unsupported duration type {}", value.type_name()).into()),
     }
 }

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use aws_lc_rs::digest::{Algorithm, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA512, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::Value;
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{TEXT, text};
-use crate::table::{Entry, bounded, plain};
+use crate::arguments::{TEXT_OVERHEAD_BYTES, text};
+use crate::table::{SprigFunctionEntry, bounded, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("b64enc", "func(string) string", b64enc),
     bounded("b64dec", "func(string) string", b64dec),
     bounded("b32enc", "func(string) string", b32enc),
@@ -23,26 +23,26 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// A text in base64, with padding.
-fn b64enc(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn b64enc(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     call.work(text.len() / 8)?;
-    call.produce(text.len().div_ceil(3) * 4 + TEXT)?;
-    Ok(Value::from(STANDARD.encode(text)))
+    call.produce(text.len().div_ceil(3) * 4 + TEXT_OVERHEAD_BYTES)?;
+    Ok(GoRuntimeValue::from(STANDARD.encode(text)))
 }
 
 /// A text out of base64. What is wrong with it is the result, not an error.
-fn b64dec(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn b64dec(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     call.work(text.len() / 2)?;
-    call.produce(text.len() + TEXT)?;
-    Ok(decode64(text).map_or_else(Value::from, Value::string))
+    call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
+    Ok(decode64(text).map_or_else(GoRuntimeValue::from, GoRuntimeValue::string))
 }
 
 /// A text in base32, with padding.
-fn b32enc(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn b32enc(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     call.work(text.len())?;
-    call.produce(text.len().div_ceil(5) * 8 + TEXT)?;
+    call.produce(text.len().div_ceil(5) * 8 + TEXT_OVERHEAD_BYTES)?;
     let mut out = String::new();
     for chunk in text.chunks(5) {
         let mut group = [0; 8];
@@ -51,55 +51,55 @@ fn b32enc(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
         for digit in 0..8 {
             let is_padding = digit * 5 >= chunk.len() * 8;
             let value = (bits >> (35 - 5 * digit)) as usize & 31;
-            out.push(if is_padding { '=' } else { char::from(BASE32[value]) });
+            out.push(if is_padding { '=' } else { char::from(BASE32_ALPHABET[value]) });
         }
     }
-    Ok(Value::from(out))
+    Ok(GoRuntimeValue::from(out))
 }
 
 /// A text out of base32. What is wrong with it is the result, not an error.
-fn b32dec(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn b32dec(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     call.work(text.len())?;
-    call.produce(text.len() + TEXT)?;
+    call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
     let corrupt = |at| format!("illegal base32 data at input byte {at}");
-    Ok(decode32(text).map_or_else(|at| Value::from(corrupt(at)), Value::string))
+    Ok(decode32(text).map_or_else(|at| GoRuntimeValue::from(corrupt(at)), GoRuntimeValue::string))
 }
 
 /// The SHA-1 of a text, in hexadecimal.
-fn sha1sum(args: &[Value]) -> Result<Value, Failure> {
+fn sha1sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     Ok(sum(&SHA1_FOR_LEGACY_USE_ONLY, args))
 }
 
 /// The SHA-256 of a text, in hexadecimal.
-fn sha256sum(args: &[Value]) -> Result<Value, Failure> {
+fn sha256sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     Ok(sum(&SHA256, args))
 }
 
 /// The SHA-512 of a text, in hexadecimal.
-fn sha512sum(args: &[Value]) -> Result<Value, Failure> {
+fn sha512sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     Ok(sum(&SHA512, args))
 }
 
 /// The Adler-32 of a text, in decimal.
-fn adler32sum(args: &[Value]) -> Result<Value, Failure> {
+fn adler32sum(args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     // The largest prime below 2^16.
-    const MODULUS: u32 = 65_521;
+    const ADLER32_MODULUS: u32 = 65_521;
     let mut low = 1;
     let mut high = 0;
     for byte in text(args, 0).iter() {
-        low = (low + u32::from(*byte)) % MODULUS;
-        high = (high + low) % MODULUS;
+        low = (low + u32::from(*byte)) % ADLER32_MODULUS;
+        high = (high + low) % ADLER32_MODULUS;
     }
-    Ok(Value::from((high << 16 | low).to_string()))
+    Ok(GoRuntimeValue::from((high << 16 | low).to_string()))
 }
 
-fn sum(algorithm: &'static Algorithm, args: &[Value]) -> Value {
+fn sum(algorithm: &'static Algorithm, args: &[GoRuntimeValue]) -> GoRuntimeValue {
     let mut out = String::new();
     for byte in digest(algorithm, text(args, 0)).as_ref() {
         _ = write!(out, "{byte:02x}");
     }
-    Value::from(out)
+    GoRuntimeValue::from(out)
 }
 
 /// What a text in base64 with padding holds, or what Go says of it. Line ends between the digits count for nothing.
@@ -162,7 +162,7 @@ fn digit64(byte: u8) -> Option<u8> {
 }
 
 /// The digits of base32.
-const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+const BASE32_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// What a text in base32 holds, or where Go finds that it is none.
 fn decode32(text: &[u8]) -> Result<Vec<u8>, usize> {
@@ -193,7 +193,7 @@ fn decode32(text: &[u8]) -> Result<Vec<u8>, usize> {
                 out.extend_from_slice(&bytes[3..3 + digits * 5 / 8]);
                 return Ok(out);
             }
-            let value = BASE32.iter().position(|known| known == byte);
+            let value = BASE32_ALPHABET.iter().position(|known| known == byte);
             bits = bits << 5 | value.ok_or(place(rest) - 1)? as u64;
             digits += 1;
         }

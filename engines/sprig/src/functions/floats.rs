@@ -1,14 +1,14 @@
 //! Numbers with fractions. Sums and products are those of decimal numbers.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use gotemplate::Call;
 
-use crate::arguments::{Outcome, any, float, int, rest};
+use crate::arguments::{SprigResult, any, float, int, rest};
 use crate::cast::to_float;
 use crate::decimal::Decimal;
-use crate::table::{Entry, bounded, plain};
+use crate::table::{SprigFunctionEntry, bounded, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("add1f", "func(interface {}) float64", add1f),
     bounded("addf", "func(...interface {}) float64", addf),
     plain("ceil", "func(interface {}) float64", ceil),
@@ -23,36 +23,36 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// One more.
-fn add1f(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    calculated(call, 0.0, args.iter().chain([&Value::Float(1.0)]), |a, b| Ok(a.add(b)))
+fn add1f(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+    calculated(call, 0.0, args.iter().chain([&GoRuntimeValue::Float(1.0)]), |a, b| Ok(a.add(b)))
 }
 
 /// The sum.
-fn addf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn addf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, 0.0, args, |a, b| Ok(a.add(b)))
 }
 
 /// The difference from the first number.
-fn subf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn subf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.sub(b)))
 }
 
 /// The product.
-fn mulf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn mulf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, to_float(any(args, 0)), rest(args, 1), |a, b| Ok(a.mul(b)))
 }
 
 /// The quotient of the first number and the others.
-fn divf(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn divf(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     calculated(call, to_float(any(args, 0)), rest(args, 1), Decimal::div)
 }
 
 fn calculated<'v>(
     call: &mut Call<'_>,
     first: f64,
-    others: impl IntoIterator<Item = &'v Value>,
+    others: impl IntoIterator<Item = &'v GoRuntimeValue>,
     step: fn(&Decimal, &Decimal) -> Result<Decimal, String>,
-) -> Outcome {
+) -> SprigResult {
     let mut result = Decimal::from_float(first)?;
     for other in others {
         // A product has the digits of all that was multiplied, and they are printed in the end.
@@ -61,38 +61,40 @@ fn calculated<'v>(
         result = step(&result, &Decimal::from_float(to_float(other))?)?;
     }
     call.work((result.bits() / 64).saturating_pow(2))?;
-    Ok(Value::Float(result.to_float()))
+    Ok(GoRuntimeValue::Float(result.to_float()))
 }
 
 /// The next whole number above.
-fn ceil(args: &[Value]) -> Outcome {
-    Ok(Value::Float(to_float(any(args, 0)).ceil()))
+fn ceil(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(to_float(any(args, 0)).ceil()))
 }
 
 /// The next whole number below.
-fn floor(args: &[Value]) -> Outcome {
-    Ok(Value::Float(to_float(any(args, 0)).floor()))
+fn floor(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(to_float(any(args, 0)).floor()))
 }
 
 /// A value as `float64`.
-fn float64(args: &[Value]) -> Outcome {
-    Ok(Value::Float(to_float(any(args, 0))))
+fn float64(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(to_float(any(args, 0))))
 }
 
 /// The largest number, which nothing is if one is none.
-fn maxf(args: &[Value]) -> Outcome {
-    Ok(Value::Float(chosen(args, f64::INFINITY, |a, b| a > b || a == b && a.is_sign_positive())))
+fn maxf(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(chosen(args, f64::INFINITY, |a, b| {
+        a > b || a == b && a.is_sign_positive()
+    })))
 }
 
 /// The least number, which nothing is if one is none.
-fn minf(args: &[Value]) -> Outcome {
-    Ok(Value::Float(chosen(args, f64::NEG_INFINITY, |a, b| {
+fn minf(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Float(chosen(args, f64::NEG_INFINITY, |a, b| {
         a < b || a == b && a.is_sign_negative()
     })))
 }
 
 /// Goes from one number to the next as Go's `math.Max` does; `bound` wins over what is no number.
-fn chosen(args: &[Value], bound: f64, wins: fn(f64, f64) -> bool) -> f64 {
+fn chosen(args: &[GoRuntimeValue], bound: f64, wins: fn(f64, f64) -> bool) -> f64 {
     let numbers = args.iter().map(to_float);
     let choose = |a: f64, b: f64| match (a, b) {
         (a, b) if a == bound || b == bound => bound,
@@ -106,18 +108,18 @@ fn chosen(args: &[Value], bound: f64, wins: fn(f64, f64) -> bool) -> f64 {
 /// A number with so many digits behind the point; the third argument says from which fraction on it goes up.
 ///
 /// Parity(helm 4): a negative number always goes down.
-fn round(args: &[Value]) -> Outcome {
+fn round(args: &[GoRuntimeValue]) -> SprigResult {
     let from = if args.len() > 2 { float(args, 2) } else { 0.5 };
     let power = power_of_ten(int(args, 1));
     let digits = power * to_float(any(args, 0));
     let rounded =
         if digits.fract() >= from && digits.is_finite() { digits.ceil() } else { digits.floor() };
-    Ok(Value::Float(rounded / power))
+    Ok(GoRuntimeValue::Float(rounded / power))
 }
 
 /// Go's `math.Pow(10, exponent)`, which is not always the nearest number.
 fn power_of_ten(exponent: i64) -> f64 {
-    const BOUND: i32 = 1 << 12;
+    const MAX_SQUARE_SHIFT: i32 = 1 << 12;
     if exponent == 1 {
         return 10.0;
     }
@@ -128,7 +130,7 @@ fn power_of_ten(exponent: i64) -> f64 {
     let mut square_shift = 4i32;
     let mut left = exponent.unsigned_abs();
     while left != 0 {
-        if !(-BOUND..=BOUND).contains(&square_shift) {
+        if !(-MAX_SQUARE_SHIFT..=MAX_SQUARE_SHIFT).contains(&square_shift) {
             shift += square_shift;
             break;
         }

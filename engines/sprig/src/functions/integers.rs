@@ -1,14 +1,14 @@
 //! Whole numbers: what they are made of, and arithmetic that wraps around as Go's does.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{NumError, Reason, atoi as parse_atoi, parse_int};
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{Outcome, any, printed, rest, text};
+use crate::arguments::{SprigResult, any, printed, rest, text};
 use crate::cast::to_int;
-use crate::table::{Entry, bounded, plain};
+use crate::table::{SprigFunctionEntry, bounded, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("add", "func(...interface {}) int64", add),
     plain("add1", "func(interface {}) int64", add1),
     plain("atoi", "func(string) int", atoi),
@@ -25,70 +25,70 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// The sum.
-fn add(args: &[Value]) -> Outcome {
-    Ok(Value::int64(args.iter().map(to_int).fold(0, i64::wrapping_add)))
+fn add(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(args.iter().map(to_int).fold(0, i64::wrapping_add)))
 }
 
 /// One more.
-fn add1(args: &[Value]) -> Outcome {
-    Ok(Value::int64(to_int(any(args, 0)).wrapping_add(1)))
+fn add1(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_add(1)))
 }
 
 /// A decimal number; zero where it is none.
-fn atoi(args: &[Value]) -> Outcome {
+fn atoi(args: &[GoRuntimeValue]) -> SprigResult {
     let text = String::from_utf8_lossy(text(args, 0));
-    Ok(Value::int(clamped(parse_atoi(&text), &text)))
+    Ok(GoRuntimeValue::int(clamped(parse_atoi(&text), &text)))
 }
 
 /// The quotient, rounded towards zero.
-fn div(args: &[Value]) -> Outcome {
-    Ok(Value::int64(to_int(any(args, 0)).wrapping_div(divisor(args)?)))
+fn div(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_div(divisor(args)?)))
 }
 
 /// A value as `int`.
-fn int(args: &[Value]) -> Outcome {
-    Ok(Value::int(to_int(any(args, 0))))
+fn int(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int(to_int(any(args, 0))))
 }
 
 /// A value as `int64`.
-fn int64(args: &[Value]) -> Outcome {
-    Ok(Value::int64(to_int(any(args, 0))))
+fn int64(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(to_int(any(args, 0))))
 }
 
 /// The largest number.
-fn max(args: &[Value]) -> Outcome {
-    Ok(Value::int64(args.iter().map(to_int).max().unwrap_or_default()))
+fn max(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(args.iter().map(to_int).max().unwrap_or_default()))
 }
 
 /// The least number.
-fn min(args: &[Value]) -> Outcome {
-    Ok(Value::int64(args.iter().map(to_int).min().unwrap_or_default()))
+fn min(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(args.iter().map(to_int).min().unwrap_or_default()))
 }
 
 /// The remainder, with the sign of the first number.
-fn modulo(args: &[Value]) -> Outcome {
-    Ok(Value::int64(to_int(any(args, 0)).wrapping_rem(divisor(args)?)))
+fn modulo(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_rem(divisor(args)?)))
 }
 
 /// The product.
-fn mul(args: &[Value]) -> Outcome {
+fn mul(args: &[GoRuntimeValue]) -> SprigResult {
     let first = to_int(any(args, 0));
-    Ok(Value::int64(rest(args, 1).iter().map(to_int).fold(first, i64::wrapping_mul)))
+    Ok(GoRuntimeValue::int64(rest(args, 1).iter().map(to_int).fold(first, i64::wrapping_mul)))
 }
 
 /// The difference.
-fn sub(args: &[Value]) -> Outcome {
-    Ok(Value::int64(to_int(any(args, 0)).wrapping_sub(to_int(any(args, 1)))))
+fn sub(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_sub(to_int(any(args, 1)))))
 }
 
 /// An octal number, as of permissions; zero where it is none.
-fn to_decimal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn to_decimal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = printed(call, any(args, 0))?;
     let number = std::str::from_utf8(&text).ok().and_then(|text| parse_int(text, 8, 64).ok());
-    Ok(Value::int64(number.unwrap_or_default()))
+    Ok(GoRuntimeValue::int64(number.unwrap_or_default()))
 }
 
-fn divisor(args: &[Value]) -> Result<i64, Failure> {
+fn divisor(args: &[GoRuntimeValue]) -> Result<i64, FunctionError> {
     match to_int(any(args, 1)) {
         0 => Err("runtime error: integer divide by zero".into()),
         divisor => Ok(divisor),

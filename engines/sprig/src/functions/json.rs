@@ -1,15 +1,15 @@
 //! JSON as Helm 4.2 and sprig have it: Helm replaces `toJson`, `mustToJson` and `fromJson`, sprig has the others.
 
-use golang::Value;
-use golang::json::{self, Decoded, EncodeError, Form};
-use golang::value::{Kind, List, Map, Type};
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use golang::json::{self, DecodedJson, EncodeError, Form};
+use golang::value::{List, Map, ReflectKind, Type};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{TEXT, any, text};
-use crate::table::{Entry, bounded};
+use crate::arguments::{TEXT_OVERHEAD_BYTES, any, text};
+use crate::table::{SprigFunctionEntry, bounded};
 use crate::weight::weight;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toJson", "func(interface {}) string", to_json),
     bounded("mustToJson", "func(interface {}) string", must_to_json),
     bounded("toPrettyJson", "func(interface {}) string", to_pretty_json),
@@ -26,32 +26,47 @@ const RAW: Form = Form { escapes_html: false, indent: None };
 const PRETTY: Form = Form { escapes_html: true, indent: Some("  ") };
 
 /// A value as JSON; nothing where it has none.
-fn to_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn to_json(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     or_empty(encode(call, any(args, 0), HTML)?)
 }
 
 /// A value as JSON.
-fn must_to_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn must_to_json(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     or_failure(encode(call, any(args, 0), HTML)?)
 }
 
 /// A value as JSON on many lines; nothing where it has none.
-fn to_pretty_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn to_pretty_json(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     or_empty(encode(call, any(args, 0), PRETTY)?)
 }
 
 /// A value as JSON on many lines.
-fn must_to_pretty_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn must_to_pretty_json(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     or_failure(encode(call, any(args, 0), PRETTY)?)
 }
 
 /// A value as JSON in which `<`, `>` and `&` stand for themselves; `toRawJson` fails as `mustToRawJson` does.
-fn must_to_raw_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn must_to_raw_json(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     or_failure(encode(call, any(args, 0), RAW)?)
 }
 
 /// The map that a text is. What is wrong with it is under `Error`.
-fn from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn from_json(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     read(call, text, weight(text))?;
     Ok(match json::decode(text) {
@@ -61,61 +76,69 @@ fn from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 }
 
 /// The value that a text is.
-fn must_from_json(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn must_from_json(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     read(call, text, weight(text))?;
-    let Decoded { value, misfit } = json::decode(text).map_err(|error| error.to_string())?;
+    let DecodedJson { value, misfit } = json::decode(text).map_err(|error| error.to_string())?;
     misfit.map_or(Ok(value), |error| Err(error.to_string().into()))
 }
 
 /// The list that a text is. What is wrong with it is its only item.
-fn from_json_array(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn from_json_array(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     read(call, text, weight(text))?;
     let decoded = json::decode(text).map_err(|error| error.to_string());
-    Ok(decoded.and_then(list).unwrap_or_else(|error| Value::list([Value::from(error)])))
+    Ok(decoded
+        .and_then(list)
+        .unwrap_or_else(|error| GoRuntimeValue::list([GoRuntimeValue::from(error)])))
 }
 
 /// Says that a text is about to be read whose values take so many bytes.
-pub(super) fn read(call: &mut Call<'_>, text: &[u8], weight: usize) -> Result<(), Failure> {
+pub(super) fn read(call: &mut Call<'_>, text: &[u8], weight: usize) -> Result<(), FunctionError> {
     call.work(text.len())?;
     call.produce(weight)
 }
 
 /// What Go leaves in a map that it decodes into.
-fn map(Decoded { value, misfit }: Decoded) -> Value {
+fn map(DecodedJson { value, misfit }: DecodedJson) -> GoRuntimeValue {
     match (value, misfit) {
-        (value @ Value::Map(_), None) => value,
-        (Value::Map(map), Some(error)) => with_error(map, &error.to_string()),
+        (value @ GoRuntimeValue::Map(_), None) => value,
+        (GoRuntimeValue::Map(map), Some(error)) => with_error(map, &error.to_string()),
         // Parity(go): null makes a map that is there nil.
-        (Value::Nil, None) => Value::Map(Map::nil(Type::Any)),
+        (GoRuntimeValue::Nil, None) => GoRuntimeValue::Map(Map::nil(Type::Any)),
         (value, _) => with_error(Map::default(), &mismatch(&value, "map[string]interface {}")),
     }
 }
 
 /// The list that was decoded, or what Go says of another value.
-pub(super) fn list(Decoded { value, misfit }: Decoded) -> Result<Value, String> {
+pub(super) fn list(DecodedJson { value, misfit }: DecodedJson) -> Result<GoRuntimeValue, String> {
     match (value, misfit) {
-        (value @ Value::List(_), None) => Ok(value),
-        (Value::List(_), Some(error)) => Err(error.to_string()),
-        (Value::Nil, None) => Ok(Value::List(List::nil(Type::Any))),
+        (value @ GoRuntimeValue::List(_), None) => Ok(value),
+        (GoRuntimeValue::List(_), Some(error)) => Err(error.to_string()),
+        (GoRuntimeValue::Nil, None) => Ok(GoRuntimeValue::List(List::nil(Type::Any))),
         (value, _) => Err(mismatch(&value, "[]interface {}")),
     }
 }
 
 /// A map in which an error is noted.
-pub(super) fn with_error(map: Map, error: &str) -> Value {
-    map.insert("Error", Value::from(error));
-    Value::Map(map)
+pub(super) fn with_error(map: Map, error: &str) -> GoRuntimeValue {
+    map.insert("Error", GoRuntimeValue::from(error));
+    GoRuntimeValue::Map(map)
 }
 
 /// What Go says of a value that is not of the type that it decodes into.
-pub(super) fn mismatch(value: &Value, wanted: &str) -> String {
+pub(super) fn mismatch(value: &GoRuntimeValue, wanted: &str) -> String {
     let found = match value.kind() {
-        Kind::Bool => "bool",
-        Kind::String => "string",
-        Kind::Slice => "array",
-        Kind::Map => "object",
+        ReflectKind::Bool => "bool",
+        ReflectKind::String => "string",
+        ReflectKind::Slice => "array",
+        ReflectKind::Map => "object",
         // Nil stands for a number that does not fit.
         _ => "number",
     };
@@ -128,13 +151,13 @@ pub(super) fn mismatch(value: &Value, wanted: &str) -> String {
 /// A limit was reached.
 pub(super) fn encode(
     call: &mut Call<'_>,
-    value: &Value,
+    value: &GoRuntimeValue,
     form: Form,
-) -> Result<Result<String, String>, Failure> {
+) -> Result<Result<String, String>, FunctionError> {
     match json::encode(value, form, call.room()) {
         Ok(text) => {
             call.work(text.len() / 8)?;
-            call.produce(text.len() + TEXT)?;
+            call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
             Ok(Ok(text))
         }
         Err(EncodeError::TooLong(most)) => Err(golang::fmt::Error::TooLong(most).into()),
@@ -143,12 +166,12 @@ pub(super) fn encode(
     }
 }
 
-fn or_empty(text: Result<String, String>) -> Result<Value, Failure> {
-    Ok(Value::from(text.unwrap_or_default()))
+fn or_empty(text: Result<String, String>) -> Result<GoRuntimeValue, FunctionError> {
+    Ok(GoRuntimeValue::from(text.unwrap_or_default()))
 }
 
-fn or_failure(text: Result<String, String>) -> Result<Value, Failure> {
-    Ok(Value::from(text?))
+fn or_failure(text: Result<String, String>) -> Result<GoRuntimeValue, FunctionError> {
+    Ok(GoRuntimeValue::from(text?))
 }
 
 #[cfg(test)]
@@ -156,11 +179,17 @@ mod tests {
     use super::*;
     use crate::rendering::{check, render_with};
 
-    fn data() -> Value {
-        Value::map([
-            ("m", Value::map([("b", Value::from("<&>")), ("a", Value::Float(1e21))])),
-            ("e", Value::list([])),
-            ("inf", Value::Float(f64::INFINITY)),
+    fn data() -> GoRuntimeValue {
+        GoRuntimeValue::map([
+            (
+                "m",
+                GoRuntimeValue::map([
+                    ("b", GoRuntimeValue::from("<&>")),
+                    ("a", GoRuntimeValue::Float(1e21)),
+                ]),
+            ),
+            ("e", GoRuntimeValue::list([])),
+            ("inf", GoRuntimeValue::Float(f64::INFINITY)),
         ])
     }
 

@@ -1,12 +1,12 @@
 //! Kinds and types of values, and whether values are the same.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use gotemplate::Call;
 
-use crate::arguments::{Outcome, any, text};
-use crate::table::{Entry, bounded, plain};
+use crate::arguments::{SprigResult, any, text};
+use crate::table::{SprigFunctionEntry, bounded, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("deepEqual", "func(interface {}, interface {}) bool", deep_equal),
     plain("kindIs", "func(string, interface {}) bool", kind_is),
     plain("kindOf", "func(interface {}) string", kind_of),
@@ -16,36 +16,36 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// Whether two values are the same, types and contents.
-fn deep_equal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    Ok(Value::Bool(any(args, 0).deep_equal(any(args, 1), |items| call.work(items))?))
+fn deep_equal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(any(args, 0).deep_equal(any(args, 1), |items| call.work(items))?))
 }
 
 /// Whether a value is of a kind.
-fn kind_is(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(any(args, 1).kind().to_string().as_bytes() == text(args, 0)))
+fn kind_is(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(any(args, 1).kind().to_string().as_bytes() == text(args, 0)))
 }
 
 /// The kind of a value, such as `map`.
-fn kind_of(args: &[Value]) -> Outcome {
-    Ok(Value::from(any(args, 0).kind().to_string()))
+fn kind_of(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::from(any(args, 0).kind().to_string()))
 }
 
 /// Whether a value is of a type.
-fn type_is(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(any(args, 1).type_name().as_bytes() == text(args, 0)))
+fn type_is(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(any(args, 1).type_name().as_bytes() == text(args, 0)))
 }
 
 /// Whether a value is of a type, or a pointer to it.
-fn type_is_like(args: &[Value]) -> Outcome {
+fn type_is_like(args: &[GoRuntimeValue]) -> SprigResult {
     let name = any(args, 1).type_name();
     let wanted = text(args, 0);
     let pointed = name.strip_prefix('*').unwrap_or(&name);
-    Ok(Value::Bool(name.as_bytes() == wanted || pointed.as_bytes() == wanted))
+    Ok(GoRuntimeValue::Bool(name.as_bytes() == wanted || pointed.as_bytes() == wanted))
 }
 
 /// The type of a value, such as `map[string]interface {}`.
-fn type_of(args: &[Value]) -> Outcome {
-    Ok(Value::from(any(args, 0).type_name()))
+fn type_of(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::from(any(args, 0).type_name()))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Lines and lengths of strings: indenting, wrapping, repeating, cutting off. Lengths are in bytes.
 
-use golang::Value;
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{Outcome, TEXT, as_int, int, text};
-use crate::table::{Entry, bounded, plain};
+use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, as_int, int, text};
+use crate::table::{SprigFunctionEntry, bounded, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("abbrev", "func(int, string) string", abbrev),
     plain("abbrevboth", "func(int, int, string) string", abbrevboth),
     bounded("indent", "func(int, string) string", indent),
@@ -19,24 +19,24 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// At most so many bytes, with an ellipsis where something was cut off.
-fn abbrev(args: &[Value]) -> Outcome {
+fn abbrev(args: &[GoRuntimeValue]) -> SprigResult {
     let width = int(args, 0);
     let text = text(args, 1);
     if width < 4 {
-        return Ok(Value::string(text));
+        return Ok(GoRuntimeValue::string(text));
     }
-    Ok(Value::string(abbreviated(text, 0, width)))
+    Ok(GoRuntimeValue::string(abbreviated(text, 0, width)))
 }
 
 /// At most so many bytes from about a place on, with an ellipsis where something was cut off.
-fn abbrevboth(args: &[Value]) -> Outcome {
+fn abbrevboth(args: &[GoRuntimeValue]) -> SprigResult {
     let left = int(args, 0);
     let right = int(args, 1);
     let text = text(args, 2);
     if right < 4 || left > 0 && right < 7 {
-        return Ok(Value::string(text));
+        return Ok(GoRuntimeValue::string(text));
     }
-    Ok(Value::string(abbreviated(text, left, right)))
+    Ok(GoRuntimeValue::string(abbreviated(text, left, right)))
 }
 
 fn abbreviated(text: &[u8], offset: i64, width: i64) -> Vec<u8> {
@@ -64,21 +64,21 @@ fn abbreviated(text: &[u8], offset: i64, width: i64) -> Vec<u8> {
 }
 
 /// Each line behind so many spaces.
-fn indent(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn indent(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     indented(call, b"", args)
 }
 
 /// On a new line, each line behind so many spaces.
-fn nindent(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn nindent(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     indented(call, b"\n", args)
 }
 
-fn indented(call: &mut Call<'_>, before: &[u8], args: &[Value]) -> Outcome {
+fn indented(call: &mut Call<'_>, before: &[u8], args: &[GoRuntimeValue]) -> SprigResult {
     let spaces = repetition(int(args, 0), 1)?;
     let text = text(args, 1);
     let lines = 1 + memchr::memchr_iter(b'\n', text).count();
     let length = spaces.saturating_mul(lines).saturating_add(before.len() + text.len());
-    call.produce(length.saturating_add(TEXT))?;
+    call.produce(length.saturating_add(TEXT_OVERHEAD_BYTES))?;
     call.work(lines + length / 64)?;
     let pad = vec![b' '; spaces];
     let mut indented = Vec::with_capacity(length);
@@ -90,21 +90,21 @@ fn indented(call: &mut Call<'_>, before: &[u8], args: &[Value]) -> Outcome {
             indented.extend_from_slice(&pad);
         }
     }
-    Ok(Value::string(indented))
+    Ok(GoRuntimeValue::string(indented))
 }
 
 /// A text so many times.
-fn repeat(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn repeat(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = text(args, 1);
     let count = repetition(int(args, 0), text.len())?;
     let length = count.saturating_mul(text.len());
-    call.produce(length.saturating_add(TEXT))?;
+    call.produce(length.saturating_add(TEXT_OVERHEAD_BYTES))?;
     call.work(length / 64)?;
-    Ok(Value::string(text.repeat(if text.is_empty() { 0 } else { count })))
+    Ok(GoRuntimeValue::string(text.repeat(if text.is_empty() { 0 } else { count })))
 }
 
 /// How often a text of so many bytes is repeated.
-fn repetition(count: i64, len: usize) -> Result<usize, Failure> {
+fn repetition(count: i64, len: usize) -> Result<usize, FunctionError> {
     if count < 0 {
         return Err("strings: negative Repeat count".into());
     }
@@ -116,7 +116,7 @@ fn repetition(count: i64, len: usize) -> Result<usize, Failure> {
 
 /// What is between two places; up to the second if the first is negative, from the first if the second is negative or
 /// too large.
-fn substr(args: &[Value]) -> Outcome {
+fn substr(args: &[GoRuntimeValue]) -> SprigResult {
     let start = int(args, 0);
     let end = int(args, 1);
     let text = text(args, 2);
@@ -140,15 +140,15 @@ fn substr(args: &[Value]) -> Outcome {
         (false, false) => (start, end),
     };
     let range = usize::try_from(from).unwrap_or_default()..usize::try_from(to).unwrap_or_default();
-    Ok(Value::string(text.get(range).ok_or(bounds)?))
+    Ok(GoRuntimeValue::string(text.get(range).ok_or(bounds)?))
 }
 
 /// At most so many bytes; of a negative number, those at the end.
-fn trunc(args: &[Value]) -> Outcome {
+fn trunc(args: &[GoRuntimeValue]) -> SprigResult {
     let count = int(args, 0);
     let text = text(args, 1);
     let kept = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
-    Ok(Value::string(match (count < 0, kept < text.len()) {
+    Ok(GoRuntimeValue::string(match (count < 0, kept < text.len()) {
         (_, false) => text,
         (true, true) => &text[text.len() - kept..],
         (false, true) => &text[..kept],
@@ -156,18 +156,24 @@ fn trunc(args: &[Value]) -> Outcome {
 }
 
 /// In lines of so many bytes; what has no spaces stays whole.
-fn wrap(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn wrap(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     wrapped(call, text(args, 1), int(args, 0), b"\n", false)
 }
 
 /// In lines of so many bytes with something between them; what has no spaces is cut.
-fn wrap_with(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn wrap_with(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let between = text(args, 1);
     let between = if between.is_empty() { b"\n" } else { between };
     wrapped(call, text(args, 2), int(args, 0), between, true)
 }
 
-fn wrapped(call: &mut Call<'_>, text: &[u8], width: i64, between: &[u8], cuts: bool) -> Outcome {
+fn wrapped(
+    call: &mut Call<'_>,
+    text: &[u8],
+    width: i64,
+    between: &[u8],
+    cuts: bool,
+) -> SprigResult {
     let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
     call.work(text.len() / 2)?;
     let mut lines = Vec::new();
@@ -194,7 +200,7 @@ fn wrapped(call: &mut Call<'_>, text: &[u8], width: i64, between: &[u8], cuts: b
     }
     call.produce(rest.len())?;
     lines.extend_from_slice(rest);
-    Ok(Value::string(lines))
+    Ok(GoRuntimeValue::string(lines))
 }
 
 #[cfg(test)]

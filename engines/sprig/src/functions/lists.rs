@@ -2,16 +2,18 @@
 //!
 //! Differs(helm 4): slices never change, so what is behind the end of one is not seen by another that was cut from it.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{IntKind, Integer, List, Type};
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
 use super::defaults::is_empty;
-use crate::arguments::{NIL, Outcome, any, as_int, copied, int, items, length, rest as further};
+use crate::arguments::{
+    NIL, SprigResult, any, as_int, copied, int, items, length, rest as further,
+};
 use crate::cast::{to_int, truncated};
-use crate::table::{Entry, bounded};
+use crate::table::{SprigFunctionEntry, bounded};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("append", "func(interface {}, interface {}) []interface {}", append),
     bounded("chunk", "func(int, interface {}) [][]interface {}", chunk),
     bounded("compact", "func(interface {}) []interface {}", compact),
@@ -46,23 +48,23 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// A list and one item more.
-fn append(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn append(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items = list_of(call, any(args, 0), |kind| format!("Cannot push on type {kind}"))?;
     items.push(any(args, 1).clone());
-    Ok(Value::list(items))
+    Ok(GoRuntimeValue::list(items))
 }
 
 /// One item and a list behind it.
-fn prepend(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn prepend(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items = list_of(call, any(args, 0), |kind| format!("Cannot prepend on type {kind}"))?;
     items.insert(0, any(args, 1).clone());
-    Ok(Value::list(items))
+    Ok(GoRuntimeValue::list(items))
 }
 
 /// A list in lists of so many items.
-fn chunk(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn chunk(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 1), |kind| format!("Cannot chunk type {kind}"))?;
-    let too_long = || Failure::from("runtime error: makeslice: len out of range");
+    let too_long = || FunctionError::from("runtime error: makeslice: len out of range");
     let size = int(args, 0);
     let len = as_int(items.len());
     // Parity(helm 4): sizes of zero and below give what the arithmetic gives.
@@ -76,44 +78,48 @@ fn chunk(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         let wanted = if of_last == 0 { size } else { of_last };
         let wanted = usize::try_from(wanted).map_err(|_| too_long())?;
         copied(call, wanted.min(rest.len()))?;
-        chunks.push(Value::list(rest.by_ref().take(wanted)));
+        chunks.push(GoRuntimeValue::list(rest.by_ref().take(wanted)));
     }
-    Ok(Value::List(List::new(Type::list(), chunks)))
+    Ok(GoRuntimeValue::List(List::new(Type::list(), chunks)))
 }
 
 /// A list without what is empty.
-fn compact(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn compact(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot compact on type {kind}"))?;
-    Ok(Value::list(items.into_iter().filter(|item| !is_empty(item))))
+    Ok(GoRuntimeValue::list(items.into_iter().filter(|item| !is_empty(item))))
 }
 
 /// Lists one behind the other.
-fn concat(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn concat(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut all = Vec::new();
     for list in args {
         all.extend(list_of(call, list, |kind| format!("Cannot concat type {kind} as list"))?);
     }
-    Ok(if all.is_empty() { nil() } else { Value::list(all) })
+    Ok(if all.is_empty() { nil() } else { GoRuntimeValue::list(all) })
 }
 
 /// The first item; nil of an empty list.
-fn first(_: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn first(_: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     one(any(args, 0), "first", |items| items.first())
 }
 
 /// The last item; nil of an empty list.
-fn last(_: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn last(_: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     one(any(args, 0), "last", |items| items.last())
 }
 
-fn one(list: &Value, name: &str, choose: for<'a> fn(&'a [Value]) -> Option<&'a Value>) -> Outcome {
-    if let Value::List(list) = list {
+fn one(
+    list: &GoRuntimeValue,
+    name: &str,
+    choose: for<'a> fn(&'a [GoRuntimeValue]) -> Option<&'a GoRuntimeValue>,
+) -> SprigResult {
+    if let GoRuntimeValue::List(list) = list {
         return Ok(choose(list.items()).cloned().unwrap_or_default());
     }
-    if let Value::Bytes(bytes) = list {
+    if let GoRuntimeValue::Bytes(bytes) = list {
         let ends = [bytes.first(), bytes.last()].into_iter().flatten();
-        let ends: Vec<Value> = ends
-            .map(|byte| Value::Integer(Integer::new(IntKind::Uint8, i64::from(*byte))))
+        let ends: Vec<GoRuntimeValue> = ends
+            .map(|byte| GoRuntimeValue::Integer(Integer::new(IntKind::Uint8, i64::from(*byte))))
             .collect();
         return Ok(choose(&ends).cloned().unwrap_or_default());
     }
@@ -123,50 +129,50 @@ fn one(list: &Value, name: &str, choose: for<'a> fn(&'a [Value]) -> Option<&'a V
 }
 
 /// Whether a value is in a list; nothing is in nil.
-fn has(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn has(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let needle = any(args, 0);
     let haystack = any(args, 1);
-    if matches!(haystack, Value::Nil) {
-        return Ok(Value::Bool(false));
+    if matches!(haystack, GoRuntimeValue::Nil) {
+        return Ok(GoRuntimeValue::Bool(false));
     }
     let items = list_of(call, haystack, |kind| format!("Cannot find has on type {kind}"))?;
-    Ok(Value::Bool(contains(call, &items, needle)?))
+    Ok(GoRuntimeValue::Bool(contains(call, &items, needle)?))
 }
 
 /// A list without its last item; nil of an empty list.
-fn initial(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn initial(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items =
         list_of(call, any(args, 0), |kind| format!("Cannot find initial on type {kind}"))?;
-    Ok(if items.pop().is_none() { nil() } else { Value::list(items) })
+    Ok(if items.pop().is_none() { nil() } else { GoRuntimeValue::list(items) })
 }
 
 /// A list without its first item; nil of an empty list.
-fn rest(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn rest(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find rest on type {kind}"))?;
-    Ok(if items.is_empty() { nil() } else { Value::list(items.into_iter().skip(1)) })
+    Ok(if items.is_empty() { nil() } else { GoRuntimeValue::list(items.into_iter().skip(1)) })
 }
 
 /// A list of its arguments.
-fn list(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn list(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     copied(call, args.len())?;
-    Ok(Value::list(args.iter().cloned()))
+    Ok(GoRuntimeValue::list(args.iter().cloned()))
 }
 
 /// A list from its end.
-fn reverse(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn reverse(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items =
         list_of(call, any(args, 0), |kind| format!("Cannot find reverse on type {kind}"))?;
     items.reverse();
-    Ok(Value::list(items))
+    Ok(GoRuntimeValue::list(items))
 }
 
 /// The items from one place up to another; nil of an empty list.
-fn slice(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn slice(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let list = any(args, 0);
     let underlying = list.underlying();
     let (len, capacity) = match &underlying {
-        Value::List(list) => (list.len(), list.capacity()),
-        Value::Bytes(bytes) => (bytes.len(), bytes.len()),
+        GoRuntimeValue::List(list) => (list.len(), list.capacity()),
+        GoRuntimeValue::Bytes(bytes) => (bytes.len(), bytes.len()),
         _ => {
             return Err(refusal(list, |kind| {
                 format!("list should be type of slice or array but {kind}")
@@ -174,9 +180,9 @@ fn slice(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         }
     };
     if len == 0 {
-        return Ok(Value::Nil);
+        return Ok(GoRuntimeValue::Nil);
     }
-    let out_of_bounds = || Failure::from("reflect.Value.Slice: slice index out of bounds");
+    let out_of_bounds = || FunctionError::from("reflect.Value.Slice: slice index out of bounds");
     let bound = |at: usize, or: usize| match args.get(at) {
         Some(value) => usize::try_from(to_int(value)).map_err(|_| out_of_bounds()),
         None => Ok(or),
@@ -189,16 +195,16 @@ fn slice(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     // What is behind the end can be shown again, so it is copied too.
     copied(call, capacity - from)?;
     match &underlying {
-        Value::Bytes(bytes) => Ok(Value::Bytes(bytes[from..to].into())),
-        Value::List(list) => {
-            list.slice(from, to, capacity).map(Value::List).ok_or_else(out_of_bounds)
+        GoRuntimeValue::Bytes(bytes) => Ok(GoRuntimeValue::Bytes(bytes[from..to].into())),
+        GoRuntimeValue::List(list) => {
+            list.slice(from, to, capacity).map(GoRuntimeValue::List).ok_or_else(out_of_bounds)
         }
-        _ => Ok(Value::Nil),
+        _ => Ok(GoRuntimeValue::Nil),
     }
 }
 
 /// A list without what was there before.
-fn uniq(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn uniq(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find uniq on type {kind}"))?;
     let mut unique = Vec::new();
     for item in items {
@@ -206,11 +212,11 @@ fn uniq(call: &mut Call<'_>, args: &[Value]) -> Outcome {
             unique.push(item);
         }
     }
-    Ok(Value::list(unique))
+    Ok(GoRuntimeValue::list(unique))
 }
 
 /// A list without certain values.
-fn without(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn without(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find without on type {kind}"))?;
     let mut kept = Vec::new();
     for item in items {
@@ -218,10 +224,14 @@ fn without(call: &mut Call<'_>, args: &[Value]) -> Outcome {
             kept.push(item);
         }
     }
-    Ok(Value::list(kept))
+    Ok(GoRuntimeValue::list(kept))
 }
 
-fn contains(call: &mut Call<'_>, items: &[Value], wanted: &Value) -> Result<bool, Failure> {
+fn contains(
+    call: &mut Call<'_>,
+    items: &[GoRuntimeValue],
+    wanted: &GoRuntimeValue,
+) -> Result<bool, FunctionError> {
     for item in items {
         if wanted.deep_equal(item, |items| call.work(items))? {
             return Ok(true);
@@ -233,23 +243,23 @@ fn contains(call: &mut Call<'_>, items: &[Value], wanted: &Value) -> Result<bool
 /// A copy of the items of a list; `refuse` is what is said of the kind of anything else.
 fn list_of(
     call: &mut Call<'_>,
-    list: &Value,
+    list: &GoRuntimeValue,
     refuse: impl Fn(&str) -> String,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<GoRuntimeValue>, FunctionError> {
     copied(call, length(list))?;
     items(list).ok_or_else(|| refusal(list, refuse))
 }
 
-fn refusal(value: &Value, refuse: impl Fn(&str) -> String) -> Failure {
+fn refusal(value: &GoRuntimeValue, refuse: impl Fn(&str) -> String) -> FunctionError {
     match value {
-        Value::Nil => NIL.into(),
+        GoRuntimeValue::Nil => NIL.into(),
         value => refuse(&value.kind().to_string()).into(),
     }
 }
 
 /// `[]interface {}(nil)`.
-fn nil() -> Value {
-    Value::List(List::nil(Type::Any))
+fn nil() -> GoRuntimeValue {
+    GoRuntimeValue::List(List::nil(Type::Any))
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 //! Maps are merged in place, and what the destination lacks is shared with the source: a later change of the one is
 //! seen in the other.
 
-use golang::Value;
-use golang::value::{Kind, Map, Str, Type};
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use golang::value::{Map, ReflectKind, Str, Type};
+use gotemplate::{Call, FunctionError};
 
 use super::defaults::is_empty;
-use crate::arguments::{ENTRY, Outcome, map};
-use crate::table::{Entry, impure};
-use crate::world::{NOT_ALONE, World};
+use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, SprigResult, map};
+use crate::table::{SprigFunctionEntry, impure};
+use crate::world::{NOT_ALONE, TemplateEnvironment};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     impure(
         "merge",
         "func(map[string]interface {}, ...map[string]interface {}) interface {}",
@@ -36,31 +36,49 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// Fills what is missing or empty in the first map from the others; an empty text where they do not fit.
-fn merge(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn merge(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     forgiving(merged(world, call, args, false))
 }
 
 /// Replaces what is in the first map by what is in the others; an empty text where they do not fit.
-fn merge_overwrite(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn merge_overwrite(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     forgiving(merged(world, call, args, true))
 }
 
 /// Fills what is missing or empty in the first map from the others.
-fn must_merge(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_merge(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     merged(world, call, args, false)
 }
 
 /// Replaces what is in the first map by what is in the others.
-fn must_merge_overwrite(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_merge_overwrite(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     merged(world, call, args, true)
 }
 
 /// What mergo says of values that do not fit.
 const DIFFERENT: &str = "src and dst must be of same type";
 
-fn forgiving(outcome: Outcome) -> Outcome {
+fn forgiving(outcome: SprigResult) -> SprigResult {
     match outcome {
-        Err(Failure::Message(message)) if message == DIFFERENT => Ok(Value::from("")),
+        Err(FunctionError::Message(message)) if message == DIFFERENT => {
+            Ok(GoRuntimeValue::from(""))
+        }
         outcome => outcome,
     }
 }
@@ -68,21 +86,31 @@ fn forgiving(outcome: Outcome) -> Outcome {
 /// Two maps that are being merged.
 struct Pair {
     target: Map,
-    rest: std::vec::IntoIter<(Str, Value)>,
+    rest: std::vec::IntoIter<(Str, GoRuntimeValue)>,
     /// A map below that is merged before its own place is examined.
-    pending: Option<(Str, Value, Option<Value>)>,
+    pending: Option<(Str, GoRuntimeValue, Option<GoRuntimeValue>)>,
 }
 
 impl Pair {
-    fn new(call: &mut Call<'_>, target: Map, source: &Map) -> Result<Self, Failure> {
+    fn new(call: &mut Call<'_>, target: Map, source: &Map) -> Result<Self, FunctionError> {
         call.work(source.len() + 1)?;
         // Two maps that hold themselves are merged without end, and what is open is held meanwhile.
-        call.produce(source.len().saturating_mul(ENTRY).saturating_add(2 * ENTRY))?;
+        call.produce(
+            source
+                .len()
+                .saturating_mul(MAP_ENTRY_OVERHEAD_BYTES)
+                .saturating_add(2 * MAP_ENTRY_OVERHEAD_BYTES),
+        )?;
         Ok(Self { target, rest: source.entries().into_iter(), pending: None })
     }
 }
 
-fn merged(world: &dyn World, call: &mut Call<'_>, args: &[Value], overwrites: bool) -> Outcome {
+fn merged(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+    overwrites: bool,
+) -> SprigResult {
     let mut target = map(args, 0);
     for at in 1..args.len() {
         let source = map(args, at);
@@ -91,16 +119,16 @@ fn merged(world: &dyn World, call: &mut Call<'_>, args: &[Value], overwrites: bo
         }
         merge_into(world, call, &target, &source, overwrites)?;
     }
-    Ok(Value::Map(target))
+    Ok(GoRuntimeValue::Map(target))
 }
 
 fn merge_into(
-    world: &dyn World,
+    world: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     target: &Map,
     source: &Map,
     overwrites: bool,
-) -> Result<(), Failure> {
+) -> Result<(), FunctionError> {
     let mut open = vec![Pair::new(call, target.clone(), source)?];
     while let Some(pair) = open.last_mut() {
         let (key, value, old) = match pair.pending.take() {
@@ -110,14 +138,14 @@ fn merge_into(
                     open.pop();
                     continue;
                 };
-                if matches!(value, Value::Nil) {
+                if matches!(value, GoRuntimeValue::Nil) {
                     if overwrites {
                         put(world, call, &pair.target, key, value)?;
                     }
                     continue;
                 }
                 let old = pair.target.get(&key);
-                if value.kind() == Kind::Slice && overwrites {
+                if value.kind() == ReflectKind::Slice && overwrites {
                     put(world, call, &pair.target, key.clone(), value.clone())?;
                 }
                 if let Some((target, source)) = below(old.as_ref(), &value, overwrites)? {
@@ -139,23 +167,26 @@ fn merge_into(
 
 /// The maps to merge below a key, if there are two.
 fn below(
-    old: Option<&Value>,
-    new: &Value,
+    old: Option<&GoRuntimeValue>,
+    new: &GoRuntimeValue,
     overwrites: bool,
-) -> Result<Option<(Map, Map)>, Failure> {
-    let is_entered = matches!(new.kind(), Kind::Map | Kind::Struct | Kind::Pointer);
+) -> Result<Option<(Map, Map)>, FunctionError> {
+    let is_entered =
+        matches!(new.kind(), ReflectKind::Map | ReflectKind::Struct | ReflectKind::Pointer);
     match old {
         // Parity(helm 4): a pointer takes nothing but pointers, unless it is replaced anyway.
-        Some(Value::Object(old))
-            if old.kind() == Kind::Pointer
+        Some(GoRuntimeValue::Object(old))
+            if old.kind() == ReflectKind::Pointer
                 && is_entered
-                && new.kind() != Kind::Pointer
+                && new.kind() != ReflectKind::Pointer
                 && !overwrites =>
         {
             Err(DIFFERENT.into())
         }
         Some(old) => Ok(match (old.underlying(), new.underlying()) {
-            (Value::Map(old), Value::Map(new)) if !old.is_nil() => Some((old, new)),
+            (GoRuntimeValue::Map(old), GoRuntimeValue::Map(new)) if !old.is_nil() => {
+                Some((old, new))
+            }
             _ => None,
         }),
         None => Ok(None),
@@ -163,26 +194,30 @@ fn below(
 }
 
 /// Whether the old value stays where it is.
-fn stays(old: Option<&Value>, new: &Value, overwrites: bool) -> bool {
+fn stays(old: Option<&GoRuntimeValue>, new: &GoRuntimeValue, overwrites: bool) -> bool {
     let Some(old) = old.filter(|old| !is_empty(old)) else { return false };
     match new.kind() {
-        Kind::Slice => true,
-        Kind::Map if old.kind() == Kind::Map => true,
+        ReflectKind::Slice => true,
+        ReflectKind::Map if old.kind() == ReflectKind::Map => true,
         _ => !overwrites,
     }
 }
 
 fn put(
-    world: &dyn World,
+    world: &dyn TemplateEnvironment,
     call: &mut Call<'_>,
     target: &Map,
     key: Str,
-    value: Value,
-) -> Result<(), Failure> {
+    value: GoRuntimeValue,
+) -> Result<(), FunctionError> {
     if !world.may_change(target) {
         return Err(NOT_ALONE.into());
     }
-    call.produce(if target.is_empty() { 8 * ENTRY } else { 2 * ENTRY })?;
+    call.produce(if target.is_empty() {
+        8 * MAP_ENTRY_OVERHEAD_BYTES
+    } else {
+        2 * MAP_ENTRY_OVERHEAD_BYTES
+    })?;
     let wanted = target.item_type();
     if *wanted != Type::Any && value.type_of().as_ref() != Some(wanted) {
         let given = "reflect.Value.SetMapIndex: value of type interface {}";
@@ -194,8 +229,8 @@ fn put(
 
 #[cfg(test)]
 mod tests {
-    use golang::Value;
-    use gotemplate::Limits;
+    use golang::GoRuntimeValue;
+    use gotemplate::TemplateLimits;
 
     use crate::testing::{check, run_with};
 
@@ -254,9 +289,9 @@ mod tests {
         let looped =
             "(dict)}}{{ $_ := set $a \"a\" $a }}{{ $b := (dict)}}{{ $_ := set $b \"a\" $b }}";
         let template = format!("{{{{ $a := {looped}{{{{ $_ := merge $a $b }}}}");
-        let limits = Limits { output: 1 << 20, ..Limits::default() };
+        let limits = TemplateLimits { output: 1 << 20, ..TemplateLimits::default() };
         let error = "error: error calling merge: the output is longer than 1048576 bytes";
-        assert_eq!(run_with(&template, Value::Nil, limits), error);
+        assert_eq!(run_with(&template, GoRuntimeValue::Nil, limits), error);
     }
 
     #[test]

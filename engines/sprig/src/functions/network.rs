@@ -1,21 +1,25 @@
 //! Names of hosts.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use gotemplate::Call;
 
-use crate::arguments::{Outcome, text};
-use crate::table::{Entry, impure};
-use crate::world::World;
+use crate::arguments::{SprigResult, text};
+use crate::table::{SprigFunctionEntry, impure};
+use crate::world::TemplateEnvironment;
 
-pub(crate) const ENTRIES: &[Entry] =
+pub(crate) const ENTRIES: &[SprigFunctionEntry] =
     &[impure("getHostByName", "func(string) string", get_host_by_name)];
 
 /// An address of a host; an empty text where names must not be looked up.
 ///
 /// Differs(helm 4): an error says why there is none, where Helm's says `invalid argument to Intn`.
-fn get_host_by_name(world: &dyn World, _: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn get_host_by_name(
+    world: &dyn TemplateEnvironment,
+    _: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> SprigResult {
     let host = String::from_utf8_lossy(text(args, 0));
-    Ok(Value::from(world.address_of(&host)?))
+    Ok(GoRuntimeValue::from(world.address_of(&host)?))
 }
 
 #[cfg(test)]

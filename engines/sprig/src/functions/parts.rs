@@ -1,44 +1,47 @@
 //! Strings taken apart.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::unicode::decode;
 use golang::value::{Map, Str, Type};
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 use memchr::memmem;
 
-use crate::arguments::{ENTRY, Outcome, TEXT, int, made, mapped, text};
-use crate::table::{Entry, bounded};
+use crate::arguments::{
+    MAP_ENTRY_OVERHEAD_BYTES, SprigResult, TEXT_OVERHEAD_BYTES, int, made, mapped, text,
+};
+use crate::table::{SprigFunctionEntry, bounded};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("split", "func(string, string) map[string]string", split),
     bounded("splitList", "func(string, string) []string", split_list),
     bounded("splitn", "func(string, int, string) map[string]string", splitn),
 ];
 
 /// The parts of the second text between the first, as `_0`, `_1` and so on.
-fn split(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn split(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let parts = parts(call, text(args, 1), text(args, 0), None)?;
     numbered(call, parts)
 }
 
 /// The parts of the second text between the first.
-fn split_list(call: &mut Call<'_>, args: &[Value]) -> Outcome {
-    Ok(Value::strings(parts(call, text(args, 1), text(args, 0), None)?))
+fn split_list(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::strings(parts(call, text(args, 1), text(args, 0), None)?))
 }
 
 /// At most so many parts, the last with all the rest, as `_0`, `_1` and so on.
-fn splitn(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn splitn(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let limit = usize::try_from(int(args, 1)).ok();
     let parts = parts(call, text(args, 2), text(args, 0), limit)?;
     numbered(call, parts)
 }
 
-fn numbered(call: &mut Call<'_>, parts: Vec<Str>) -> Outcome {
+fn numbered(call: &mut Call<'_>, parts: Vec<Str>) -> SprigResult {
     mapped(call, parts.len())?;
-    call.produce(parts.len().saturating_mul(ENTRY))?;
+    call.produce(parts.len().saturating_mul(MAP_ENTRY_OVERHEAD_BYTES))?;
     let entries = parts.into_iter().enumerate();
-    let entries = entries.map(|(at, part)| (Str::from(format!("_{at}")), Value::String(part)));
-    Ok(Value::Map(Map::new(Type::String, entries)))
+    let entries =
+        entries.map(|(at, part)| (Str::from(format!("_{at}")), GoRuntimeValue::String(part)));
+    Ok(GoRuntimeValue::Map(Map::new(Type::String, entries)))
 }
 
 /// Go's `SplitN`: all characters where nothing separates.
@@ -47,7 +50,7 @@ fn parts(
     text: &[u8],
     separator: &[u8],
     limit: Option<usize>,
-) -> Result<Vec<Str>, Failure> {
+) -> Result<Vec<Str>, FunctionError> {
     let mut parts = Vec::new();
     if limit == Some(0) || text.is_empty() && separator.is_empty() {
         return Ok(parts);
@@ -61,7 +64,7 @@ fn parts(
         };
         let Some(end) = end else { break };
         made(call, 1)?;
-        call.produce(end + TEXT)?;
+        call.produce(end + TEXT_OVERHEAD_BYTES)?;
         parts.push(rest[..end].into());
         rest = &rest[end + separator.len()..];
     }

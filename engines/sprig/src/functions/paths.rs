@@ -1,11 +1,11 @@
 //! Paths with slashes, as Go's `path` and, on Linux, `path/filepath` see them.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 
-use crate::arguments::{Outcome, text};
-use crate::table::{Entry, plain};
+use crate::arguments::{SprigResult, text};
+use crate::table::{SprigFunctionEntry, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("base", "func(string) string", base),
     plain("clean", "func(string) string", clean),
     plain("dir", "func(string) string", dir),
@@ -19,11 +19,11 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// The last element.
-fn base(args: &[Value]) -> Outcome {
+fn base(args: &[GoRuntimeValue]) -> SprigResult {
     let path = text(args, 0);
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let last = path[..end].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    Ok(Value::string(match (path.is_empty(), end) {
+    Ok(GoRuntimeValue::string(match (path.is_empty(), end) {
         (true, _) => b".",
         (false, 0) => b"/",
         _ => last,
@@ -31,28 +31,28 @@ fn base(args: &[Value]) -> Outcome {
 }
 
 /// Without `.`, and without `..` where what is before it can be left out.
-fn clean(args: &[Value]) -> Outcome {
-    Ok(Value::string(cleaned(text(args, 0))))
+fn clean(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::string(cleaned(text(args, 0))))
 }
 
 /// All but the last element.
-fn dir(args: &[Value]) -> Outcome {
+fn dir(args: &[GoRuntimeValue]) -> SprigResult {
     let path = text(args, 0);
     let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |last| last + 1);
-    Ok(Value::string(cleaned(&path[..end])))
+    Ok(GoRuntimeValue::string(cleaned(&path[..end])))
 }
 
 /// What follows the last point of the last element, with the point.
-fn ext(args: &[Value]) -> Outcome {
+fn ext(args: &[GoRuntimeValue]) -> SprigResult {
     let path = text(args, 0);
     let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let point = last.iter().rposition(|byte| *byte == b'.').unwrap_or(last.len());
-    Ok(Value::string(&last[point..]))
+    Ok(GoRuntimeValue::string(&last[point..]))
 }
 
 /// Whether it begins with a slash.
-fn is_abs(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(text(args, 0).starts_with(b"/")))
+fn is_abs(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(text(args, 0).starts_with(b"/")))
 }
 
 fn cleaned(path: &[u8]) -> Vec<u8> {

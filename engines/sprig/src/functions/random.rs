@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Str;
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{TEXT, int, text};
-use crate::table::{Entry, random};
+use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
+use crate::table::{SprigFunctionEntry, random};
 use crate::world::Draws;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("randAlpha", "func(int) string", rand_alpha),
     random("randAlphaNum", "func(int) string", rand_alpha_num),
     random("randAscii", "func(int) string", rand_ascii),
@@ -27,65 +27,97 @@ pub(crate) const ENTRIES: &[Entry] = &[
 const DRAW_COST: usize = 200;
 
 /// So many letters; none if the number is negative, as for its siblings.
-fn rand_alpha(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_alpha(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     characters(world, call, int(args, 0), u8::is_ascii_alphabetic)
 }
 
 /// So many letters and digits.
-fn rand_alpha_num(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_alpha_num(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     characters(world, call, int(args, 0), u8::is_ascii_alphanumeric)
 }
 
 /// So many printable characters of ASCII, the space among them.
-fn rand_ascii(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_ascii(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     characters(world, call, int(args, 0), |byte| matches!(byte, b' '..=b'~'))
 }
 
 /// So many digits.
-fn rand_numeric(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_numeric(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     characters(world, call, int(args, 0), u8::is_ascii_digit)
 }
 
 /// So many bytes, in base64.
-fn rand_bytes(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_bytes(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let count =
         usize::try_from(int(args, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
-    call.produce(count.div_ceil(3).saturating_mul(4).saturating_add(TEXT))?;
+    call.produce(count.div_ceil(3).saturating_mul(4).saturating_add(TEXT_OVERHEAD_BYTES))?;
     call.work(count)?;
     let mut bytes = vec![0; count];
     world.fill(&mut bytes);
-    Ok(Value::from(STANDARD.encode(bytes)))
+    Ok(GoRuntimeValue::from(STANDARD.encode(bytes)))
 }
 
 /// An integer from the first up to, but not, the second.
-fn rand_int(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn rand_int(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     call.work(DRAW_COST)?;
     let first = int(args, 0);
     let end = int(args, 1);
     match u64::try_from(end.wrapping_sub(first)) {
-        Ok(count @ 1..) => Ok(Value::int(first.wrapping_add(below(world, count) as i64))),
+        Ok(count @ 1..) => Ok(GoRuntimeValue::int(first.wrapping_add(below(world, count) as i64))),
         Ok(0) | Err(_) => Err("invalid argument to Intn".into()),
     }
 }
 
 /// The characters of a text in another order.
-fn shuffle(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn shuffle(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     // Each takes a random number of its own, and the room of a character.
     call.work(text.len().saturating_mul(16))?;
-    call.produce(text.len().saturating_mul(5).saturating_add(TEXT))?;
+    call.produce(text.len().saturating_mul(5).saturating_add(TEXT_OVERHEAD_BYTES))?;
     let mut characters: Vec<char> = Str::from(text).replaced().chars().collect();
     for last in (1..characters.len()).rev() {
         let other = below(world, last as u64 + 1) as usize;
         characters.swap(last, other);
     }
-    Ok(Value::from(String::from_iter(characters)))
+    Ok(GoRuntimeValue::from(String::from_iter(characters)))
 }
 
 /// A UUID of version 4.
-fn uuidv4(world: Draws<'_>, call: &mut Call<'_>, _: &[Value]) -> Result<Value, Failure> {
+fn uuidv4(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    _: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     call.work(DRAW_COST)?;
-    call.produce(36 + TEXT)?;
+    call.produce(36 + TEXT_OVERHEAD_BYTES)?;
     let mut bytes = [0; 16];
     world.fill(&mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -95,7 +127,7 @@ fn uuidv4(world: Draws<'_>, call: &mut Call<'_>, _: &[Value]) -> Result<Value, F
         let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
         _ = write!(out, "{dash}{byte:02x}");
     }
-    Ok(Value::from(out))
+    Ok(GoRuntimeValue::from(out))
 }
 
 /// So many of the characters of ASCII that are wanted, each as likely as the others.
@@ -104,10 +136,10 @@ fn characters(
     call: &mut Call<'_>,
     count: i64,
     is_wanted: fn(&u8) -> bool,
-) -> Result<Value, Failure> {
+) -> Result<GoRuntimeValue, FunctionError> {
     // Go's error for a negative number is dropped by sprig.
     let count = usize::try_from(count).unwrap_or(0);
-    call.produce(count.saturating_add(TEXT))?;
+    call.produce(count.saturating_add(TEXT_OVERHEAD_BYTES))?;
     // Of few bytes become characters that are wanted.
     call.work(count.saturating_mul(4))?;
     let mut out = Vec::with_capacity(count);
@@ -117,7 +149,7 @@ fn characters(
         let wanted = random.iter().map(|byte| byte & 0x7f).filter(is_wanted);
         out.extend(wanted.take(count - out.len()));
     }
-    Ok(Value::string(out))
+    Ok(GoRuntimeValue::string(out))
 }
 
 /// A number below another, each as likely as the others.

@@ -6,18 +6,18 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::regexp::{Error, Regexp, quote_meta};
 use golang::value::{List, Type};
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{Outcome, TEXT, int, made, text};
-use crate::table::{Entry, bounded, plain};
+use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, int, made, text};
+use crate::table::{SprigFunctionEntry, bounded, plain};
 
 /// How many patterns stay compiled.
 const MAX_KEPT: usize = 32;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("mustRegexFind", "func(string, string) (string, error)", must_find),
     bounded("mustRegexFindAll", "func(string, string, int) ([]string, error)", must_find_all),
     bounded("mustRegexMatch", "func(string, string) (bool, error)", must_match),
@@ -42,86 +42,91 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// The first match; an empty text for none.
-fn find(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn find(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     found(call, &regexp, args)
 }
 
 /// The first match; an empty text for none.
-fn must_find(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_find(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     found(call, &regexp, args)
 }
 
-fn found(call: &mut Call<'_>, regexp: &Regexp, args: &[Value]) -> Outcome {
+fn found(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> SprigResult {
     let text = searched(call, regexp, text(args, 1))?;
     let found = regexp.find(&text).unwrap_or_default();
-    call.produce(found.len() + TEXT)?;
-    Ok(Value::from(found))
+    call.produce(found.len() + TEXT_OVERHEAD_BYTES)?;
+    Ok(GoRuntimeValue::from(found))
 }
 
 /// At most so many matches, all of them for a negative number.
-fn find_all(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn find_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     all_found(call, &regexp, args)
 }
 
 /// At most so many matches, all of them for a negative number.
-fn must_find_all(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_find_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     all_found(call, &regexp, args)
 }
 
-fn all_found(call: &mut Call<'_>, regexp: &Regexp, args: &[Value]) -> Outcome {
+fn all_found(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> SprigResult {
     let text = searched(call, regexp, text(args, 1))?;
     let found = regexp.find_all_while(&text, Some(limit(args)), |left| again(call, left))?;
     strings(call, found)
 }
 
 /// Whether a text has a match; no text has one of what is no pattern.
-fn is_match(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn is_match(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     match must_match(call, args) {
-        Err(Failure::Message(_)) => Ok(Value::Bool(false)),
+        Err(FunctionError::Message(_)) => Ok(GoRuntimeValue::Bool(false)),
         outcome => outcome,
     }
 }
 
 /// Whether a text has a match.
-fn must_match(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_match(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     let text = searched(call, &regexp, text(args, 1))?;
-    Ok(Value::Bool(regexp.is_match(&text)))
+    Ok(GoRuntimeValue::Bool(regexp.is_match(&text)))
 }
 
 /// A text with something in place of all matches, in which `${1}` stands for a group.
-fn replace_all(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn replace_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     replaced(call, args, &regexp, false)
 }
 
 /// A text with something in place of all matches, in which `${1}` stands for a group.
-fn must_replace_all(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_replace_all(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     replaced(call, args, &regexp, false)
 }
 
 /// A text with something in place of all matches.
-fn replace_all_literal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn replace_all_literal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     replaced(call, args, &regexp, true)
 }
 
 /// A text with something in place of all matches.
-fn must_replace_all_literal(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_replace_all_literal(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     replaced(call, args, &regexp, true)
 }
 
-fn replaced(call: &mut Call<'_>, args: &[Value], regexp: &Regexp, is_literal: bool) -> Outcome {
+fn replaced(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+    regexp: &Regexp,
+    is_literal: bool,
+) -> SprigResult {
     let source = searched(call, regexp, text(args, 1))?;
     let replacement = String::from_utf8_lossy(text(args, 2));
     let mut made = 0;
-    let next = |left: usize, length: usize| -> Result<(), Stopped> {
+    let next = |left: usize, length: usize| -> Result<(), ReplacementFailure> {
         call.produce(length - std::mem::replace(&mut made, length))?;
         Ok(again(call, left)?)
     };
@@ -129,83 +134,86 @@ fn replaced(call: &mut Call<'_>, args: &[Value], regexp: &Regexp, is_literal: bo
         true => regexp.replace_all_literal_while(&source, &replacement, next),
         false => regexp.replace_all_while(&source, &replacement, next),
     };
-    let result = result.map_err(|Stopped(failure)| failure)?;
-    call.produce(result.len() - made + TEXT)?;
-    Ok(Value::from(result))
+    let result = result.map_err(|ReplacementFailure(failure)| failure)?;
+    call.produce(result.len() - made + TEXT_OVERHEAD_BYTES)?;
+    Ok(GoRuntimeValue::from(result))
 }
 
 /// Why strings were not replaced.
-struct Stopped(Failure);
+struct ReplacementFailure(FunctionError);
 
-impl From<Failure> for Stopped {
-    fn from(failure: Failure) -> Self {
+impl From<FunctionError> for ReplacementFailure {
+    fn from(failure: FunctionError) -> Self {
         Self(failure)
     }
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for ReplacementFailure {
     fn from(error: Error) -> Self {
         Self(error.to_string().into())
     }
 }
 
 /// The parts of a text between all matches, at most so many; a negative number is no limit.
-fn split(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn split(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     parts(call, &regexp, args)
 }
 
 /// The parts of a text between all matches, at most so many; a negative number is no limit.
-fn must_split(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn must_split(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     parts(call, &regexp, args)
 }
 
-fn parts(call: &mut Call<'_>, regexp: &Regexp, args: &[Value]) -> Outcome {
+fn parts(call: &mut Call<'_>, regexp: &Regexp, args: &[GoRuntimeValue]) -> SprigResult {
     let text = searched(call, regexp, text(args, 1))?;
     let parts = regexp.split_while(&text, Some(limit(args)), |left| again(call, left))?;
     strings(call, parts)
 }
 
 /// A pattern that matches a text alone.
-fn quote(args: &[Value]) -> Outcome {
-    Ok(Value::from(quote_meta(&String::from_utf8_lossy(text(args, 0)))))
+fn quote(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::from(quote_meta(&String::from_utf8_lossy(text(args, 0)))))
 }
 
 /// More matches than this are not kept; a run cannot have so many strings.
-const MOST: usize = 16 << 20;
+const MAX_REGEX_MATCHES: usize = 16 << 20;
 
 /// How many matches or parts are wanted.
-fn limit(args: &[Value]) -> usize {
-    usize::try_from(int(args, 2)).map_or(MOST, |limit| limit.min(MOST))
+fn limit(args: &[GoRuntimeValue]) -> usize {
+    usize::try_from(int(args, 2)).map_or(MAX_REGEX_MATCHES, |limit| limit.min(MAX_REGEX_MATCHES))
 }
 
 /// `[]string`, which is nil when it is empty.
-fn strings(call: &mut Call<'_>, strings: Vec<&str>) -> Outcome {
+fn strings(call: &mut Call<'_>, strings: Vec<&str>) -> SprigResult {
     if strings.is_empty() {
-        return Ok(Value::List(List::nil(Type::String)));
+        return Ok(GoRuntimeValue::List(List::nil(Type::String)));
     }
     made(call, strings.len())?;
-    call.produce(strings.iter().map(|text| text.len() + TEXT).sum())?;
-    Ok(Value::strings(strings))
+    call.produce(strings.iter().map(|text| text.len() + TEXT_OVERHEAD_BYTES).sum())?;
+    Ok(GoRuntimeValue::strings(strings))
 }
 
 /// The pattern, which comes first; Go panics where it is none.
-fn compile(call: &mut Call<'_>, args: &[Value]) -> Result<Arc<Regexp>, Failure> {
+fn compile(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<Arc<Regexp>, FunctionError> {
     let pattern = pattern(call, args)?;
     let regexp = compiled(&pattern).map_err(|error| error.as_panic(&pattern))?;
     weighed(call, regexp)
 }
 
 /// The pattern, which comes first.
-fn must_compile(call: &mut Call<'_>, args: &[Value]) -> Result<Arc<Regexp>, Failure> {
+fn must_compile(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<Arc<Regexp>, FunctionError> {
     let pattern = pattern(call, args)?;
     let regexp = compiled(&pattern).map_err(|error| error.to_string())?;
     weighed(call, regexp)
 }
 
 /// A large pattern is compiled each time.
-fn weighed(call: &mut Call<'_>, regexp: Arc<Regexp>) -> Result<Arc<Regexp>, Failure> {
+fn weighed(call: &mut Call<'_>, regexp: Arc<Regexp>) -> Result<Arc<Regexp>, FunctionError> {
     if !regexp.is_small() {
         call.look()?;
         call.work(regexp.work())?;
@@ -233,7 +241,10 @@ fn compiled(pattern: &str) -> Result<Arc<Regexp>, Error> {
 }
 
 /// The text of the pattern, counted as the work that it makes.
-fn pattern<'v>(call: &mut Call<'_>, args: &'v [Value]) -> Result<Cow<'v, str>, Failure> {
+fn pattern<'v>(
+    call: &mut Call<'_>,
+    args: &'v [GoRuntimeValue],
+) -> Result<Cow<'v, str>, FunctionError> {
     let pattern = text(args, 0);
     call.work(50 + pattern.len() * 20)?;
     Ok(String::from_utf8_lossy(pattern))
@@ -245,7 +256,7 @@ fn searched<'v>(
     call: &mut Call<'_>,
     regexp: &Regexp,
     text: &'v [u8],
-) -> Result<Cow<'v, str>, Failure> {
+) -> Result<Cow<'v, str>, FunctionError> {
     call.look()?;
     call.work(text.len().saturating_mul(regexp.work()) / 2)?;
     // What is no text is replaced by what is longer.
@@ -254,7 +265,7 @@ fn searched<'v>(
 }
 
 /// Before another search in the rest of a text.
-fn again(call: &mut Call<'_>, left: usize) -> Result<(), Failure> {
+fn again(call: &mut Call<'_>, left: usize) -> Result<(), FunctionError> {
     call.look()?;
     call.work(1 + left / 1024)
 }

@@ -1,29 +1,29 @@
 //! Numbers in a row.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{List, Type};
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{Outcome, int, made};
-use crate::table::{Entry, bounded};
+use crate::arguments::{SprigResult, int, made};
+use crate::table::{SprigFunctionEntry, bounded};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("seq", "func(...int) string", seq),
     bounded("until", "func(int) []int", until),
     bounded("untilStep", "func(int, int, int) []int", until_step),
 ];
 
 /// Numbers up to and with the last, as a text: of one argument from 1 on, the middle one of three is the step.
-fn seq(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn seq(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let (start, step, end) = match args {
         [_] => (1, None, int(args, 0)),
         [_, _] => (int(args, 0), None, int(args, 1)),
         [_, _, _] => (int(args, 0), Some(int(args, 1)), int(args, 2)),
-        _ => return Ok(Value::from("")),
+        _ => return Ok(GoRuntimeValue::from("")),
     };
     let direction = if end < start { -1 } else { 1 };
     if end < start && step.is_some_and(|step| step > 0) {
-        return Ok(Value::from(""));
+        return Ok(GoRuntimeValue::from(""));
     }
     let row = row(call, start, end.wrapping_add(direction), step.unwrap_or(direction))?;
     let mut text = String::new();
@@ -35,23 +35,23 @@ fn seq(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         }
         text.push_str(&number);
     }
-    Ok(Value::from(text))
+    Ok(GoRuntimeValue::from(text))
 }
 
 /// Numbers from 0 up, or down, to one that is left out.
-fn until(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn until(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let end = int(args, 0);
     ints(call, 0, end, if end < 0 { -1 } else { 1 })
 }
 
 /// Numbers from the first to the second, which is left out, by steps.
-fn until_step(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn until_step(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     ints(call, int(args, 0), int(args, 1), int(args, 2))
 }
 
-fn ints(call: &mut Call<'_>, start: i64, end: i64, step: i64) -> Outcome {
+fn ints(call: &mut Call<'_>, start: i64, end: i64, step: i64) -> SprigResult {
     let numbers = row(call, start, end, step)?;
-    Ok(Value::List(List::new(Type::INT, numbers.map(Value::int).collect())))
+    Ok(GoRuntimeValue::List(List::new(Type::INT, numbers.map(GoRuntimeValue::int).collect())))
 }
 
 /// The numbers, of which there are none when the step leads away.
@@ -62,7 +62,7 @@ fn row(
     start: i64,
     end: i64,
     step: i64,
-) -> Result<impl Iterator<Item = i64> + use<>, Failure> {
+) -> Result<impl Iterator<Item = i64> + use<>, FunctionError> {
     let leads_there = if end < start { step < 0 } else { step > 0 };
     let distance = end.abs_diff(start);
     let count = if leads_there { distance.div_ceil(step.unsigned_abs()) } else { 0 };

@@ -3,15 +3,15 @@
 //! Elsewhere: words and their letters (`words.rs`), lines and lengths (`layout.rs`), splitting (`parts.rs`), strings of
 //! values (`conversion.rs`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::unicode::{decode, runes, to_lower, to_upper};
 use gotemplate::Call;
 use memchr::memmem;
 
-use crate::arguments::{Outcome, int, text};
-use crate::table::{Entry, bounded, plain};
+use crate::arguments::{SprigResult, int, text};
+use crate::table::{SprigFunctionEntry, bounded, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("contains", "func(string, string) bool", contains),
     plain("hasPrefix", "func(string, string) bool", has_prefix),
     plain("hasSuffix", "func(string, string) bool", has_suffix),
@@ -28,50 +28,50 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// Whether the first text is anywhere in the second.
-fn contains(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(memmem::find(text(args, 1), text(args, 0)).is_some()))
+fn contains(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(memmem::find(text(args, 1), text(args, 0)).is_some()))
 }
 
 /// Whether the second text begins with the first.
-fn has_prefix(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(text(args, 1).starts_with(text(args, 0))))
+fn has_prefix(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(text(args, 1).starts_with(text(args, 0))))
 }
 
 /// Whether the second text ends with the first.
-fn has_suffix(args: &[Value]) -> Outcome {
-    Ok(Value::Bool(text(args, 1).ends_with(text(args, 0))))
+fn has_suffix(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::Bool(text(args, 1).ends_with(text(args, 0))))
 }
 
 /// A greeting.
-fn hello(_: &[Value]) -> Outcome {
-    Ok(Value::from("Hello!"))
+fn hello(_: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::from("Hello!"))
 }
 
 /// In small letters.
-fn lower(args: &[Value]) -> Outcome {
+fn lower(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(mapped(text(args, 0), to_lower))
 }
 
 /// In capital letters.
-fn upper(args: &[Value]) -> Outcome {
+fn upper(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(mapped(text(args, 0), to_upper))
 }
 
-fn mapped(text: &[u8], map: fn(char) -> char) -> Value {
+fn mapped(text: &[u8], map: fn(char) -> char) -> GoRuntimeValue {
     if text.is_ascii() {
         let ascii = |byte: &u8| u8::try_from(map(char::from(*byte))).unwrap_or(*byte);
-        return Value::string(text.iter().map(ascii).collect::<Vec<u8>>());
+        return GoRuntimeValue::string(text.iter().map(ascii).collect::<Vec<u8>>());
     }
-    Value::from(runes(text).map(map).collect::<String>())
+    GoRuntimeValue::from(runes(text).map(map).collect::<String>())
 }
 
 /// The first text for one, the second for any other number.
-fn plural(args: &[Value]) -> Outcome {
-    Ok(Value::string(text(args, usize::from(int(args, 2) != 1))))
+fn plural(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::string(text(args, usize::from(int(args, 2) != 1))))
 }
 
 /// The third text with the second in place of the first; in place of nothing means around every character.
-fn replace(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn replace(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let old = text(args, 0);
     let new = text(args, 1);
     let source = text(args, 2);
@@ -82,7 +82,7 @@ fn replace(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         call.work(1)?;
         call.produce(part.len())?;
         replaced.extend_from_slice(part);
-        Ok::<_, gotemplate::Failure>(())
+        Ok::<_, gotemplate::FunctionError>(())
     };
     if old.is_empty() {
         add(new)?;
@@ -101,33 +101,33 @@ fn replace(call: &mut Call<'_>, args: &[Value]) -> Outcome {
         }
         add(&source[from..])?;
     }
-    Ok(Value::string(replaced))
+    Ok(GoRuntimeValue::string(replaced))
 }
 
 /// Without white space around it.
-fn trim(args: &[Value]) -> Outcome {
-    Ok(Value::string(trimmed(text(args, 0), char::is_whitespace)))
+fn trim(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::string(trimmed(text(args, 0), char::is_whitespace)))
 }
 
 /// The second text without characters of the first around it.
-fn trim_all(args: &[Value]) -> Outcome {
+fn trim_all(args: &[GoRuntimeValue]) -> SprigResult {
     let mut set: Vec<char> = runes(text(args, 0)).collect();
     set.sort_unstable();
     set.dedup();
     let is_cut = |character| set.binary_search(&character).is_ok();
-    Ok(Value::string(trimmed(text(args, 1), is_cut)))
+    Ok(GoRuntimeValue::string(trimmed(text(args, 1), is_cut)))
 }
 
 /// The second text without the first before it.
-fn trim_prefix(args: &[Value]) -> Outcome {
+fn trim_prefix(args: &[GoRuntimeValue]) -> SprigResult {
     let whole = text(args, 1);
-    Ok(Value::string(whole.strip_prefix(text(args, 0)).unwrap_or(whole)))
+    Ok(GoRuntimeValue::string(whole.strip_prefix(text(args, 0)).unwrap_or(whole)))
 }
 
 /// The second text without the first behind it.
-fn trim_suffix(args: &[Value]) -> Outcome {
+fn trim_suffix(args: &[GoRuntimeValue]) -> SprigResult {
     let whole = text(args, 1);
-    Ok(Value::string(whole.strip_suffix(text(args, 0)).unwrap_or(whole)))
+    Ok(GoRuntimeValue::string(whole.strip_suffix(text(args, 0)).unwrap_or(whole)))
 }
 
 fn trimmed(mut text: &[u8], is_cut: impl Fn(char) -> bool) -> &[u8] {

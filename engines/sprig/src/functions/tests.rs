@@ -1,6 +1,6 @@
 //! What Helm 4 answered to templates that ask many functions at once.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use gotemplate::{MissingKey, Set};
 
 use crate::testing::Still;
@@ -61,7 +61,7 @@ fn probes_give_what_helm_gave() {
             continue;
         }
         asked += 1;
-        let data = Value::from_json(&goyaml::to_json(DATA.as_bytes()).unwrap());
+        let data = GoRuntimeValue::from_json(&goyaml::to_json(DATA.as_bytes()).unwrap());
         let result = set.run_with("t", data, &Still);
         match (result, error) {
             (Ok(text), None) => {

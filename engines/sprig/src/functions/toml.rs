@@ -9,18 +9,18 @@ mod encode;
 mod parse;
 mod scalar;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Map;
-use gotemplate::{Call, Failure};
+use gotemplate::{Call, FunctionError};
 
 use super::json::{read, with_error};
-use crate::arguments::{TEXT, any, text, walked};
-use crate::table::{Entry, bounded, impure};
+use crate::arguments::{TEXT_OVERHEAD_BYTES, any, text, walked};
+use crate::table::{SprigFunctionEntry, bounded, impure};
 use crate::weight::weight_with_points;
-use crate::world::World;
+use crate::world::TemplateEnvironment;
 use encode::{EncodeError, encode};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toToml", "func(interface {}) string", to_toml),
     bounded("mustToToml", "func(interface {}) string", must_to_toml),
     impure("fromToml", "func(string) map[string]interface {}", from_toml),
@@ -32,37 +32,47 @@ const LOCAL_DATE: &str = "date-local";
 const LOCAL_TIME: &str = "time-local";
 
 /// A value as TOML. What is wrong with it is the result, not an error.
-fn to_toml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn to_toml(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     walked(call, any(args, 0), 0)?;
     match encode(any(args, 0), call.room()) {
-        Err(EncodeError::Refused(reason)) => Ok(Value::from(reason)),
+        Err(EncodeError::Refused(reason)) => Ok(GoRuntimeValue::from(reason)),
         written => finish(call, written),
     }
 }
 
 /// A value as TOML.
-fn must_to_toml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn must_to_toml(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     walked(call, any(args, 0), 0)?;
     let written = encode(any(args, 0), call.room());
     finish(call, written)
 }
 
-fn finish(call: &mut Call<'_>, written: Result<Vec<u8>, EncodeError>) -> Result<Value, Failure> {
+fn finish(
+    call: &mut Call<'_>,
+    written: Result<Vec<u8>, EncodeError>,
+) -> Result<GoRuntimeValue, FunctionError> {
     let text = written.map_err(|error| match error {
         EncodeError::Length(most) => golang::fmt::Error::TooLong(most).into(),
-        other => Failure::from(other.to_string()),
+        other => FunctionError::from(other.to_string()),
     })?;
     call.work(text.len() / 8)?;
-    call.produce(text.len() + TEXT)?;
-    Ok(Value::string(text))
+    call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
+    Ok(GoRuntimeValue::string(text))
 }
 
 /// The map that a text is. What is wrong with it is under `Error`.
-fn from_toml(world: &dyn World, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn from_toml(
+    world: &dyn TemplateEnvironment,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let text = text(args, 0);
     read(call, text, weight_with_points(text))?;
     Ok(match parse::parse(text, world) {
-        Ok(map) => Value::Map(map),
+        Ok(map) => GoRuntimeValue::Map(map),
         Err(error) => with_error(Map::default(), &error.to_string()),
     })
 }

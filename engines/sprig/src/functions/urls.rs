@@ -1,20 +1,20 @@
 //! URLs and their parts.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::url::Url;
-use golang::value::{Kind, Map};
-use gotemplate::{Call, Failure};
+use golang::value::{Map, ReflectKind};
+use gotemplate::{Call, FunctionError};
 
-use crate::arguments::{NIL, Outcome, TEXT, map, mapped, text};
-use crate::table::{Entry, bounded};
+use crate::arguments::{NIL, SprigResult, TEXT_OVERHEAD_BYTES, map, mapped, text};
+use crate::table::{SprigFunctionEntry, bounded};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("urlJoin", "func(map[string]interface {}) string", url_join),
     bounded("urlParse", "func(string) map[string]interface {}", url_parse),
 ];
 
 /// The URL of its parts.
-fn url_join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn url_join(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let parts = map(args, 0);
     let part = |key| part(&parts, key);
     let mut url = Url {
@@ -38,17 +38,17 @@ fn url_join(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     // Of a byte become three at most.
     call.has_room(given.saturating_mul(3))?;
     let text = url.to_bytes();
-    call.produce(text.len() + TEXT)?;
-    Ok(Value::string(text))
+    call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
+    Ok(GoRuntimeValue::string(text))
 }
 
-fn part(parts: &Map, key: &str) -> Result<Vec<u8>, Failure> {
+fn part(parts: &Map, key: &str) -> Result<Vec<u8>, FunctionError> {
     match parts.get(key.as_bytes()).map(|value| value.underlying()) {
         None => Ok(Vec::new()),
-        Some(Value::String(text)) => Ok(text.to_vec()),
-        Some(Value::Nil) => Err(NIL.into()),
+        Some(GoRuntimeValue::String(text)) => Ok(text.to_vec()),
+        Some(GoRuntimeValue::Nil) => Err(NIL.into()),
         Some(other) => {
-            let kind: Kind = other.kind();
+            let kind: ReflectKind = other.kind();
             Err(format!("unable to parse {key} key, must be of type string, but {kind} found")
                 .into())
         }
@@ -56,7 +56,7 @@ fn part(parts: &Map, key: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// The parts of a URL.
-fn url_parse(call: &mut Call<'_>, args: &[Value]) -> Outcome {
+fn url_parse(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = text(args, 0);
     mapped(call, 8)?;
     call.work(text.len())?;
@@ -64,15 +64,15 @@ fn url_parse(call: &mut Call<'_>, args: &[Value]) -> Outcome {
     let url = Url::parse(text).map_err(|error| format!("unable to parse url: {error}"))?;
     let hostname = url.hostname().to_owned();
     let user = url.user.map(|user| user.to_bytes()).unwrap_or_default();
-    Ok(Value::map([
-        ("scheme", Value::string(url.scheme)),
-        ("host", Value::string(url.host)),
-        ("hostname", Value::string(hostname)),
-        ("path", Value::string(url.path)),
-        ("query", Value::string(url.query)),
-        ("opaque", Value::string(url.opaque)),
-        ("fragment", Value::string(url.fragment)),
-        ("userinfo", Value::string(user)),
+    Ok(GoRuntimeValue::map([
+        ("scheme", GoRuntimeValue::string(url.scheme)),
+        ("host", GoRuntimeValue::string(url.host)),
+        ("hostname", GoRuntimeValue::string(hostname)),
+        ("path", GoRuntimeValue::string(url.path)),
+        ("query", GoRuntimeValue::string(url.query)),
+        ("opaque", GoRuntimeValue::string(url.opaque)),
+        ("fragment", GoRuntimeValue::string(url.fragment)),
+        ("userinfo", GoRuntimeValue::string(user)),
     ]))
 }
 

@@ -1,14 +1,14 @@
 //! Versions and ranges of them. Elsewhere: the methods of versions (`golang::semver`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::semver::{Constraint, ConstraintError, MAX_VERSION, Version, VersionError};
 use golang::strconv::{Quoting, parse_uint, quote};
-use gotemplate::Failure;
+use gotemplate::FunctionError;
 
-use crate::arguments::{Outcome, text};
-use crate::table::{Entry, plain};
+use crate::arguments::{SprigResult, text};
+use crate::table::{SprigFunctionEntry, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("semver", "func(string) (*semver.Version, error)", semver),
     plain("semverCompare", "func(string, string) (bool, error)", semver_compare),
 ];
@@ -19,18 +19,18 @@ const MAX_CONSTRAINT: usize = 512;
 const MAX_ALTERNATIVES: usize = 32;
 
 /// A version.
-fn semver(args: &[Value]) -> Outcome {
-    Ok(Value::object(version(text(args, 0))?))
+fn semver(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::object(version(text(args, 0))?))
 }
 
 /// Whether the second text is a version within the range that the first one is.
-fn semver_compare(args: &[Value]) -> Outcome {
+fn semver_compare(args: &[GoRuntimeValue]) -> SprigResult {
     let constraint = constraint(text(args, 0))?;
-    Ok(Value::Bool(constraint.matches(&version(text(args, 1))?)))
+    Ok(GoRuntimeValue::Bool(constraint.matches(&version(text(args, 1))?)))
 }
 
 /// Reads a constraint, with the limits and words of Masterminds/semver 3.5.
-fn constraint(text: &[u8]) -> Result<Constraint, Failure> {
+fn constraint(text: &[u8]) -> Result<Constraint, FunctionError> {
     let text = String::from_utf8_lossy(text);
     if text.len() > MAX_CONSTRAINT {
         let reason = format!("constraint string is too long (max {MAX_CONSTRAINT} bytes)");
@@ -50,7 +50,7 @@ fn constraint(text: &[u8]) -> Result<Constraint, Failure> {
 }
 
 /// Reads a version, with the words of Masterminds/semver.
-fn version(text: &[u8]) -> Result<Version, Failure> {
+fn version(text: &[u8]) -> Result<Version, FunctionError> {
     let text = String::from_utf8_lossy(text);
     Version::parse(&text).map_err(|error| match error {
         VersionError::TooLong => {

@@ -1,15 +1,15 @@
 //! Words and their letters, as goutils 1.1.1 and xstrings 1.5.0 see them.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::unicode::{
     decode, is_digit, is_letter, is_lower, is_number, is_punct, is_title, is_upper, runes,
     to_lower, to_title, to_upper,
 };
 
-use crate::arguments::{Outcome, text};
-use crate::table::{Entry, plain};
+use crate::arguments::{SprigResult, text};
+use crate::table::{SprigFunctionEntry, plain};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("camelcase", "func(string) string", camelcase),
     plain("initials", "func(string) string", initials),
     plain("kebabcase", "func(string) string", kebabcase),
@@ -21,7 +21,7 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// `http_server` as `HttpServer`.
-fn camelcase(args: &[Value]) -> Outcome {
+fn camelcase(args: &[GoRuntimeValue]) -> SprigResult {
     let mut characters = runes(text(args, 0)).peekable();
     let mut result = String::new();
     // What joins words at the beginning stays.
@@ -31,7 +31,7 @@ fn camelcase(args: &[Value]) -> Outcome {
     let Some(first) = characters.next() else {
         // Parity(helm 4): where nothing else comes, the last one comes twice.
         result.extend(result.chars().next_back());
-        return Ok(Value::from(result));
+        return Ok(GoRuntimeValue::from(result));
     };
     let mut is_capital_run = is_upper(first);
     let mut last = to_upper(first);
@@ -58,11 +58,11 @@ fn camelcase(args: &[Value]) -> Outcome {
         last = next;
     }
     result.push(last);
-    Ok(Value::from(result))
+    Ok(GoRuntimeValue::from(result))
 }
 
 /// The first letters of all words.
-fn initials(args: &[Value]) -> Outcome {
+fn initials(args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = String::new();
     let mut is_gap = true;
     // Parity(helm 4): each byte counts as a character.
@@ -73,33 +73,33 @@ fn initials(args: &[Value]) -> Outcome {
         }
         is_gap = is_space;
     }
-    Ok(Value::from(result))
+    Ok(GoRuntimeValue::from(result))
 }
 
 /// `HTTPServer` as `http-server`.
-fn kebabcase(args: &[Value]) -> Outcome {
-    Ok(Value::string(joined(text(args, 0), '-')))
+fn kebabcase(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::string(joined(text(args, 0), '-')))
 }
 
 /// Without white space.
-fn nospace(args: &[Value]) -> Outcome {
+fn nospace(args: &[GoRuntimeValue]) -> SprigResult {
     let text = text(args, 0);
     // Parity(helm 4): each byte counts as a character, and is written as one if any space is left out.
     let is_space = |byte: &u8| char::from(*byte).is_whitespace();
     if !text.iter().any(is_space) {
-        return Ok(Value::string(text));
+        return Ok(GoRuntimeValue::string(text));
     }
     let rest = text.iter().filter(|byte| !is_space(byte)).map(|byte| char::from(*byte));
-    Ok(Value::from(rest.collect::<String>()))
+    Ok(GoRuntimeValue::from(rest.collect::<String>()))
 }
 
 /// `HTTPServer` as `http_server`.
-fn snakecase(args: &[Value]) -> Outcome {
-    Ok(Value::string(joined(text(args, 0), '_')))
+fn snakecase(args: &[GoRuntimeValue]) -> SprigResult {
+    Ok(GoRuntimeValue::string(joined(text(args, 0), '_')))
 }
 
 /// Capital letters small, and small ones capital.
-fn swapcase(args: &[Value]) -> Outcome {
+fn swapcase(args: &[GoRuntimeValue]) -> SprigResult {
     let mut is_gap = true;
     let swapped = runes(text(args, 0)).map(|character| {
         if is_upper(character) || is_title(character) {
@@ -112,11 +112,11 @@ fn swapcase(args: &[Value]) -> Outcome {
             character
         }
     });
-    Ok(Value::from(swapped.collect::<String>()))
+    Ok(GoRuntimeValue::from(swapped.collect::<String>()))
 }
 
 /// Each word with a capital letter; the others stay as they are.
-fn title(args: &[Value]) -> Outcome {
+fn title(args: &[GoRuntimeValue]) -> SprigResult {
     let separates = |character: char| match character {
         '_' => false,
         character if character.is_ascii() => !character.is_ascii_alphanumeric(),
@@ -127,18 +127,18 @@ fn title(args: &[Value]) -> Outcome {
         let is_first = separates(std::mem::replace(&mut last, character));
         if is_first { to_title(character) } else { character }
     });
-    Ok(Value::from(changed.collect::<String>()))
+    Ok(GoRuntimeValue::from(changed.collect::<String>()))
 }
 
 /// Each word with a small letter; the others stay as they are.
-fn untitle(args: &[Value]) -> Outcome {
+fn untitle(args: &[GoRuntimeValue]) -> SprigResult {
     let mut is_gap = true;
     let changed = runes(text(args, 0)).map(|character| {
         let is_space = character.is_whitespace();
         let is_first = std::mem::replace(&mut is_gap, is_space);
         if is_first && !is_space { to_lower(character) } else { character }
     });
-    Ok(Value::from(changed.collect::<String>()))
+    Ok(GoRuntimeValue::from(changed.collect::<String>()))
 }
 
 /// Whether a character joins words.

@@ -4,19 +4,19 @@
 
 mod view;
 
-use golang::Value;
-use golang::json::{Decoded, Form};
-use golang::value::{Kind, Map};
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use golang::json::{DecodedJson, Form};
+use golang::value::{Map, ReflectKind};
+use gotemplate::{Call, FunctionError};
 use goyaml::v3::{self, Layout};
 
 use super::json;
-use crate::arguments::{ENTRY, TEXT, any, text, walked};
-use crate::table::{Entry, bounded};
+use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, TEXT_OVERHEAD_BYTES, any, text, walked};
+use crate::table::{SprigFunctionEntry, bounded};
 use crate::weight::weight;
 use view::{AsJson, AsValue};
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toYaml", "func(interface {}) string", to_yaml),
     bounded("mustToYaml", "func(interface {}) string", must_to_yaml),
     bounded("toYamlPretty", "func(interface {}) string", to_yaml_pretty),
@@ -25,38 +25,47 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// A value as YAML without the last newline; nothing where it has none.
-fn to_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(Value::from(emit(call, any(args, 0))?.unwrap_or_default()))
+fn to_yaml(call: &mut Call<'_>, args: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+    Ok(GoRuntimeValue::from(emit(call, any(args, 0))?.unwrap_or_default()))
 }
 
 /// A value as YAML without the last newline.
-fn must_to_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    Ok(Value::from(emit(call, any(args, 0))??))
+fn must_to_yaml(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
+    Ok(GoRuntimeValue::from(emit(call, any(args, 0))??))
 }
 
 /// A value as YAML in the other style: lists are further in than their keys, and long text is not folded.
-fn to_yaml_pretty(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn to_yaml_pretty(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     // Each value becomes a node, and then a text.
-    walked(call, any(args, 0), 3 * ENTRY)?;
+    walked(call, any(args, 0), 3 * MAP_ENTRY_OVERHEAD_BYTES)?;
     let text = write_yaml_v3(any(args, 0))?;
     call.produce(text.len())?;
-    Ok(Value::from(without_newline(text)))
+    Ok(GoRuntimeValue::from(without_newline(text)))
 }
 
 /// What go-yaml v3 writes for a value, indented by two, with the last newline.
 ///
 /// # Errors
 /// Why it has no YAML.
-pub fn write_yaml_v3(value: &Value) -> Result<String, String> {
+pub fn write_yaml_v3(value: &GoRuntimeValue) -> Result<String, String> {
     let layout = Layout { indent: 2, compact_sequences: false };
     v3::encode(&AsValue(value.clone()), &layout).map_err(|error| error.to_string())
 }
 
 /// The map that the first document of a text is. What is wrong with it is under `Error`.
-fn from_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn from_yaml(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     Ok(match read(call, args)? {
-        Ok(value @ Value::Map(_)) => value,
-        Ok(Value::Nil) => Value::Map(Map::default()),
+        Ok(value @ GoRuntimeValue::Map(_)) => value,
+        Ok(GoRuntimeValue::Nil) => GoRuntimeValue::Map(Map::default()),
         Ok(other) => json::with_error(
             Map::default(),
             &mismatch(&json::mismatch(&other, "map[string]interface {}")),
@@ -66,12 +75,16 @@ fn from_yaml(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
 }
 
 /// The list that the first document of a text is. What is wrong with it is its only item.
-fn from_yaml_array(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn from_yaml_array(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let list = read(call, args)?.and_then(|value| {
-        let value = if value.kind() == Kind::Invalid { Value::list([]) } else { value };
-        json::list(Decoded { value, misfit: None }).map_err(|error| mismatch(&error))
+        let value =
+            if value.kind() == ReflectKind::Invalid { GoRuntimeValue::list([]) } else { value };
+        json::list(DecodedJson { value, misfit: None }).map_err(|error| mismatch(&error))
     });
-    Ok(list.unwrap_or_else(|error| Value::list([Value::from(error)])))
+    Ok(list.unwrap_or_else(|error| GoRuntimeValue::list([GoRuntimeValue::from(error)])))
 }
 
 fn mismatch(error: &str) -> String {
@@ -79,7 +92,10 @@ fn mismatch(error: &str) -> String {
 }
 
 /// The value of a text, or what is wrong with it.
-fn read(call: &mut Call<'_>, args: &[Value]) -> Result<Result<Value, String>, Failure> {
+fn read(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<Result<GoRuntimeValue, String>, FunctionError> {
     let text = text(args, 0);
     json::read(call, text, weight(text))?;
     let value = crate::read_yaml(text);
@@ -87,18 +103,21 @@ fn read(call: &mut Call<'_>, args: &[Value]) -> Result<Result<Value, String>, Fa
         && memchr::memchr(b'*', text).is_some()
     {
         // What an alias repeats is there once more.
-        walked(call, value, ENTRY)?;
+        walked(call, value, MAP_ENTRY_OVERHEAD_BYTES)?;
     }
     Ok(value.map_err(|error| format!("error converting YAML to JSON: {error}")))
 }
 
 /// YAML without its last newline, or why there is none.
-fn emit(call: &mut Call<'_>, value: &Value) -> Result<Result<String, String>, Failure> {
+fn emit(
+    call: &mut Call<'_>,
+    value: &GoRuntimeValue,
+) -> Result<Result<String, String>, FunctionError> {
     let limit = call.room();
     match goyaml::emit_value(&AsJson(value.clone()), limit) {
         Ok(text) => {
             call.work(text.len() / 8)?;
-            call.produce(text.len() + TEXT)?;
+            call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
             Ok(Ok(without_newline(text)))
         }
         // Go makes JSON of the value first, so what is wrong with that counts.
@@ -126,18 +145,25 @@ mod tests {
     use super::*;
     use crate::rendering::{check, render_with};
 
-    fn check_with(template: &str, data: Value, wanted: &str) {
+    fn check_with(template: &str, data: GoRuntimeValue, wanted: &str) {
         assert_eq!(render_with(template, data), wanted, "{template}");
     }
 
-    fn values() -> Value {
-        Value::map([
-            ("f10", Value::list([Value::Float(1e6), Value::int(5), Value::Nil])),
-            ("f9", Value::Bytes("abc".into())),
-            ("y", Value::from("yes")),
-            ("t", Value::object(Time::from_unix(1_577_923_200, 0, Zone::Utc))),
-            ("d", Value::object(Duration(1_500_000_000))),
-            ("x", Value::string(&b"\xff\xfe"[..])),
+    fn values() -> GoRuntimeValue {
+        GoRuntimeValue::map([
+            (
+                "f10",
+                GoRuntimeValue::list([
+                    GoRuntimeValue::Float(1e6),
+                    GoRuntimeValue::int(5),
+                    GoRuntimeValue::Nil,
+                ]),
+            ),
+            ("f9", GoRuntimeValue::Bytes("abc".into())),
+            ("y", GoRuntimeValue::from("yes")),
+            ("t", GoRuntimeValue::object(Time::from_unix(1_577_923_200, 0, Zone::Utc))),
+            ("d", GoRuntimeValue::object(Duration(1_500_000_000))),
+            ("x", GoRuntimeValue::string(&b"\xff\xfe"[..])),
         ])
     }
 
@@ -164,7 +190,7 @@ mod tests {
             "{{ mustToYaml \"\\u0080\" }}",
             &format!("{error}yaml: control characters are not allowed"),
         );
-        let infinite = Value::Float(f64::NEG_INFINITY);
+        let infinite = GoRuntimeValue::Float(f64::NEG_INFINITY);
         check_with("{{ toYaml . }}", infinite.clone(), "");
         check_with(
             "{{ mustToYaml . }}",
@@ -173,12 +199,16 @@ mod tests {
         );
         check_with("{{ toYamlPretty . }}", infinite, "-.inf");
         let map = Map::default();
-        map.insert("a", Value::Map(map.clone()));
+        map.insert("a", GoRuntimeValue::Map(map.clone()));
         let cycle = "json: unsupported value: encountered a cycle via map[string]interface {}";
-        check_with("{{ mustToYaml . }}", Value::Map(map.clone()), &format!("{error}{cycle}"));
+        check_with(
+            "{{ mustToYaml . }}",
+            GoRuntimeValue::Map(map.clone()),
+            &format!("{error}{cycle}"),
+        );
         let deep =
             "error calling toYamlPretty: the value is nested more than 10000 deep, or holds itself";
-        check_with("{{ toYamlPretty . }}", Value::Map(map.clone()), deep);
+        check_with("{{ toYamlPretty . }}", GoRuntimeValue::Map(map.clone()), deep);
         map.remove(b"a");
     }
 

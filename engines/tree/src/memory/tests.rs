@@ -10,11 +10,11 @@ fn path(text: &str) -> RelPath {
     RelPath::parse(text).expect("a path inside the tree")
 }
 
-fn tree(files: &[(&str, &str)]) -> Memory {
-    Memory::from_files(files.iter().copied()).expect("a small tree")
+fn tree(files: &[(&str, &str)]) -> MemoryTree {
+    MemoryTree::from_files(files.iter().copied()).expect("a small tree")
 }
 
-fn names(tree: &Memory, dir: &str) -> Vec<String> {
+fn names(tree: &MemoryTree, dir: &str) -> Vec<String> {
     tree.list(&path(dir)).expect("a folder").into_iter().map(|(name, _)| name).collect()
 }
 
@@ -29,9 +29,9 @@ fn folders_are_listed_by_name_and_not_by_what_is_in_them() {
         ("b.d/q", ""),
     ]);
     assert_eq!(names(&tree, "."), ["a", "b", "b\u{1}", "b-1", "b.d"]);
-    assert_eq!(tree.list(&path("b")), Ok(vec![("x".to_owned(), Kind::Dir)]));
+    assert_eq!(tree.list(&path("b")), Ok(vec![("x".to_owned(), FileKind::Dir)]));
     assert_eq!(names(&tree, "b/x"), ["y", "z"]);
-    assert_eq!(names(&Memory::default(), "."), Vec::<String>::new());
+    assert_eq!(names(&MemoryTree::default(), "."), Vec::<String>::new());
 }
 
 #[test]
@@ -44,13 +44,13 @@ fn wrong_questions_say_what_is_there() {
     assert_eq!(wrong(tree.read(&path("d/f/g")).map(drop)), "`d/f/g` does not exist");
     assert_eq!(wrong(tree.list(&path("d/f")).map(drop)), "`d/f` is not a directory");
     assert_eq!(wrong(tree.list(&path("e")).map(drop)), "`e` does not exist");
-    assert_eq!(tree.entry(&path("d/f")), Some(Entry::File { len: 4, executable: false }));
-    assert_eq!(tree.entry(&path("")), Some(Entry::Dir));
+    assert_eq!(tree.entry(&path("d/f")), Some(FileMetadata::File { len: 4, executable: false }));
+    assert_eq!(tree.entry(&path("")), Some(FileMetadata::Dir));
 }
 
 #[test]
 fn a_place_is_a_file_or_a_folder_but_not_both() {
-    let mut builder = tree(&[("f", "1"), ("d/x", "")]).to_builder(Limits::default());
+    let mut builder = tree(&[("f", "1"), ("d/x", "")]).to_builder(TreeLimits::default());
     let refused = |result: Result<(), BuildError>| result.expect_err("should fail").to_string();
     assert_eq!(
         refused(builder.file(&path("d"), *b"", false)),
@@ -75,9 +75,9 @@ fn a_place_is_a_file_or_a_folder_but_not_both() {
 
 #[test]
 fn every_limit_is_kept() {
-    let limits = Limits { total_bytes: 20, file_bytes: 10, entries: 3, depth: 2 };
+    let limits = TreeLimits { total_bytes: 20, file_bytes: 10, entries: 3, depth: 2 };
     let refused = |fill: &dyn Fn(&mut Builder) -> Result<(), BuildError>| {
-        fill(&mut Memory::builder(limits)).expect_err("should fail").to_string()
+        fill(&mut MemoryTree::builder(limits)).expect_err("should fail").to_string()
     };
     assert_eq!(
         refused(&|b| b.file(&path("a"), [0; 11], false)),
@@ -104,7 +104,7 @@ fn every_limit_is_kept() {
         refused(&|b| b.dir(&path("a-long-folder/and-another"))),
         "with `a-long-folder/and-another` the files and their paths are larger than the 20 bytes allowed"
     );
-    let mut replacing = Memory::builder(limits);
+    let mut replacing = MemoryTree::builder(limits);
     for _ in 0..10 {
         replacing.file(&path("a"), [0; 10], false).expect("the old body no longer counts");
     }
@@ -114,7 +114,7 @@ fn every_limit_is_kept() {
 proptest! {
     #[test]
     fn lists_agree_with_the_walk(files in proptest::collection::btree_map("[a-c.\u{1}-]{1,2}(/[a-c.]{1,2}){0,3}", ".{0,3}", 0..12)) {
-        let mut builder = Memory::builder(Limits::default());
+        let mut builder = MemoryTree::builder(TreeLimits::default());
         let mut bodies = BTreeMap::new();
         for (name, body) in &files {
             let Ok(path) = RelPath::parse(name) else { continue };
@@ -130,8 +130,8 @@ proptest! {
             prop_assert!(found.is_sorted());
             for (name, kind) in found {
                 let path = dir.join(&name).expect("a child");
-                prop_assert_eq!(tree.entry(&path).map(Entry::kind), Some(kind));
-                if kind == Kind::Dir {
+                prop_assert_eq!(tree.entry(&path).map(FileMetadata::kind), Some(kind));
+                if kind == FileKind::Dir {
                     open.push(path.clone());
                 }
                 listed.insert(path);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use kustomize::{Budget, Options, build};
+use kustomize::{BuildBudget, Options, build};
 
 use super::*;
 use crate::disk::Disk;
@@ -58,7 +58,7 @@ fn built(disk: &Disk, resources: &str) -> Result<String, String> {
     let text = format!("namePrefix: my-\nresources: [{resources}]");
     fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
     let path = overlay.path().to_str().unwrap();
-    let built = build(disk, path, &Options::default(), &Budget::default(), &mut Vec::new());
+    let built = build(disk, path, &Options::default(), &BuildBudget::default(), &mut Vec::new());
     built.and_then(|built| built.yaml()).map_err(|error| error.to_string())
 }
 
@@ -90,11 +90,11 @@ fn a_base_does_not_leave_its_repository() {
 
 #[test]
 fn checkouts_are_removed_with_the_disk() {
-    use kustomize::Files as _;
+    use kustomize::BuildFiles as _;
     let repository = repository();
     let url = format!("file://{}", repository.path().display());
     let disk = Disk::default();
-    let path = disk.checkout(&Repository::parse(&url).unwrap()).unwrap();
+    let path = disk.checkout(&RepositoryAddress::parse(&url).unwrap()).unwrap();
     assert!(Path::new(&path).join("base").is_dir());
     drop(disk);
     assert!(!Path::new(&path).exists());
@@ -110,11 +110,11 @@ fn a_submodule_comes_too_unless_it_is_not_wanted() {
     git(outer.path(), &add);
     commit(outer.path(), &[]);
     let url = format!("file://{}", outer.path().display());
-    let without = Repository::parse(&format!("{url}?submodules=false")).unwrap();
+    let without = RepositoryAddress::parse(&format!("{url}?submodules=false")).unwrap();
     let clone = checkout(&without).unwrap();
     assert_eq!(fs::read_dir(clone.path().join("inner")).unwrap().count(), 0);
     // Git itself refuses submodules on disks unless its configuration says otherwise.
-    match checkout(&Repository::parse(&url).unwrap()) {
+    match checkout(&RepositoryAddress::parse(&url).unwrap()) {
         Ok(clone) => assert!(clone.path().join("inner/base").is_dir()),
         Err(error) => assert!(error.to_string().contains("submodule update --init --recursive")),
     }
@@ -122,7 +122,7 @@ fn a_submodule_comes_too_unless_it_is_not_wanted() {
 
 #[test]
 fn what_the_program_says_is_said() {
-    let missing = Repository::parse("file:///not/a/real/repo?ref=v1").unwrap();
+    let missing = RepositoryAddress::parse("file:///not/a/real/repo?ref=v1").unwrap();
     let error = checkout(&missing).unwrap_err().to_string();
     let program = program().unwrap();
     let begin = format!(
@@ -139,7 +139,7 @@ fn a_reference_is_no_option_of_the_program() {
     let trace = folder.path().join("run");
     let option = format!("--upload-pack=touch%20{}%3B", trace.display());
     let address = format!("file://{}?ref={option}", folder.path().display());
-    let error = checkout(&Repository::parse(&address).unwrap()).unwrap_err();
+    let error = checkout(&RepositoryAddress::parse(&address).unwrap()).unwrap_err();
     assert!(error.to_string().contains("is not a branch, tag or commit"), "{error}");
     assert!(!trace.exists());
 }

@@ -37,14 +37,14 @@ pub(crate) fn answer(status: &str, header: &str, body: &[u8]) -> Vec<u8> {
     answer
 }
 
-fn fetch(address: &str, limits: Limits) -> Result<Arc<[u8]>, Error> {
+fn fetch(address: &str, limits: WebFileLimits) -> Result<Arc<[u8]>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = http::client(&Tls::default(), None).unwrap();
     runtime.block_on(get((&client, &Budgets::default()), &Egress::Anywhere, address, limits))
 }
 
 fn refused(address: &str) -> String {
-    fetch(address, Limits::default()).unwrap_err().to_string()
+    fetch(address, WebFileLimits::default()).unwrap_err().to_string()
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_file_is_fetched_where_redirects_lead() {
         ("/out", to("ftp://me:hunter2@host/a")),
         ("/nowhere", answer("302 Found", "", b"")),
     ]);
-    let found = fetch(&format!("http://{server}/a.yaml"), Limits::default()).unwrap();
+    let found = fetch(&format!("http://{server}/a.yaml"), WebFileLimits::default()).unwrap();
     assert_eq!(&found[..], b"kind: A\n");
     assert_eq!(
         refused(&format!("http://{server}/round")),
@@ -84,17 +84,17 @@ fn what_is_not_there_may_still_be_a_repository() {
 fn a_file_without_end_is_given_up() {
     let server = serve(vec![("/a", answer("200 OK", "", &[b'#'; 2000]))]);
     let address = format!("http://{server}/a");
-    let limits = Limits { bytes: 1000, ..Limits::default() };
+    let limits = WebFileLimits { bytes: 1000, ..WebFileLimits::default() };
     let error = fetch(&address, limits).unwrap_err().to_string();
     assert_eq!(error, format!("Get \"{address}\": the file is larger than 1000 bytes"));
-    assert!(fetch(&address, Limits { bytes: 2000, ..limits }).is_ok());
+    assert!(fetch(&address, WebFileLimits { bytes: 2000, ..limits }).is_ok());
 }
 
 #[test]
 fn a_server_that_does_not_answer_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/a", listener.local_addr().unwrap());
-    let limits = Limits { time: Duration::from_millis(50), ..Limits::default() };
+    let limits = WebFileLimits { time: Duration::from_millis(50), ..WebFileLimits::default() };
     let error = fetch(&address, limits).unwrap_err().to_string();
     assert_eq!(error, format!("Get \"{address}\": no complete response within 50ms"));
 }

@@ -40,17 +40,17 @@ fn a_listing_has_blobs_and_what_comes_next_and_no_directories() {
 #[test]
 fn what_cannot_be_used_of_a_secret_is_told_by_its_key_and_not_shown() {
     let server = crate::bucket::tests::remote("b").server;
-    let secret = Redacted::new("hunter2!".to_owned());
-    let application = |tenant: &str, authority: &str| Identity::Application {
+    let secret = RedactedValue::new("hunter2!".to_owned());
+    let application = |tenant: &str, authority: &str| AzureIdentity::Application {
         tenant: tenant.to_owned(),
         client: "c".to_owned(),
         secret: secret.clone(),
         authority: Some(Url::parse(authority).unwrap()),
     };
     let public = "https://login.microsoftonline.com/";
-    let key = |account: &str, key: &str| Identity::Key {
+    let key = |account: &str, key: &str| AzureIdentity::Key {
         account: account.to_owned(),
-        key: Redacted::new(key.to_owned()),
+        key: RedactedValue::new(key.to_owned()),
     };
     for (identity, says) in [
         (key("a", "hunter2!"), "`accountKey`"),
@@ -68,7 +68,7 @@ fn what_cannot_be_used_of_a_secret_is_told_by_its_key_and_not_shown() {
     for identity in [
         key("a", " aHVudGVyMg==\n"),
         application("t.example", public),
-        Identity::Signature(Redacted::new("?sv=1&sig=hunter2%2B".to_owned())),
+        AzureIdentity::Signature(RedactedValue::new("?sv=1&sig=hunter2%2B".to_owned())),
     ] {
         let credentials =
             Credentials::new(&server, &identity, &Egress::default(), &Waiting::default()).unwrap();

@@ -35,7 +35,7 @@ fn tarred(entries: &[(&str, &str)]) -> Vec<u8> {
     builder.into_inner().unwrap().finish().unwrap()
 }
 
-fn paths(files: &Memory, ignore: Option<&str>) -> String {
+fn paths(files: &MemoryTree, ignore: Option<&str>) -> String {
     let (contents, count) = contents(files, ignore).unwrap();
     let paths: Vec<&str> = contents.files().map(|(path, _)| path.as_str()).collect();
     assert_eq!(paths.len(), count);
@@ -45,31 +45,36 @@ fn paths(files: &Memory, ignore: Option<&str>) -> String {
 #[test]
 fn the_same_files_come_out_of_either_kind() {
     let files = [(".sourceignore", "*.md\n"), ("a/b.yaml", "b"), ("a/run.sh", "c"), ("x.md", "d")];
-    for (kind, body) in [(Kind::Zip, zipped(&files)), (Kind::TarGz, tarred(&files))] {
-        let files = unpack(kind, &body, Limits::default()).unwrap();
+    for (kind, body) in [(BundleFormat::Zip, zipped(&files)), (BundleFormat::TarGz, tarred(&files))]
+    {
+        let files = unpack(kind, &body, TreeLimits::default()).unwrap();
         assert_eq!(paths(&files, None), ".sourceignore a/b.yaml a/run.sh");
         assert_eq!(paths(&files, Some("!x.md\na/b.yaml\n")), ".sourceignore a/run.sh x.md");
         let mode = |path: &str| files.entry(&RelPath::parse(path).unwrap());
-        assert_eq!(mode("a/run.sh"), Some(Entry::File { len: 1, executable: true }));
-        assert_eq!(mode("a/b.yaml"), Some(Entry::File { len: 1, executable: false }));
+        assert_eq!(mode("a/run.sh"), Some(FileMetadata::File { len: 1, executable: true }));
+        assert_eq!(mode("a/b.yaml"), Some(FileMetadata::File { len: 1, executable: false }));
     }
 }
 
 #[test]
 fn names_that_climb_out_are_refused_and_links_left_out() {
     for name in ["../x", "a/../../x", "/x", "a\\..\\x"] {
-        for (kind, body) in
-            [(Kind::Zip, zipped(&[(name, "x")])), (Kind::TarGz, tarred(&[(name, "x")]))]
-        {
+        for (kind, body) in [
+            (BundleFormat::Zip, zipped(&[(name, "x")])),
+            (BundleFormat::TarGz, tarred(&[(name, "x")])),
+        ] {
             // The library that writes zip archives may itself take a name apart; then there is nothing to refuse.
-            let result = unpack(kind, &body, Limits::default());
+            let result = unpack(kind, &body, TreeLimits::default());
             let names = result.as_ref().map(|files| paths(files, None));
             assert!(result.is_err() || names == Ok("x".to_owned()), "{kind:?} {name}: {names:?}");
         }
     }
-    let files =
-        unpack(Kind::Zip, &zipped(&[("a", "1"), ("link", "-> /etc/passwd")]), Limits::default())
-            .unwrap();
+    let files = unpack(
+        BundleFormat::Zip,
+        &zipped(&[("a", "1"), ("link", "-> /etc/passwd")]),
+        TreeLimits::default(),
+    )
+    .unwrap();
     assert_eq!(paths(&files, None), "a");
 }
 
@@ -77,35 +82,39 @@ fn names_that_climb_out_are_refused_and_links_left_out() {
 fn a_zip_that_is_cut_lies_or_swells_is_refused() {
     let good = zipped(&[("a.yaml", "text")]);
     for cut in 0..good.len() {
-        assert!(unpack(Kind::Zip, &good[..cut], Limits::default()).is_err(), "{cut}");
+        assert!(unpack(BundleFormat::Zip, &good[..cut], TreeLimits::default()).is_err(), "{cut}");
     }
     let zeros = "0".repeat(20 << 20);
-    let error = unpack(Kind::Zip, &zipped(&[("zeros", &zeros)]), Limits::default()).unwrap_err();
+    let error = unpack(BundleFormat::Zip, &zipped(&[("zeros", &zeros)]), TreeLimits::default())
+        .unwrap_err();
     assert!(error.contains("expands to more than 250 times"), "{error}");
 
-    let few = Limits { entries: 2, ..Limits::default() };
-    let error = unpack(Kind::Zip, &zipped(&[("a", ""), ("b", ""), ("c", "")]), few).unwrap_err();
+    let few = TreeLimits { entries: 2, ..TreeLimits::default() };
+    let error =
+        unpack(BundleFormat::Zip, &zipped(&[("a", ""), ("b", ""), ("c", "")]), few).unwrap_err();
     assert!(error.contains("more than 2 entries"), "{error}");
 
-    let small = Limits { file_bytes: 3, ..Limits::default() };
-    assert!(unpack(Kind::Zip, &good, small).unwrap_err().contains("more than the 3 allowed"));
+    let small = TreeLimits { file_bytes: 3, ..TreeLimits::default() };
+    assert!(
+        unpack(BundleFormat::Zip, &good, small).unwrap_err().contains("more than the 3 allowed")
+    );
 
     // The sizes of the entry say less than there is.
     let mut lying = good.clone();
     let central = lying.windows(4).position(|it| it == b"PK\x01\x02").unwrap();
     lying[central + 24] = 1;
-    assert!(unpack(Kind::Zip, &lying, Limits::default()).is_err());
+    assert!(unpack(BundleFormat::Zip, &lying, TreeLimits::default()).is_err());
 
     let mut wide = good;
     wide.extend_from_slice(b"PK\x06\x07");
-    assert!(unpack(Kind::Zip, &wide, Limits::default()).unwrap_err().contains("ZIP64"));
+    assert!(unpack(BundleFormat::Zip, &wide, TreeLimits::default()).unwrap_err().contains("ZIP64"));
 }
 
 #[test]
 fn a_bundle_is_known_by_its_name() {
-    assert_eq!(kind("releases/App.TAR.GZ").unwrap(), Kind::TarGz);
-    assert_eq!(kind("a.tgz").unwrap(), Kind::TarGz);
-    assert_eq!(kind("a.zip").unwrap(), Kind::Zip);
+    assert_eq!(kind("releases/App.TAR.GZ").unwrap(), BundleFormat::TarGz);
+    assert_eq!(kind("a.tgz").unwrap(), BundleFormat::TarGz);
+    assert_eq!(kind("a.zip").unwrap(), BundleFormat::Zip);
     for key in ["a.tar", "a.gz", "a", ""] {
         assert!(matches!(check(key), Err(Error::NoBundle(_))), "{key}");
     }

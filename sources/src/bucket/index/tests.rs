@@ -4,8 +4,8 @@ use expect_test::expect;
 
 use super::*;
 
-fn listed(objects: &[(&str, &str)]) -> Result<Listed, Error> {
-    let mut listed = Listed::default();
+fn listed(objects: &[(&str, &str)]) -> Result<BucketListing, Error> {
+    let mut listed = BucketListing::default();
     for (key, etag) in objects {
         if let Some(path) = place(key)? {
             let object = Object {
@@ -29,7 +29,7 @@ fn the_revision_is_the_digest_of_the_sorted_index() {
         .assert_eq(&listed.revision());
     // `sha256sum </dev/null`
     assert_eq!(
-        Listed::default().revision(),
+        BucketListing::default().revision(),
         "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     );
 }
@@ -90,10 +90,10 @@ fn too_much_is_told_before_anything_is_fetched() {
         size,
         generation: None,
     };
-    let mut listed = Listed::default();
+    let mut listed = BucketListing::default();
     listed.add(RelPath::parse("a").unwrap(), object("a", remote.limits.file_bytes + 1)).unwrap();
     assert!(listed.check(&remote).unwrap_err().to_string().starts_with("object 'a' has"));
-    let mut listed = Listed::default();
+    let mut listed = BucketListing::default();
     for n in 0..5 {
         let key = format!("f{n}");
         listed.add(RelPath::parse(&key).unwrap(), object(&key, remote.limits.file_bytes)).unwrap();

@@ -80,13 +80,15 @@ pub(crate) fn endpoint_of_environment(own: &str) -> Result<Option<Url>, String> 
 /// What a response says that is an error, behind a colon.
 pub(crate) fn said(text: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct S3ErrorBody {
         #[serde(rename = "__type", default)]
         kind: String,
         #[serde(alias = "Message", default)]
         message: String,
     }
-    let Ok(Refusal { kind, message }) = serde_json::from_slice(text) else { return String::new() };
+    let Ok(S3ErrorBody { kind, message }) = serde_json::from_slice(text) else {
+        return String::new();
+    };
     format!(": {}", [kind, message].join(" ").trim())
 }
 

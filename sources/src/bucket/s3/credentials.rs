@@ -22,13 +22,13 @@ use super::ldap::LdapUser;
 use super::transport::Transport;
 use crate::bucket::asked::printable;
 use crate::bucket::waiting::Waiting;
-use crate::bucket::{Error, Identity};
+use crate::bucket::{BucketIdentity, Error};
 use crate::http::{self, Budgets, Egress, Proxy, Tls};
 
 /// Where credentials come from; none for requests without any. Proxy and budgets are for services that a spec names.
 /// `waiting` is told who is asked.
 pub(crate) fn provider(
-    identity: &Identity,
+    identity: &BucketIdentity,
     region: &str,
     proxy: Option<&Proxy>,
     budgets: &Arc<Budgets>,
@@ -36,22 +36,22 @@ pub(crate) fn provider(
 ) -> Result<Option<SharedCredentialsProvider>, Error> {
     Ok(match identity {
         // Who asks by another protocol is nobody here; those have clients of their own.
-        Identity::Anonymous | Identity::Google(_) | Identity::Azure(_) => None,
-        Identity::Keys { access, secret, session } => {
+        BucketIdentity::Anonymous | BucketIdentity::Google(_) | BucketIdentity::Azure(_) => None,
+        BucketIdentity::Keys { access, secret, session } => {
             let session = session.as_ref().map(|session| session.expose().clone());
             let keys = Credentials::new(access, secret.expose(), session, None, "Secret");
             Some(SharedCredentialsProvider::new(keys))
         }
-        Identity::Environment { sts: None } => {
+        BucketIdentity::Environment { sts: None } => {
             let transport = of_machine(waiting)?;
             let region = region.to_owned();
             Some(waiting.watch(Chain { transport, region, chain: Arc::default() }))
         }
-        Identity::Environment { sts: Some(endpoint) } => {
+        BucketIdentity::Environment { sts: Some(endpoint) } => {
             Some(waiting.watch(WebIdentity::new(endpoint, region, of_spec(budgets, waiting)?)))
         }
         // Parity(flux): what the service of a spec is asked goes through the proxy of the spec.
-        Identity::Ldap(ldap) => {
+        BucketIdentity::Ldap(ldap) => {
             let user = LdapUser::new(ldap.clone(), proxy, budgets.clone())?;
             waiting.ask(user.place());
             Some(waiting.watch(user))

@@ -6,9 +6,9 @@ use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 
-use super::transport::Unanswered;
+use super::transport::S3ConnectionError;
 use crate::bucket::Error;
-use crate::bucket::asked::{Asked, printable};
+use crate::bucket::asked::{BucketRequestContext, printable};
 use crate::http::{Busy, root_cause};
 
 /// What may be wrong when keys are not accepted.
@@ -28,7 +28,10 @@ pub(super) fn region<E>(error: &SdkError<E, HttpResponse>) -> Option<String> {
 }
 
 /// What went wrong, for a person.
-pub(super) fn failure<E>(asked: &Asked<'_>, error: &SdkError<E, HttpResponse>) -> Error
+pub(super) fn failure<E>(
+    asked: &BucketRequestContext<'_>,
+    error: &SdkError<E, HttpResponse>,
+) -> Error
 where
     E: StdError + ProvideErrorMetadata + 'static,
 {
@@ -36,7 +39,7 @@ where
     if let Some(refused) = find::<CredentialsError>(error) {
         return asked.no_credentials(refused);
     }
-    if let Some(unanswered) = find::<Unanswered>(error) {
+    if let Some(unanswered) = find::<S3ConnectionError>(error) {
         let why = unanswered.why.clone();
         return match unanswered.is_distrust {
             true => Error::Distrusted { endpoint: asked.endpoint(), why },

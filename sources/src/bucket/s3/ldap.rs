@@ -20,7 +20,7 @@ use crate::bucket::{Error, Ldap};
 use crate::http::{self, Budgets, Proxy, is_distrust, root_cause};
 
 /// Bytes of an answer, which has about one thousand.
-const LARGEST: usize = 1 << 18;
+const MAX_RESPONSE_BYTES: usize = 1 << 18;
 
 /// The longest text of a service that is told on.
 const LONGEST_TEXT: usize = 300;
@@ -89,8 +89,8 @@ impl LdapUser {
         };
         while let Some(chunk) = answer.chunk().await.map_err(broken)? {
             text.extend_from_slice(&chunk);
-            if text.len() > LARGEST {
-                return Err(failed(format!("sent more than {LARGEST} bytes")));
+            if text.len() > MAX_RESPONSE_BYTES {
+                return Err(failed(format!("sent more than {MAX_RESPONSE_BYTES} bytes")));
             }
         }
         let text = String::from_utf8_lossy(&text);
@@ -171,7 +171,7 @@ fn said(text: &str, ldap: &Ldap) -> String {
 #[cfg(test)]
 mod tests {
     use aws_credential_types::Credentials;
-    use objects::Redacted;
+    use objects::RedactedValue;
 
     use super::*;
     use crate::http::Tls;
@@ -213,7 +213,7 @@ mod tests {
         let ldap = Ldap {
             endpoint: "https://sts.example.com".parse().unwrap(),
             username: "me".to_owned(),
-            password: Redacted::new("hunter2".to_owned()),
+            password: RedactedValue::new("hunter2".to_owned()),
             tls: Tls::default(),
         };
         let answer = "<ErrorResponse><Error><Type/><Code>InvalidParameterValue</Code>\

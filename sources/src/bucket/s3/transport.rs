@@ -96,7 +96,7 @@ fn unanswered(who: String, error: SendError) -> ConnectorError {
     };
     let why = http::root_cause(&error);
     let is_distrust = http::is_distrust(&error);
-    let what = Unanswered { who, why, is_distrust };
+    let what = S3ConnectionError { who, why, is_distrust };
     // Neither a certificate nor a password gets better by being sent again.
     if what.is_distrust || http::is_refusal_of_proxy(&what.why) {
         return ConnectorError::user(what.into());
@@ -110,7 +110,7 @@ fn unanswered(who: String, error: SendError) -> ConnectorError {
 /// Why nothing was answered.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {who}: {why}")]
-pub(super) struct Unanswered {
+pub(super) struct S3ConnectionError {
     who: String,
     pub(super) why: String,
     /// The server's certificate is not trusted.

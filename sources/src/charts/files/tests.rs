@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-fn tree(files: &[(&str, &str)]) -> Memory {
-    let limits = tree::Limits::default();
-    let mut builder = Memory::builder(limits);
+fn tree(files: &[(&str, &str)]) -> MemoryTree {
+    let limits = tree::TreeLimits::default();
+    let mut builder = MemoryTree::builder(limits);
     for (path, text) in files {
         builder.file(&RelPath::parse(path).unwrap(), text.as_bytes(), false).unwrap();
     }
@@ -27,17 +27,17 @@ const APP: [(&str, &str); 8] = [
     ("other.yaml", "x"),
 ];
 
-fn at(tree: &Memory, path: &str) -> Result<Files, Error> {
-    Files::in_tree(tree, &RelPath::parse(path).unwrap())
+fn at(tree: &MemoryTree, path: &str) -> Result<LoadedChartFiles, Error> {
+    LoadedChartFiles::in_tree(tree, &RelPath::parse(path).unwrap())
 }
 
-fn packed(files: &Files) -> Vec<u8> {
+fn packed(files: &LoadedChartFiles) -> Vec<u8> {
     let mut out = Vec::new();
     files.write(&mut out).unwrap();
     out
 }
 
-fn names(files: &Files) -> Vec<String> {
+fn names(files: &LoadedChartFiles) -> Vec<String> {
     let archive = packed(files);
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(archive.as_slice()));
     let entries = archive.entries().unwrap();
@@ -54,7 +54,7 @@ fn a_folder_is_packed_without_what_is_ignored_and_always_to_the_same_bytes() {
     let mut turned = files.clone();
     turned.files.reverse();
     assert_eq!(packed(&files), packed(&turned));
-    let again = Files::in_archive(&packed(&files)).unwrap();
+    let again = LoadedChartFiles::in_archive(&packed(&files)).unwrap();
     assert_eq!(packed(&again), packed(&files));
     assert_eq!(again.read("Chart.yaml").unwrap(), APP[1].1.as_bytes());
 }
@@ -66,7 +66,7 @@ fn version_and_values_are_replaced_and_all_else_stays() {
     assert_eq!(version, "1.2.0+0123456789ab.3");
     files.set_version(&version).unwrap();
     files.set_values("a: 2\n".to_owned()).unwrap();
-    let again = Files::in_archive(&packed(&files)).unwrap();
+    let again = LoadedChartFiles::in_archive(&packed(&files)).unwrap();
     let metadata = &again.chart().metadata;
     assert_eq!((metadata.version.as_str(), metadata.app_version.as_str()), (&*version, "1.10"));
     assert_eq!(again.read("values.yaml").unwrap(), b"a: 2\n");
@@ -95,7 +95,7 @@ fn what_is_listed_and_not_there_is_missing_until_it_is_added() {
     assert_eq!(missing, ["lib"]);
     files.add(at(&tree, "lib").unwrap()).unwrap();
     assert_eq!(files.missing().len(), 0);
-    let again = Files::in_archive(&packed(&files)).unwrap();
+    let again = LoadedChartFiles::in_archive(&packed(&files)).unwrap();
     assert_eq!(again.chart().charts.len(), 2);
     assert_eq!(again.read("charts/lib/values.yaml").unwrap(), b"x: 1");
 }

@@ -8,15 +8,15 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use tree::Limits;
+use tree::TreeLimits;
 use url::Url;
 
 use super::web::Web;
 use super::{
-    Answer, Credentials, Error, INDEX, Reach, Validators, in_time, receive_chart, receive_index,
-    shown, validator,
+    Credentials, Error, INDEX, IndexFetchResult, Reach, Validators, in_time, receive_chart,
+    receive_index, shown, validator,
 };
-use crate::bucket::{self, Endpoint, Got, Identity, Remote, Server};
+use crate::bucket::{self, BucketIdentity, Endpoint, ObjectDownload, Remote, Server};
 use crate::git::percent_decoded;
 
 /// What addresses begin with.
@@ -64,7 +64,7 @@ impl Store {
         let server = Server { endpoint, region, identity: of.identity, tls, proxy: None };
         let bucket = percent_decoded(url.host_str().unwrap_or_default());
         let prefix = String::new();
-        let limits = Limits::default();
+        let limits = TreeLimits::default();
         let remote = Remote { server, bucket, prefix, timeout, limits };
         Ok(Self { url, remote, pass_credentials, reach: reach.clone() })
     }
@@ -74,14 +74,19 @@ impl Store {
         shown(&self.url)
     }
 
-    pub(super) async fn index(&self, since: Option<&Validators>) -> Result<Answer, Error> {
+    pub(super) async fn index(
+        &self,
+        since: Option<&Validators>,
+    ) -> Result<IndexFetchResult, Error> {
         let url = self.url.join(INDEX).map_err(bad)?;
         let url_shown = shown(&url);
         let key = self.key(&url)?;
         let unless = since.and_then(|since| since.etag.as_deref());
         let fetching = async {
             let got = bucket::open(&self.remote, &key, unless, &self.reach.buckets).await;
-            let Some(Got { etag, body }) = got.map_err(told)? else { return Ok(Answer::Unchanged) };
+            let Some(ObjectDownload { etag, body }) = got.map_err(told)? else {
+                return Ok(IndexFetchResult::Unchanged);
+            };
             let validators = Validators { etag: validator(&etag), modified: None };
             receive_index(&url_shown, body.map_err(told).boxed(), validators).await
         };
@@ -117,7 +122,7 @@ impl Store {
         let fetching = async {
             let got = bucket::open(&remote, &key, None, &self.reach.buckets).await.map_err(told)?;
             let gone = || Error::Status { url: url_shown.clone(), status: 304 };
-            let Got { body, .. } = got.ok_or_else(gone)?;
+            let ObjectDownload { body, .. } = got.ok_or_else(gone)?;
             receive_chart(&url_shown, body.map_err(told).boxed(), digest).await
         };
         in_time(&url_shown, timeout, fetching).await
@@ -140,8 +145,8 @@ impl Store {
 }
 
 /// Whoever is asked as the environment says is asked in its region.
-fn of_environment(identity: &Identity) -> Option<String> {
-    let Identity::Environment { .. } = identity else { return None };
+fn of_environment(identity: &BucketIdentity) -> Option<String> {
+    let BucketIdentity::Environment { .. } = identity else { return None };
     let given = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());
     given("AWS_REGION").or_else(|| given("AWS_DEFAULT_REGION"))
 }

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use objects::Redacted;
+use objects::RedactedValue;
 
 use super::*;
 
@@ -60,10 +60,11 @@ fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn repository(url: &str, pass: bool) -> Repository {
-    let basic = Some(("me".to_owned(), Redacted::new("hunter2".to_owned())));
+fn repository(url: &str, pass: bool) -> ChartRepository {
+    let basic = Some(("me".to_owned(), RedactedValue::new("hunter2".to_owned())));
     let credentials = Credentials { basic, ..Credentials::default() };
-    Repository::new(url, credentials, pass, Duration::from_secs(10), &Reach::default()).unwrap()
+    ChartRepository::new(url, credentials, pass, Duration::from_secs(10), &Reach::default())
+        .unwrap()
 }
 
 #[tokio::test]
@@ -78,7 +79,8 @@ async fn an_index_that_did_not_change_is_not_sent_again() {
         }
     });
     let repository = repository(&server.url("/charts?token=x"), false);
-    let Answer::Index { mut file, sealed, validators } = repository.index(None).await.unwrap()
+    let IndexFetchResult::Index { mut file, sealed, validators } =
+        repository.index(None).await.unwrap()
     else {
         panic!("it is new")
     };
@@ -87,7 +89,7 @@ async fn an_index_that_did_not_change_is_not_sent_again() {
     assert_eq!((text.as_str(), sealed.size), ("apiVersion: v1\n", 15));
     assert_eq!(validators.modified.as_deref(), Some("then"));
     let again = repository.index(Some(&validators)).await.unwrap();
-    assert!(matches!(again, Answer::Unchanged));
+    assert!(matches!(again, IndexFetchResult::Unchanged));
     let asked = server.asked();
     assert_eq!(asked.len(), 2);
     assert!(asked[1].contains("if-modified-since: then"));
@@ -182,7 +184,7 @@ fn addresses_are_compared_with_one_slash_at_their_end_and_shown_without_credenti
         assert!(normalized(text).is_err(), "{text}");
     }
     let url = "https://me:hunter2@example.com/charts?token=hunter2";
-    let repository = Repository::new(
+    let repository = ChartRepository::new(
         url,
         Credentials::default(),
         false,

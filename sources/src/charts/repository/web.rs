@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use objects::Redacted;
+use objects::RedactedValue;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::{
-    Answer, Chunks, Credentials, Error, INDEX, Reach, Validators, in_time, receive_chart,
+    Chunks, Credentials, Error, INDEX, IndexFetchResult, Reach, Validators, in_time, receive_chart,
     receive_index, shown, validator,
 };
 use crate::git::percent_decoded;
@@ -27,7 +27,7 @@ const MOST_REDIRECTS: usize = 10;
 pub(super) struct Web {
     /// Ends with a slash; has no credentials in it.
     url: Url,
-    basic: Option<(String, Redacted<String>)>,
+    basic: Option<(String, RedactedValue<String>)>,
     pass_credentials: bool,
     /// For the repository's own host.
     own: reqwest::Client,
@@ -54,7 +54,7 @@ impl Web {
     ) -> Result<Self, Error> {
         let in_url = Some(percent_decoded(url.username())).filter(|user| !user.is_empty());
         let password = url.password().map(percent_decoded).unwrap_or_default();
-        let in_url = in_url.map(|user| (user, Redacted::new(password)));
+        let in_url = in_url.map(|user| (user, RedactedValue::new(password)));
         // Both fail only for URLs without a host.
         let _: Result<(), ()> = url.set_password(None);
         let _: Result<(), ()> = url.set_username("");
@@ -76,7 +76,10 @@ impl Web {
         shown(&self.url)
     }
 
-    pub(super) async fn index(&self, since: Option<&Validators>) -> Result<Answer, Error> {
+    pub(super) async fn index(
+        &self,
+        since: Option<&Validators>,
+    ) -> Result<IndexFetchResult, Error> {
         let mut url = self.url.clone();
         url.set_path(&format!("{}{INDEX}", self.url.path()));
         let mut headers = HeaderMap::new();
@@ -91,7 +94,7 @@ impl Web {
         let fetching = async {
             let answer = self.get(url, headers, since.is_some()).await?;
             if answer.status() == StatusCode::NOT_MODIFIED {
-                return Ok(Answer::Unchanged);
+                return Ok(IndexFetchResult::Unchanged);
             }
             let said = |name: HeaderName| validator(answer.headers().get(name)?.to_str().ok()?);
             let validators =

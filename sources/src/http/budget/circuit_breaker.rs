@@ -9,24 +9,24 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 /// The first delay after an answer that does not say when to come back; each further one is twice as long.
-const FIRST: Duration = Duration::from_secs(2);
+const INITIAL_BACKOFF_DELAY: Duration = Duration::from_secs(2);
 /// The longest of those.
 const LONGEST_GUESS: Duration = Duration::from_secs(5 * 60);
 /// The longest time that a host may ask for.
-pub(super) const LONGEST: Duration = Duration::from_secs(60 * 60);
+pub(super) const MAX_RETRY_AFTER_DELAY: Duration = Duration::from_secs(60 * 60);
 /// The shortest.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_RETRY_AFTER_DELAY: Duration = Duration::from_secs(1);
 /// While somebody tries whether a host serves again, others come back after this.
-const TRYING: Duration = Duration::from_secs(2);
+const HALF_OPEN_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// A trial of which nobody heard for so long is given up, and another one may begin.
 const LONGEST_TRIAL: Duration = Duration::from_secs(120);
 /// So many answers `503` in a row close a host that does not say for how long: a single one may be about a single page.
-const PATIENCE: u32 = 3;
+const MAX_CONSECUTIVE_UNAVAILABLE_RESPONSES: u32 = 3;
 
 /// Whether a host is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct CircuitBreaker {
-    closed: Option<Closed>,
+    closed: Option<HostBackoff>,
     /// Times in a row that it was closed without being told for how long.
     guesses: u32,
     /// Answers `503` in a row that did not close it.
@@ -34,7 +34,7 @@ pub(super) struct CircuitBreaker {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Closed {
+struct HostBackoff {
     until: Timestamp,
     status: u16,
     /// Since when somebody tries.
@@ -51,7 +51,7 @@ pub(super) enum Ticket {
 
 /// Why nothing is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Open {
+pub(super) struct OpenCircuit {
     pub(super) until: Timestamp,
     pub(super) status: u16,
     pub(super) is_tried: bool,
@@ -59,14 +59,14 @@ pub(super) struct Open {
 
 /// What an answer says about its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum HostAvailability {
     /// It serves.
     Fine,
     /// It wants no requests: the status, and for how long if it says so.
     Later(StatusCode, Option<Duration>),
 }
 
-impl Said {
+impl HostAvailability {
     /// Reads an answer.
     pub(super) fn of(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Self {
         match status {
@@ -83,7 +83,7 @@ fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         // More digits than a number has are a long time.
-        return Some(text.parse().map_or(LONGEST, Duration::from_secs));
+        return Some(text.parse().map_or(MAX_RETRY_AFTER_DELAY, Duration::from_secs));
     }
     let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
     // A date that has passed is now.
@@ -97,32 +97,35 @@ fn after(now: Timestamp, delay: Duration) -> Timestamp {
 
 impl CircuitBreaker {
     /// Whether a request may be sent.
-    pub(super) fn admit(&mut self, now: Timestamp) -> Result<Ticket, Open> {
+    pub(super) fn admit(&mut self, now: Timestamp) -> Result<Ticket, OpenCircuit> {
         let Some(closed) = &mut self.closed else { return Ok(Ticket::Usual) };
-        let shut = |until, is_tried| Err(Open { until, status: closed.status, is_tried });
+        let shut = |until, is_tried| Err(OpenCircuit { until, status: closed.status, is_tried });
         // A time further away than any that was set means that the clock was put back.
-        if now < closed.until && closed.until <= after(now, LONGEST) {
+        if now < closed.until && closed.until <= after(now, MAX_RETRY_AFTER_DELAY) {
             return shut(closed.until, false);
         }
         let is_tried = |began: Timestamp| began <= now && now < after(began, LONGEST_TRIAL);
         if closed.trial.is_some_and(is_tried) {
-            return shut(after(now, TRYING), true);
+            return shut(after(now, HALF_OPEN_RETRY_DELAY), true);
         }
         closed.trial = Some(now);
         Ok(Ticket::Trial(now))
     }
 
     /// What came of a request. An answer that was on its way when the host closed does not open it.
-    pub(super) fn learn(&mut self, ticket: Ticket, said: Said, now: Timestamp) {
+    pub(super) fn learn(&mut self, ticket: Ticket, said: HostAvailability, now: Timestamp) {
         let is_trial = self.is_current(ticket);
         match said {
-            Said::Fine if is_trial => *self = Self::default(),
-            Said::Fine if self.closed.is_none() => self.unavailable = 0,
-            Said::Fine => {}
-            Said::Later(status, told) => {
+            HostAvailability::Fine if is_trial => *self = Self::default(),
+            HostAvailability::Fine if self.closed.is_none() => self.unavailable = 0,
+            HostAvailability::Fine => {}
+            HostAvailability::Later(status, told) => {
                 self.unavailable = self.unavailable.saturating_add(1);
                 let is_patient = status == StatusCode::SERVICE_UNAVAILABLE && told.is_none();
-                if self.closed.is_none() && is_patient && self.unavailable < PATIENCE {
+                if self.closed.is_none()
+                    && is_patient
+                    && self.unavailable < MAX_CONSECUTIVE_UNAVAILABLE_RESPONSES
+                {
                     return;
                 }
                 // Of all that were on their way only the first counts for the growing delay.
@@ -133,7 +136,7 @@ impl CircuitBreaker {
                 let before = self.closed.as_ref().filter(|_| !is_trial);
                 let trial = before.and_then(|closed| closed.trial);
                 let until = before.map_or(until, |closed| closed.until.max(until));
-                self.closed = Some(Closed { until, status: status.as_u16(), trial });
+                self.closed = Some(HostBackoff { until, status: status.as_u16(), trial });
             }
         }
     }
@@ -161,9 +164,9 @@ impl CircuitBreaker {
 
     fn delay(&mut self, told: Option<Duration>) -> Duration {
         match told {
-            Some(told) => told.clamp(SHORTEST, LONGEST),
+            Some(told) => told.clamp(MIN_RETRY_AFTER_DELAY, MAX_RETRY_AFTER_DELAY),
             None => {
-                let delay = FIRST.saturating_mul(1 << self.guesses.min(16));
+                let delay = INITIAL_BACKOFF_DELAY.saturating_mul(1 << self.guesses.min(16));
                 self.guesses = self.guesses.saturating_add(1);
                 delay.min(LONGEST_GUESS)
             }
@@ -182,7 +185,7 @@ impl RateLimit {
     pub(super) fn turn(&mut self, per_second: u32, now: Timestamp) -> Duration {
         let step = Duration::from_secs(1) / per_second.max(1);
         // A turn further away than all who may wait together means that the clock was put back.
-        let at = self.next.filter(|next| *next > now && *next <= after(now, LONGEST));
+        let at = self.next.filter(|next| *next > now && *next <= after(now, MAX_RETRY_AFTER_DELAY));
         let at = at.unwrap_or(now);
         self.next = Some(after(at, step));
         Duration::try_from(at.duration_since(now)).unwrap_or_default()

@@ -9,17 +9,17 @@ use super::*;
 use crate::http::{Tls, client};
 
 #[derive(Default)]
-struct Seen {
+struct RequestCounters {
     asked: AtomicUsize,
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
 /// Answers the first requests with `first`, all others with 200; each takes a moment.
-async fn serve(first: Vec<&'static str>) -> (Url, Arc<Seen>) {
+async fn serve(first: Vec<&'static str>) -> (Url, Arc<RequestCounters>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(RequestCounters::default());
     let told = seen.clone();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -51,7 +51,7 @@ fn run<T>(test: impl Future<Output = T>) -> T {
 fn no_more_requests_are_under_way_than_may_be_and_all_get_their_turn() {
     run(async {
         let (url, seen) = serve(Vec::new()).await;
-        let budgets = Budgets::new(Limits { at_once: 3, per_second: None });
+        let budgets = Budgets::new(HostLimits { at_once: 3, per_second: None });
         let client = client(&Tls::default(), None).unwrap();
         let all = (0..20).map(|_| budgets.send(client.get(url.clone())));
         for answer in

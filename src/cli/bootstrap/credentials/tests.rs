@@ -32,17 +32,21 @@ fn followed(url: &str, data: &Value) -> Vec<Value> {
     ]
 }
 
-async fn found(objects: Vec<Value>, url: &str, given: &Given) -> anyhow::Result<Credentials> {
+async fn found(
+    objects: Vec<Value>,
+    url: &str,
+    given: &GitCredentialsArgs,
+) -> anyhow::Result<Credentials> {
     let (cluster, _) = with_objects(objects).await;
     let url = Url::parse(url).unwrap();
     Credentials::find(&cluster, "flux-system", &url, given, None).await
 }
 
 /// Host keys of the new server, so that it need not be asked.
-fn known(folder: &Path) -> Given {
+fn known(folder: &Path) -> GitCredentialsArgs {
     let path = folder.join("known_hosts");
     std::fs::write(&path, format!("new.example.com {HOST}\n")).unwrap();
-    Given { known_hosts_file: Some(path), ..Given::key("flux-system") }
+    GitCredentialsArgs { known_hosts_file: Some(path), ..GitCredentialsArgs::key("flux-system") }
 }
 
 #[tokio::test]
@@ -65,7 +69,7 @@ async fn the_key_of_an_earlier_repository_is_renewed_and_that_of_this_one_is_kep
 #[tokio::test]
 async fn a_password_is_not_sent_to_another_repository() {
     let data = json!({"username": encoded("me"), "password": encoded("hunter2")});
-    let given = Given::key("flux-system");
+    let given = GitCredentialsArgs::key("flux-system");
     let old = "https://old.example.com/fleet";
     let new = "https://new.example.com/fleet";
     let other = found(followed(old, &data), new, &given).await.unwrap();

@@ -9,11 +9,11 @@ use axum::response::{IntoResponse as _, Response};
 use super::*;
 
 /// A request: method, path, credentials, body.
-type Asked = (String, String, String, Value);
+type ForgeRequest = (String, String, String, Value);
 
 #[derive(Clone, Default)]
 struct Double {
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ForgeRequest>>>,
     has_repository: bool,
     takes_keys: bool,
 }
@@ -49,7 +49,7 @@ impl Double {
         Url::parse(&url).unwrap()
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<ForgeRequest> {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 }
@@ -69,7 +69,7 @@ fn forge(service: Service, host: Url) -> Forge {
     }
 }
 
-fn asked(method: &str, path: &str, access: &str, body: Value) -> Asked {
+fn asked(method: &str, path: &str, access: &str, body: Value) -> ForgeRequest {
     (method.to_owned(), path.to_owned(), access.to_owned(), body)
 }
 
@@ -131,7 +131,7 @@ async fn a_repository_that_exists_is_left_as_it_is_and_a_refusal_says_what_to_do
 #[derive(clap::Parser)]
 struct Flags {
     #[command(flatten)]
-    hosted: Hosted,
+    hosted: ForgeBootstrapArgs,
 }
 
 /// What more flags make of acme/fleet.

@@ -19,7 +19,7 @@ const SERVER_FIELDS: [&str; 6] = [
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// How changes are shown.
-pub(super) struct Shown<'s> {
+pub(super) struct DiffDisplayOptions<'s> {
     /// The namespace that is named for objects without one.
     pub(super) namespace: &'s str,
     /// How many lines around a change; 0 for all.
@@ -32,7 +32,7 @@ pub(super) struct Shown<'s> {
     pub(super) suppresses_secrets: bool,
 }
 
-impl Shown<'_> {
+impl DiffDisplayOptions<'_> {
     /// The text of a change; nothing if the object stays as it is.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ mod tests {
         after: Option<&Value>,
         suppress: &[String],
     ) -> Option<String> {
-        let look = Shown {
+        let look = DiffDisplayOptions {
             namespace: "other",
             context: 1,
             reveals: false,

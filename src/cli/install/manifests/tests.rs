@@ -13,7 +13,7 @@ use crate::settings::Settings;
 const OVERLAYS: [&str; 4] = ["single", "high-availability", "lockdown", "sharded"];
 
 #[derive(Debug, Parser)]
-struct Command {
+struct InstallTestCommand {
     #[command(flatten)]
     manifests: Manifests,
 }
@@ -25,7 +25,7 @@ struct Serve {
 }
 
 fn manifests(flags: &[&str]) -> Manifests {
-    Command::try_parse_from([&["install"], flags].concat()).unwrap().manifests
+    InstallTestCommand::try_parse_from([&["install"], flags].concat()).unwrap().manifests
 }
 
 /// The objects of an overlay, as they are in the repository.
@@ -260,7 +260,7 @@ fn flags_are_printed_as_they_were_given() {
 
 #[test]
 fn the_flags_that_change_manifests_are_few_and_described() {
-    let command = Command::command();
+    let command = InstallTestCommand::command();
     for argument in command.get_arguments().filter(|it| it.get_id() != "help") {
         assert!(argument.get_help().is_some(), "{}", argument.get_id());
     }
@@ -274,7 +274,7 @@ fn chart(values: &[&str]) -> Result<Vec<Object>, String> {
         arguments.extend(["--set", value]);
     }
     let text = crate::cli::template::printed(&arguments)?;
-    let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+    let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()).unwrap();
     Ok(documents.into_iter().map(|it| Object::new(it.value).unwrap()).map(plain).collect())
 }
 

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use self::policy::Policy;
 use super::{
-    Converted, Fields, HELM, KUSTOMIZE, Operator, SOURCE, chart_repository, is_empty, object, put,
+    ConversionResult, Fields, HELM, KUSTOMIZE, Operator, SOURCE, chart_repository, is_empty,
+    object, put,
 };
 
 const API: &str = "argoproj.io/v1alpha1";
@@ -34,8 +35,8 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
            spec.syncPolicy.automated, delete them, then apply these objects: what runs stays, and is adopted",
 };
 
-fn convert(found: &Object, namespace: &str) -> Converted {
-    let mut done = Converted::default();
+fn convert(found: &Object, namespace: &str) -> ConversionResult {
+    let mut done = ConversionResult::default();
     let name = found.name().to_owned();
     let place = (namespace, name.as_str());
     let mut spec = Fields::of("spec", found.get("spec").cloned().unwrap_or_default());
@@ -108,7 +109,7 @@ fn convert(found: &Object, namespace: &str) -> Converted {
 }
 
 /// What is checked out.
-fn reference(revision: &str, done: &mut Converted) -> Value {
+fn reference(revision: &str, done: &mut ConversionResult) -> Value {
     let is_version = |text: &str| {
         text.strip_prefix('v').unwrap_or(text).starts_with(|it: char| it.is_ascii_digit())
             && text.contains('.')
@@ -149,7 +150,7 @@ fn kustomization(
     path: &str,
     source_ref: Value,
     target: &str,
-    done: &mut Converted,
+    done: &mut ConversionResult,
 ) -> Value {
     let path = format!("./{}", path.trim_start_matches("./"));
     let mut spec = json!({"interval": "10m", "path": path, "sourceRef": source_ref});
@@ -187,7 +188,7 @@ fn kustomization(
 }
 
 /// Patches that name no file; a Kustomization has no other.
-fn patches(overlay: &mut Fields, done: &mut Converted) -> Value {
+fn patches(overlay: &mut Fields, done: &mut ConversionResult) -> Value {
     let mut patches = Vec::new();
     for (at, patch) in overlay.list("patches").into_iter().enumerate() {
         let mut patch = Fields::of(&format!("spec.source.kustomize.patches[{at}]"), patch);
@@ -200,7 +201,7 @@ fn patches(overlay: &mut Fields, done: &mut Converted) -> Value {
 }
 
 /// Labels and annotations of all objects, where those of Argo CD are the same.
-fn common_metadata(overlay: &mut Fields, spec: &mut Value, done: &mut Converted) {
+fn common_metadata(overlay: &mut Fields, spec: &mut Value, done: &mut ConversionResult) {
     let labels = overlay.take("commonLabels");
     let is_of_objects =
         overlay.is_true("labelWithoutSelector") && !overlay.is_true("labelIncludeTemplates");
@@ -246,7 +247,7 @@ struct Chart {
     source_ref: Value,
 }
 
-fn release(source: &mut Fields, at: Chart, target: &str, done: &mut Converted) -> Value {
+fn release(source: &mut Fields, at: Chart, target: &str, done: &mut ConversionResult) -> Value {
     let mut helm = source.fields("helm");
     let folder = at.path.trim_start_matches("./").trim_end_matches('/').to_owned();
     let is_in_repository = !at.chart.is_empty();
@@ -304,7 +305,7 @@ fn release(source: &mut Fields, at: Chart, target: &str, done: &mut Converted) -
 }
 
 /// How the chart is rendered, beside its values.
-fn rendering(helm: &mut Fields, spec: &mut Value, done: &mut Converted) {
+fn rendering(helm: &mut Fields, spec: &mut Value, done: &mut ConversionResult) {
     // Argo CD applies CRDs with each sync.
     let crds = if helm.is_true("skipCrds") { "Skip" } else { "CreateReplace" };
     spec["install"] = json!({"crds": crds, "createNamespace": true});

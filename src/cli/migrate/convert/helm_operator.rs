@@ -3,7 +3,7 @@
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::{Converted, Fields, HELM, Operator, SOURCE, chart_repository, object, put};
+use super::{ConversionResult, Fields, HELM, Operator, SOURCE, chart_repository, object, put};
 
 pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
     gvk: ("helm.fluxcd.io/v1", "HelmRelease"),
@@ -14,8 +14,8 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
            these objects, wait until they are Ready, then delete the old ones",
 };
 
-fn convert(found: &Object, _: &str) -> Converted {
-    let mut done = Converted::default();
+fn convert(found: &Object, _: &str) -> ConversionResult {
+    let mut done = ConversionResult::default();
     let namespace = found.namespace().to_owned();
     let name = found.name().to_owned();
     if namespace.is_empty() {
@@ -61,7 +61,7 @@ fn convert(found: &Object, _: &str) -> Converted {
 }
 
 /// The source, and the chart in it.
-fn chart(spec: &mut Fields, place: (&str, &str), done: &mut Converted) -> Value {
+fn chart(spec: &mut Fields, place: (&str, &str), done: &mut ConversionResult) -> Value {
     let mut chart = spec.fields("chart");
     let repository = chart.text("repository");
     let git = chart.text("git");
@@ -113,7 +113,12 @@ fn git_url(url: &str) -> String {
     }
 }
 
-fn values_from(spec: &mut Fields, namespace: &str, release: &mut Value, done: &mut Converted) {
+fn values_from(
+    spec: &mut Fields,
+    namespace: &str,
+    release: &mut Value,
+    done: &mut ConversionResult,
+) {
     let mut from = Vec::new();
     let mut files = Vec::new();
     for (at, item) in spec.list("valuesFrom").into_iter().enumerate() {
@@ -163,7 +168,7 @@ fn values_from(spec: &mut Fields, namespace: &str, release: &mut Value, done: &m
 }
 
 /// How it is installed, upgraded, tested and rolled back.
-fn actions(spec: &mut Fields, release: &mut Value, done: &mut Converted) {
+fn actions(spec: &mut Fields, release: &mut Value, done: &mut ConversionResult) {
     let mut rollback = spec.fields("rollback");
     let mut test = spec.fields("test");
     let rolls_back = rollback.is_true("enable");

@@ -3,7 +3,7 @@
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::{Converted, Fields, HELMFILE, Operator, object, put};
+use super::{ConversionResult, Fields, HELMFILE, Operator, object, put};
 
 pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
     gvk: ("apps.mumoshu.github.io/v1alpha1", "Helmfile"),
@@ -16,8 +16,8 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
            ones then, which leaves their releases, and apply these: they adopt the releases without a new revision",
 };
 
-fn convert(found: &Object, _: &str) -> Converted {
-    let mut done = Converted::default();
+fn convert(found: &Object, _: &str) -> ConversionResult {
+    let mut done = ConversionResult::default();
     let name = found.name().to_owned();
     let namespace = match found.namespace() {
         "" => "default",
@@ -69,7 +69,7 @@ fn convert(found: &Object, _: &str) -> Converted {
 }
 
 /// The address, with the reference that `version` names.
-fn source(spec: &mut Fields, done: &mut Converted) -> String {
+fn source(spec: &mut Fields, done: &mut ConversionResult) -> String {
     let source = spec.text("source");
     let version = spec.text("version");
     let Some(address) = helmfile::Address::parse(&source) else {

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 
-fn convert(operator: &Operator, yaml: &str) -> Converted {
+fn convert(operator: &Operator, yaml: &str) -> ConversionResult {
     let value = goyaml::to_json(yaml.as_bytes()).unwrap();
     (operator.convert)(&Object::new(value).unwrap(), "flux-system")
 }
@@ -38,7 +38,7 @@ fn is_read(object: &Value) {
 }
 
 fn check(operator: &Operator, yaml: &str, expected: &Expect) {
-    let Converted { objects, notes, obstacles } = convert(operator, yaml);
+    let ConversionResult { objects, notes, obstacles } = convert(operator, yaml);
     let mut shown = String::new();
     for object in &objects {
         is_read(object);
@@ -280,7 +280,7 @@ spec:
 
 /// What becomes of the applying object of such an Application, without its source.
 fn check_application(spec: &str, metadata: &str, expected: &Expect) {
-    let Converted { objects, notes, obstacles } =
+    let ConversionResult { objects, notes, obstacles } =
         convert(&argocd::OPERATOR, &application(spec, metadata));
     let applier = objects.last().unwrap();
     is_read(applier);
@@ -831,6 +831,6 @@ spec:
         "git::https://github.com/mumoshu/helmfile-operator//pkg/examplecontroller@assets",
         "assets",
     );
-    let Converted { obstacles, .. } = convert(&helmfile_operator::OPERATOR, &built_in);
+    let ConversionResult { obstacles, .. } = convert(&helmfile_operator::OPERATOR, &built_in);
     assert!(obstacles[0].contains("a path in the image"), "{obstacles:?}");
 }

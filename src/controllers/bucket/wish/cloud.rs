@@ -1,12 +1,12 @@
 //! As whom Google and Azure are asked, from the keys that Flux reads in a Secret.
 
 use crds::source::BucketSpec;
-use objects::Redacted;
+use objects::RedactedValue;
 use reconcile::Rest;
 use sources::bucket::{Endpoint, azure, google};
 use url::Url;
 
-use super::{Data, name_of_secret, text, unusable};
+use super::{SourceSecretData, name_of_secret, text, unusable};
 
 /// Without a Secret Google's own hosts get the credentials of windlass itself, and others are accessed anonymously.
 ///
@@ -15,19 +15,19 @@ use super::{Data, name_of_secret, text, unusable};
 pub(super) fn google(
     spec: &BucketSpec,
     endpoint: &Endpoint,
-    secret: Option<&Data>,
-) -> Result<google::Identity, Rest> {
+    secret: Option<&SourceSecretData>,
+) -> Result<google::GoogleIdentity, Rest> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_google() {
-            true => google::Identity::Environment,
-            false => google::Identity::Anonymous,
+            true => google::GoogleIdentity::Environment,
+            false => google::GoogleIdentity::Anonymous,
         });
     };
     let key = text(data, "serviceaccount").ok_or_else(|| {
         let name = name_of_secret(spec);
         unusable(format!("invalid '{name}' secret data: required fields 'serviceaccount'"))
     })?;
-    Ok(google::Identity::ServiceAccount(Redacted::new(key.to_owned())))
+    Ok(google::GoogleIdentity::ServiceAccount(RedactedValue::new(key.to_owned())))
 }
 
 /// Without a Secret Azure's own hosts get the credentials of windlass itself, and others are accessed anonymously.
@@ -37,12 +37,12 @@ pub(super) fn google(
 pub(super) fn azure(
     spec: &BucketSpec,
     endpoint: &Endpoint,
-    secret: Option<&Data>,
-) -> Result<azure::Identity, Rest> {
+    secret: Option<&SourceSecretData>,
+) -> Result<azure::AzureIdentity, Rest> {
     let Some(data) = secret else {
         return Ok(match endpoint.is_azure() {
-            true => azure::Identity::Environment { client: None },
-            false => azure::Identity::Anonymous,
+            true => azure::AzureIdentity::Environment { client: None },
+            false => azure::AzureIdentity::Anonymous,
         });
     };
     let invalid =
@@ -53,10 +53,10 @@ pub(super) fn azure(
             let authority = get("authorityHost").map(Url::parse).transpose();
             let authority =
                 authority.map_err(|error| invalid(&format!("authorityHost: {error}")))?;
-            return Ok(azure::Identity::Application {
+            return Ok(azure::AzureIdentity::Application {
                 tenant: tenant.to_owned(),
                 client: client.to_owned(),
-                secret: Redacted::new(secret.to_owned()),
+                secret: RedactedValue::new(secret.to_owned()),
                 authority,
             });
         }
@@ -72,7 +72,7 @@ pub(super) fn azure(
                 "'clientId' alone selects a managed identity, which is used for Azure hosts only",
             ));
         }
-        return Ok(azure::Identity::Environment { client: Some(client.to_owned()) });
+        return Ok(azure::AzureIdentity::Environment { client: Some(client.to_owned()) });
     }
     if let Some(key) = get("accountKey") {
         let account = get("accountName").or_else(|| endpoint.account()).ok_or_else(|| {
@@ -81,11 +81,11 @@ pub(super) fn azure(
             )
         })?;
         let account = account.trim().to_owned();
-        let key = Redacted::new(key.to_owned());
-        return Ok(azure::Identity::Key { account, key });
+        let key = RedactedValue::new(key.to_owned());
+        return Ok(azure::AzureIdentity::Key { account, key });
     }
     if let Some(signature) = get("sasKey") {
-        return Ok(azure::Identity::Signature(Redacted::new(signature.to_owned())));
+        return Ok(azure::AzureIdentity::Signature(RedactedValue::new(signature.to_owned())));
     }
     Err(invalid(
         "requires a 'clientId', 'accountKey' or 'sasKey' field, or a combination of 'tenantId', 'clientId' and \

@@ -19,15 +19,15 @@ fn object(more: &Value) -> Bucket {
     .unwrap()
 }
 
-fn data(keys: &[(&str, &str)]) -> Data {
+fn data(keys: &[(&str, &str)]) -> SourceSecretData {
     keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
 }
 
-fn wished(more: &Value, resolved: Resolved) -> Result<Work, Rest> {
+fn wished(more: &Value, resolved: BucketInputs) -> Result<BucketFetchSpec, Rest> {
     wish(&object(more), resolved).map(|wished| wished.work)
 }
 
-fn refused(more: &Value, resolved: Resolved) -> Rest {
+fn refused(more: &Value, resolved: BucketInputs) -> Rest {
     wished(more, resolved).err().unwrap()
 }
 
@@ -57,7 +57,7 @@ const USED: [&str; 14] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let rest = refused(&json!({field: value}), Resolved::default());
+        let rest = refused(&json!({field: value}), BucketInputs::default());
         promise::refuses(field, &rest);
     }
 }
@@ -71,26 +71,26 @@ fn every_field_of_the_schema_is_used_or_refused() {
 #[test]
 fn a_secret_goes_before_the_environment_which_is_for_aws_only() {
     let named = json!({"secretRef": {"name": "s"}});
-    let keys = |access, secret| Resolved {
+    let keys = |access, secret| BucketInputs {
         secret: Some(data(&[("accesskey", access), ("secretkey", secret)])),
-        ..Resolved::default()
+        ..BucketInputs::default()
     };
     let identity =
         |more: &Value, resolved| wished(more, resolved).ok().unwrap().remote.server.identity;
-    assert!(matches!(identity(&json!({}), Resolved::default()), Identity::Anonymous));
+    assert!(matches!(identity(&json!({}), BucketInputs::default()), BucketIdentity::Anonymous));
     assert!(matches!(
-        identity(&json!({"provider": "aws"}), Resolved::default()),
-        Identity::Environment { sts: None }
+        identity(&json!({"provider": "aws"}), BucketInputs::default()),
+        BucketIdentity::Environment { sts: None }
     ));
-    assert!(matches!(identity(&named, keys("", "")), Identity::Anonymous));
+    assert!(matches!(identity(&named, keys("", "")), BucketIdentity::Anonymous));
     let given =
         identity(&json!({"provider": "aws", "secretRef": {"name": "s"}}), keys("a", "hunter2"));
-    assert!(matches!(&given, Identity::Keys { access, .. } if access == "a"), "{given:?}");
+    assert!(matches!(&given, BucketIdentity::Keys { access, .. } if access == "a"), "{given:?}");
     assert!(!format!("{given:?}").contains("hunter2"));
 
     for resolved in [
         keys("a", ""),
-        Resolved { secret: Some(data(&[("accesskey", "hunter2")])), ..Resolved::default() },
+        BucketInputs { secret: Some(data(&[("accesskey", "hunter2")])), ..BucketInputs::default() },
     ] {
         let rest = refused(&named, resolved);
         assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
@@ -99,9 +99,9 @@ fn a_secret_goes_before_the_environment_which_is_for_aws_only() {
     }
 }
 
-fn cloud(provider: &str, endpoint: &str, secret: &[(&str, &str)]) -> Result<Identity, Rest> {
+fn cloud(provider: &str, endpoint: &str, secret: &[(&str, &str)]) -> Result<BucketIdentity, Rest> {
     let mut more = json!({"provider": provider, "endpoint": endpoint});
-    let mut resolved = Resolved::default();
+    let mut resolved = BucketInputs::default();
     if !secret.is_empty() {
         more["secretRef"] = json!({"name": "s"});
         resolved.secret = Some(data(secret));
@@ -118,16 +118,20 @@ fn the_credentials_of_the_machine_go_to_the_clouds_own_hosts_only() {
         ("evil.example", false),
     ] {
         let found = cloud("gcp", endpoint, &[]).unwrap();
-        let Identity::Google(found) = found else { panic!("{found:?}") };
-        assert_eq!(matches!(found, google::Identity::Environment), is_theirs, "{endpoint}");
+        let BucketIdentity::Google(found) = found else { panic!("{found:?}") };
+        assert_eq!(matches!(found, google::GoogleIdentity::Environment), is_theirs, "{endpoint}");
     }
     for (endpoint, is_theirs) in [
         ("https://a.blob.core.windows.net", true),
         ("https://a.blob.core.windows.net.evil.example", false),
     ] {
         let found = cloud("azure", endpoint, &[]).unwrap();
-        let Identity::Azure(found) = found else { panic!("{found:?}") };
-        assert_eq!(matches!(found, azure::Identity::Environment { .. }), is_theirs, "{endpoint}");
+        let BucketIdentity::Azure(found) = found else { panic!("{found:?}") };
+        assert_eq!(
+            matches!(found, azure::AzureIdentity::Environment { .. }),
+            is_theirs,
+            "{endpoint}"
+        );
         let named = cloud("azure", endpoint, &[("clientId", "c")]);
         assert_eq!(named.is_ok(), is_theirs, "{endpoint}");
     }
@@ -137,7 +141,10 @@ fn the_credentials_of_the_machine_go_to_the_clouds_own_hosts_only() {
 fn a_secret_of_a_cloud_is_read_as_flux_reads_it() {
     use sources::bucket::{azure, google};
     let key = cloud("gcp", "storage.googleapis.com", &[("serviceaccount", "{}")]).unwrap();
-    assert!(matches!(key, Identity::Google(google::Identity::ServiceAccount(_))), "{key:?}");
+    assert!(
+        matches!(key, BucketIdentity::Google(google::GoogleIdentity::ServiceAccount(_))),
+        "{key:?}"
+    );
 
     let account = "https://shop.blob.core.windows.net";
     let all = [
@@ -151,10 +158,12 @@ fn a_secret_of_a_cloud_is_read_as_flux_reads_it() {
         let found = cloud("azure", account, keys).unwrap();
         assert!(!format!("{found:?}").contains("hunter2"));
         match found {
-            Identity::Azure(azure::Identity::Signature(_)) => "signature".to_owned(),
-            Identity::Azure(azure::Identity::Key { account, .. }) => account,
-            Identity::Azure(azure::Identity::Environment { client }) => client.unwrap_or_default(),
-            Identity::Azure(azure::Identity::Application { tenant, .. }) => tenant,
+            BucketIdentity::Azure(azure::AzureIdentity::Signature(_)) => "signature".to_owned(),
+            BucketIdentity::Azure(azure::AzureIdentity::Key { account, .. }) => account,
+            BucketIdentity::Azure(azure::AzureIdentity::Environment { client }) => {
+                client.unwrap_or_default()
+            }
+            BucketIdentity::Azure(azure::AzureIdentity::Application { tenant, .. }) => tenant,
             other => panic!("{other:?}"),
         }
     };
@@ -191,7 +200,7 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
         "https://vpce-1.sts.eu-west-1.vpce.amazonaws.com",
         "https://sts.cn-north-1.amazonaws.com.cn",
     ] {
-        assert!(wished(&sts(endpoint), Resolved::default()).is_ok(), "{endpoint}");
+        assert!(wished(&sts(endpoint), BucketInputs::default()).is_ok(), "{endpoint}");
     }
     for endpoint in [
         "http://sts.amazonaws.com",
@@ -202,7 +211,7 @@ fn the_token_of_windlass_goes_to_services_of_aws_only() {
         "https://s3.amazonaws.com",
         "https://127.0.0.1",
     ] {
-        let rest = refused(&sts(endpoint), Resolved::default());
+        let rest = refused(&sts(endpoint), BucketInputs::default());
         assert!(
             matches!(rest, Rest::Stalled(INVALID_STS_CONFIGURATION, _)),
             "{endpoint}: {rest:?}"
@@ -220,12 +229,12 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
         sts
     };
     let named = ldap(&json!({"secretRef": {"name": "u"}}));
-    let user = || Resolved {
+    let user = || BucketInputs {
         sts_secret: Some(data(&[("username", "me"), ("password", "hunter2")])),
-        ..Resolved::default()
+        ..BucketInputs::default()
     };
     let identity = wished(&json!({"sts": named}), user()).ok().unwrap().remote.server.identity;
-    let Identity::Ldap(given) = &identity else { panic!("{identity:?}") };
+    let BucketIdentity::Ldap(given) = &identity else { panic!("{identity:?}") };
     assert_eq!((given.username.as_str(), given.endpoint.path()), ("me", "/sts"));
     assert!(!format!("{identity:?}").contains("hunter2"));
     for (more, expected) in [
@@ -244,7 +253,8 @@ fn a_user_of_a_directory_is_given_keys_for_generic_buckets_only() {
         assert!(matches!(rest, Rest::Stalled(INVALID_STS_CONFIGURATION, _)), "{rest:?}");
         assert!(rest.text().contains(expected) && !rest.text().contains("hunter2"), "{rest:?}");
     }
-    let half = Resolved { sts_secret: Some(data(&[("username", "me")])), ..Resolved::default() };
+    let half =
+        BucketInputs { sts_secret: Some(data(&[("username", "me")])), ..BucketInputs::default() };
     let rest = refused(&json!({"sts": named}), half);
     let expected =
         "invalid 'u' secret data for 'ldap' STS provider: required fields username, password";
@@ -265,13 +275,13 @@ fn only_a_change_of_spec_helps_against_what_cannot_be_meant() {
             "UnsupportedField",
         ),
     ] {
-        let rest = refused(&more, Resolved::default());
+        let rest = refused(&more, BucketInputs::default());
         assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
         assert_eq!(rest.reason().as_str(), reason, "{}", rest.text());
     }
     let bundle = json!({"annotations": {"windlass.dev/bundle": "a/b.zip"}});
     assert_eq!(
-        wished(&bundle, Resolved::default()).ok().unwrap().bundle.as_deref(),
+        wished(&bundle, BucketInputs::default()).ok().unwrap().bundle.as_deref(),
         Some("a/b.zip")
     );
 }
@@ -280,7 +290,7 @@ fn only_a_change_of_spec_helps_against_what_cannot_be_meant() {
 fn certificates_that_cannot_be_used_are_told_by_their_secret() {
     let more = json!({"certSecretRef": {"name": "c"}});
     for keys in [&[("ca.crt", "hunter2")][..], &[("tls.crt", "hunter2")], &[("other", "hunter2")]] {
-        let resolved = Resolved { certificates: Some(data(keys)), ..Resolved::default() };
+        let resolved = BucketInputs { certificates: Some(data(keys)), ..BucketInputs::default() };
         let rest = refused(&more, resolved);
         assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
         assert!(!rest.text().contains("hunter2"), "{}", rest.text());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{EXPORT, Site, TENANT};
 
 /// Most Secrets of exports in a cluster.
-const MOST: usize = 64;
+const MAX_EXPORT_SECRETS: usize = 64;
 
 /// Most of them that are of definitions deleted by ServiceAccounts of tenants: others have room left.
 const MOST_OF_TENANTS: usize = 48;
@@ -31,7 +31,7 @@ pub(super) fn lacking(
     let of_tenants = others.iter().flatten().count();
     let of_owner = format!("for objects that a ServiceAccount of {} deletes", site.owner);
     let limits = [
-        (all, MOST, "of exports".to_owned(), true),
+        (all, MAX_EXPORT_SECRETS, "of exports".to_owned(), true),
         (of_tenants, MOST_OF_TENANTS, "of exports of tenants".to_owned(), site.is_tenant),
         (of_one, MOST_OF_ONE, format!("of exports {of_owner}"), site.is_tenant),
     ];

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::double::{Asked, answering};
+use crate::cluster::double::{RecordedRequest, answering};
 use crate::controllers::crd_guard::export::{DIGEST, KEY, PARTS};
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    fn answer(&mut self, (asked, body): Asked) -> (u16, Value) {
+    fn answer(&mut self, (asked, body): RecordedRequest) -> (u16, Value) {
         self.asked.push(asked.clone());
         let happens = self.happens;
         if let Some(answer) = happens(&asked, self) {

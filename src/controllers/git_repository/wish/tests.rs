@@ -17,7 +17,7 @@ fn object(more: &Value) -> GitRepository {
     .unwrap()
 }
 
-fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<Wished<Work>, Rest> {
+fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<SourceSpec<GitFetchSpec>, Rest> {
     let data = |keys: &[(&str, &str)]| {
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     };
@@ -25,7 +25,7 @@ fn wished(more: &Value, proxy: Option<&[(&str, &str)]>) -> Result<Wished<Work>, 
     let secret = data(&keys);
     let proxy = proxy.map(data);
     let keys = more.get("verify").map(|_| data(&[("a.asc", "x")]));
-    wish(&object(more), Resolved { secret, proxy, keys, include: Vec::new() })
+    wish(&object(more), GitRepositoryInputs { secret, proxy, keys, include: Vec::new() })
 }
 
 /// A value for every field of the schema that has no support.

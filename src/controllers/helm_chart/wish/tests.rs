@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::resolve::Held;
+use super::super::resolve::SourceArtifact;
 use super::*;
 use crate::controllers::unsupported::promise;
 
@@ -74,7 +74,8 @@ fn revision_and_values_files_are_added_to_the_version_as_in_flux() {
             "digest": "sha256:1", "lastUpdateTime": "2026-09-21T14:13:20Z", "path": "a/b/c/d",
             "revision": revision, "url": "http://a/b/c/d",
         }));
-        let from = Origin::Tree(Held { artifact: artifact.unwrap(), is_elsewhere: false });
+        let from =
+            Origin::Tree(SourceArtifact { artifact: artifact.unwrap(), is_elsewhere: false });
         wish(&object(more), from, None).ok().unwrap().work.metadata
     };
     let git = "main@sha1:0123456789abcdef0123456789abcdef01234567";

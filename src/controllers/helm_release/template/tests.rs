@@ -16,7 +16,7 @@ fn object(more: &Value) -> HelmRelease {
     object
 }
 
-fn chart_of(more: &Value) -> (Node, HelmChart) {
+fn chart_of(more: &Value) -> (ObjectKey, HelmChart) {
     wanted(&object(more)).unwrap()
 }
 
@@ -190,7 +190,7 @@ fn every_field_that_differs_is_applied() {
 fn another_place_leaves_the_chart_of_before() {
     let mut object = object(&json!({}));
     let (wanted, _) = wanted(&object).unwrap();
-    let mut left_of = |known: Option<&str>, wanted: Option<&Node>| {
+    let mut left_of = |known: Option<&str>, wanted: Option<&ObjectKey>| {
         let status = json!({ "helmChart": known });
         object.status = Some(serde_json::from_value(status).unwrap());
         left(&object, wanted).map(|node| place(&node))

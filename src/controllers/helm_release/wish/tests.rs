@@ -25,8 +25,8 @@ fn object(more: &Value) -> HelmRelease {
     object
 }
 
-fn parts() -> Parts {
-    Parts {
+fn parts() -> ReleaseInputs {
+    ReleaseInputs {
         chart_name: "c".to_owned(),
         chart_version: "1.2.3".to_owned(),
         app_version: "9".to_owned(),
@@ -36,12 +36,12 @@ fn parts() -> Parts {
     }
 }
 
-fn wished(object: &HelmRelease, flags: &[&str]) -> Desired {
+fn wished(object: &HelmRelease, flags: &[&str]) -> ReleaseDesiredState {
     let timeouts = check(&object.spec).unwrap();
     desired(object, parts(), &timeouts, false, &settings(flags))
 }
 
-fn desired_of(more: &Value) -> Desired {
+fn desired_of(more: &Value) -> ReleaseDesiredState {
     wished(&object(more), &[])
 }
 
@@ -234,7 +234,7 @@ fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
 fn a_spec_without_a_word_has_flux_defaults() {
     let desired = desired_of(&json!({}));
     assert_eq!((desired.owner.as_str(), desired.generation), ("uid", 3));
-    assert_eq!(desired.target, Target::of("web", "apps", "", "", ""));
+    assert_eq!(desired.target, ReleaseTarget::of("web", "apps", "", "", ""));
     assert!(!desired.deleted && !desired.suspended);
     assert_eq!([&desired.chart_name, &desired.chart_version], ["c", "1.2.3"]);
     assert_eq!([&desired.app_version, &desired.oci_digest], ["9", "sha256:0"]);
@@ -324,7 +324,7 @@ fn tests_removal_drift_and_history_are_as_their_fields_say() {
     assert!(uninstall.disable_hooks && uninstall.keep_history && uninstall.disable_wait);
     assert_eq!(uninstall.propagation, Propagation::Orphan);
     assert_eq!((desired.drift, desired.max_history), (DriftMode::Warn, 0));
-    assert_eq!(desired.target, Target::of("web", "apps", "r", "prod", "s"));
+    assert_eq!(desired.target, ReleaseTarget::of("web", "apps", "r", "prod", "s"));
     assert_eq!(desired_of(&json!({"maxHistory": -1})).max_history, 0);
     let foreground = json!({"uninstall": {"deletionPropagation": "foreground"}});
     assert_eq!(desired_of(&foreground).uninstall.propagation, Propagation::Foreground);
@@ -414,7 +414,7 @@ fn the_digests_of_the_status_are_those_of_go() {
 
 #[test]
 fn inputs_follow_all_from_which_a_release_is_rendered_and_nothing_else() {
-    let of = |more: &Value, change: fn(&mut Parts)| {
+    let of = |more: &Value, change: fn(&mut ReleaseInputs)| {
         let object = object(more);
         let timeouts = check(&object.spec).unwrap();
         let mut parts = parts();
@@ -423,7 +423,7 @@ fn inputs_follow_all_from_which_a_release_is_rendered_and_nothing_else() {
     };
     let same = of(&json!({}), |_| ());
     let mut all = BTreeSet::from([same.clone()]);
-    let changes: [fn(&mut Parts); 4] = [
+    let changes: [fn(&mut ReleaseInputs); 4] = [
         |parts| parts.chart_name.push('x'),
         |parts| parts.chart_version.push('x'),
         |parts| parts.artifact_digest.push('x'),

@@ -19,7 +19,7 @@ fn object(more: &Value) -> HelmRepository {
     .unwrap()
 }
 
-fn wished(more: &Value, secret: &[(&str, &str)]) -> Result<Repository, Rest> {
+fn wished(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, Rest> {
     let object = object(more);
     check(&object)?;
     let data: BTreeMap<_, _> =

@@ -16,7 +16,7 @@ enum Moment {
 
 /// Turns of which some are overtaken, some stay, and all note when they were.
 #[derive(Default)]
-struct Noted {
+struct RecordingTurns {
     moments: Mutex<Vec<Moment>>,
     overtaken: Vec<usize>,
     stays: Vec<usize>,
@@ -24,7 +24,7 @@ struct Noted {
     is_idle: bool,
 }
 
-impl Noted {
+impl RecordingTurns {
     fn note(&self, moment: Moment) {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner).push(moment);
     }
@@ -34,7 +34,7 @@ impl Noted {
     }
 }
 
-impl Turns for Noted {
+impl Turns for RecordingTurns {
     fn place(&self, _: usize) -> Id<'_> {
         Id::Place("here")
     }
@@ -43,7 +43,7 @@ impl Turns for Noted {
         !self.is_idle
     }
 
-    async fn turn(&self, release: usize) -> Passed {
+    async fn turn(&self, release: usize) -> TurnOutcome {
         self.note(Moment::Begun(release));
         // Later ones end first, but for those that are overtaken.
         let is_overtaken = self.overtaken.contains(&release);
@@ -52,9 +52,9 @@ impl Turns for Noted {
         }
         self.note(Moment::Ended(release));
         match (is_overtaken, self.stays.contains(&release)) {
-            (true, _) => Passed::Overtaken,
-            (false, true) => Passed::Stays,
-            (false, false) => Passed::On,
+            (true, _) => TurnOutcome::Overtaken,
+            (false, true) => TurnOutcome::Stays,
+            (false, false) => TurnOutcome::On,
         }
     }
 }
@@ -66,7 +66,7 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn releases_under_way_come_to_their_end_when_one_of_them_is_overtaken() {
     let all: Vec<_> = (0..100).map(|at| release(&format!("r{at}"), 0, &[])).collect();
-    let turns = Noted { overtaken: vec![3], ..Noted::default() };
+    let turns = RecordingTurns { overtaken: vec![3], ..RecordingTurns::default() };
     let left = runtime().block_on(in_turn(Order::of_plan(&planned(all)), &turns));
     assert_eq!(left, None);
     let moments = turns.moments();
@@ -83,7 +83,7 @@ fn others_have_their_turn_between_releases_for_which_nothing_is_to_be_done() {
     let first = (0..NUMBER / 2).map(|at| release(&format!("a{at}"), 0, &[]));
     let second = (0..NUMBER / 2).map(|at| release(&format!("b{at}"), 1, &[]));
     let planned = planned(first.chain(second).collect());
-    let turns = Noted { is_idle: true, ..Noted::default() };
+    let turns = RecordingTurns { is_idle: true, ..RecordingTurns::default() };
     let others = Arc::new(AtomicUsize::new(0));
     runtime().block_on(async {
         let counted = others.clone();
@@ -121,12 +121,12 @@ fn those_that_others_need_leave_after_them_and_stay_if_one_of_those_does() {
         .into();
     let leaving = [key("db"), key("job"), key("web")];
     let order = || Order::of_removal(&leaving, &rows);
-    let turns = Noted::default();
+    let turns = RecordingTurns::default();
     assert_eq!(runtime().block_on(in_turn(order(), &turns)), Some(Vec::new()));
     let moments = turns.moments();
     let at = |moment| moments.iter().position(|it| *it == moment);
     assert!(at(Moment::Ended(2)) < at(Moment::Begun(0)), "{moments:?}");
-    let turns = Noted { stays: vec![2], ..Noted::default() };
+    let turns = RecordingTurns { stays: vec![2], ..RecordingTurns::default() };
     assert_eq!(runtime().block_on(in_turn(order(), &turns)), Some(vec![0]));
 }
 
@@ -155,7 +155,7 @@ impl Chance {
 }
 
 /// Up to thirty releases in up to four helmfiles, of which each needs earlier ones of its helmfile.
-fn some(chance: &mut Chance) -> Planned {
+fn some(chance: &mut Chance) -> HelmfilePlan {
     let helmfiles: Vec<usize> = (0..chance.below(30)).map(|_| chance.below(4)).collect();
     let releases = helmfiles.iter().enumerate().map(|(at, helmfile)| {
         let needs: BTreeSet<usize> = (0..chance.below(4)).map(|_| chance.below(at)).collect();
@@ -172,7 +172,7 @@ fn every_release_comes_once_and_after_all_that_it_waits_for() {
     let mut chance = Chance(1);
     for _ in 0..200 {
         let planned = some(&mut chance);
-        let turns = Noted::default();
+        let turns = RecordingTurns::default();
         let left = runtime().block_on(in_turn(Order::of_plan(&planned), &turns));
         assert_eq!(left, Some(Vec::new()));
         let moments = turns.moments();

@@ -17,11 +17,11 @@ fn object(more: &Value) -> HTTPArchive {
     .unwrap()
 }
 
-fn data(keys: &[(&str, &str)]) -> Option<Data> {
+fn data(keys: &[(&str, &str)]) -> Option<SourceSecretData> {
     Some(keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect())
 }
 
-fn refused(more: &Value, resolved: &Resolved) -> Rest {
+fn refused(more: &Value, resolved: &HttpArchiveInputs) -> Rest {
     wish(&object(more), resolved).err().unwrap()
 }
 
@@ -44,7 +44,7 @@ fn every_field_of_the_schema_is_used() {
 #[test]
 fn a_spec_says_what_is_asked_and_what_the_artifact_is_made_with() {
     let digest = format!("sha256:{}", "0".repeat(64));
-    let resolved = Resolved {
+    let resolved = HttpArchiveInputs {
         secret: data(&[("username", "me"), ("password", "hunter2")]),
         certificates: None,
         proxy: data(&[("address", "http://p:3128"), ("username", "me"), ("password", "hunter2")]),
@@ -56,7 +56,7 @@ fn a_spec_says_what_is_asked_and_what_the_artifact_is_made_with() {
     assert_eq!(remote.digest.as_ref(), Some(&digest));
     assert!(matches!(&remote.auth, Auth::Basic { username, .. } if username == "me"));
     assert!(!format!("{remote:?}").contains("hunter2"));
-    let shape = Shape::default()
+    let shape = ArtifactInputs::default()
         .with("url", "https://example.com/app.tar.gz")
         .with("digest", digest)
         .with("ignore", "*.md");
@@ -72,7 +72,7 @@ fn only_a_change_of_spec_helps_against_these() {
         (json!({"timeout": "soon"}), "InvalidDuration"),
         (json!({"interval": "soon"}), "InvalidDuration"),
     ] {
-        let rest = refused(&more, &Resolved::default());
+        let rest = refused(&more, &HttpArchiveInputs::default());
         assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
         assert_eq!(rest.reason().as_str(), reason, "{}", rest.text());
         assert!(!rest.text().contains("hunter2"));
@@ -83,15 +83,27 @@ fn only_a_change_of_spec_helps_against_these() {
 fn a_secret_that_says_nothing_is_told_by_its_field() {
     let nothing = data(&[("other", "hunter2")]);
     for (resolved, told) in [
-        (Resolved { secret: nothing.clone(), ..Resolved::default() }, "spec.secretRef"),
-        (Resolved { certificates: nothing.clone(), ..Resolved::default() }, "spec.certSecretRef"),
-        (Resolved { proxy: nothing, ..Resolved::default() }, "`address`"),
         (
-            Resolved { certificates: data(&[("tls.crt", "x")]), ..Resolved::default() },
+            HttpArchiveInputs { secret: nothing.clone(), ..HttpArchiveInputs::default() },
+            "spec.secretRef",
+        ),
+        (
+            HttpArchiveInputs { certificates: nothing.clone(), ..HttpArchiveInputs::default() },
+            "spec.certSecretRef",
+        ),
+        (HttpArchiveInputs { proxy: nothing, ..HttpArchiveInputs::default() }, "`address`"),
+        (
+            HttpArchiveInputs {
+                certificates: data(&[("tls.crt", "x")]),
+                ..HttpArchiveInputs::default()
+            },
             "`tls.crt` requires `tls.key`",
         ),
         // Certificates of the one Secret are not those of the other.
-        (Resolved { secret: data(&[("ca.crt", "x")]), ..Resolved::default() }, "spec.secretRef"),
+        (
+            HttpArchiveInputs { secret: data(&[("ca.crt", "x")]), ..HttpArchiveInputs::default() },
+            "spec.secretRef",
+        ),
     ] {
         let rest = refused(&json!({}), &resolved);
         assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");

@@ -7,8 +7,8 @@ use std::sync::mpsc;
 
 use futures::FutureExt as _;
 use golang::meter::Stop;
-use kustomize::{Budget, InTree, Options, build};
-use sources::git::Known;
+use kustomize::{BuildBudget, InTree, Options, build};
+use sources::git::GitServerCache;
 use sources::http::Egress;
 use tokio::runtime::Runtime;
 
@@ -17,13 +17,13 @@ use crate::time_limit::TIME_LIMIT;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-struct Bed {
+struct BuildPermitsFixture {
     building: Permits,
     reaching: Permits,
     cancel: CancellationToken,
 }
 
-impl Bed {
+impl BuildPermitsFixture {
     fn new() -> Self {
         Self {
             building: Permits::new(1),
@@ -38,7 +38,7 @@ impl Bed {
             runtime: RUNTIME.handle().clone(),
             cancel: self.cancel.clone(),
             scratch: std::env::temp_dir(),
-            known: Arc::new(Known::within(egress)),
+            known: Arc::new(GitServerCache::within(egress)),
         };
         let permits = SharedPermits::new(BuildPermits {
             building: self.building.clone(),
@@ -48,7 +48,11 @@ impl Bed {
             namespace: "shop".to_owned(),
             held: (self.building.acquire("shop").now_or_never(), None),
         });
-        Bases::Fetched(Box::new(Fetched { git, limits: Limits::default(), permits }))
+        Bases::Fetched(Box::new(BaseFetchContext {
+            git,
+            limits: RemoteBaseLimits::default(),
+            permits,
+        }))
     }
 }
 
@@ -57,11 +61,12 @@ fn built(bases: Bases, resources: &str) -> (Result<Vec<String>, String>, bool) {
     let own = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n";
     let overlay = format!("resources: [{resources}]\n");
     let tree =
-        tree::Memory::from_files([("kustomization.yaml", overlay.as_str()), ("own.yaml", own)]);
+        tree::MemoryTree::from_files([("kustomization.yaml", overlay.as_str()), ("own.yaml", own)]);
     let limit = TimeLimit::start(TIME_LIMIT, &Stop::default());
     let (built, is_remote) = bases.beside(InTree(tree.unwrap()), &limit, |files| {
-        let objects = build(files, "/", &Options::default(), &Budget::default(), &mut Vec::new())?
-            .into_objects()?;
+        let objects =
+            build(files, "/", &Options::default(), &BuildBudget::default(), &mut Vec::new())?
+                .into_objects()?;
         Ok(objects.into_iter().map(|object| object.id.name).collect())
     });
     (built.map_err(|error: Error| error.to_string()), is_remote)
@@ -71,7 +76,7 @@ fn built(bases: Bases, resources: &str) -> (Result<Vec<String>, String>, bool) {
 fn a_server_that_is_slow_keeps_no_permit_from_others_and_the_build_goes_on_with_one() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
-    let (bed, (asked, is_asked)) = (Bed::new(), mpsc::channel());
+    let (bed, (asked, is_asked)) = (BuildPermitsFixture::new(), mpsc::channel());
     let (answer, answered) = mpsc::channel::<()>();
     let serving = std::thread::spawn(move || {
         let mut stream = server.accept().unwrap().0;
@@ -102,7 +107,7 @@ fn a_server_that_is_slow_keeps_no_permit_from_others_and_the_build_goes_on_with_
 
 #[test]
 fn a_build_that_nobody_wants_any_more_waits_for_no_permit() {
-    let bed = Bed::new();
+    let bed = BuildPermitsFixture::new();
     let bases = bed.bases(Egress::Anywhere);
     let _all = bed.reaching.acquire("other").now_or_never().unwrap();
     bed.cancel.cancel();
@@ -115,7 +120,8 @@ fn servers_without_public_addresses_are_asked_only_where_that_is_allowed() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
     let resource = format!("\"http://{address}/far.yaml\"");
-    let (names, is_remote) = built(Bed::new().bases(Egress::Public(Arc::default())), &resource);
+    let (names, is_remote) =
+        built(BuildPermitsFixture::new().bases(Egress::Public(Arc::default())), &resource);
     let told = names.unwrap_err();
     assert!(
         told.contains("does not resolve to a public address; others are not allowed"),

@@ -28,11 +28,11 @@ fn only_what_was_encrypted_is_hidden() {
 
 #[test]
 fn of_a_file_that_is_no_map_all_is_hidden() {
-    let yaml = revealed_in_file(Format::Yaml, b"a: ENC[x]\nb: shown\n", b"a: one\nb: shown\n");
+    let yaml = revealed_in_file(SopsFormat::Yaml, b"a: ENC[x]\nb: shown\n", b"a: one\nb: shown\n");
     assert_eq!(text(&yaml), ["one"]);
-    let env = revealed_in_file(Format::Dotenv, b"A=ENC[x]\n", b"A=one\nB=two\n");
+    let env = revealed_in_file(SopsFormat::Dotenv, b"A=ENC[x]\n", b"A=one\nB=two\n");
     assert_eq!(text(&env), ["A=one\nB=two\n"]);
-    let several = revealed_in_file(Format::Yaml, b"a: ENC[x]\n", b"a: one\n---\na: two\n");
+    let several = revealed_in_file(SopsFormat::Yaml, b"a: ENC[x]\n", b"a: one\n---\na: two\n");
     assert_eq!(text(&several), ["a: one\n---\na: two\n"]);
 }
 
@@ -76,7 +76,7 @@ fn a_file_that_does_not_look_encrypted_has_no_value_that_a_mac_covers() {
     let decryption = Decryption { keys, mac: MacPolicy::Require, digest: String::new() };
     for mac in ["mac: 'ENC[mac]'", "mac:  ENC[mac]", "\"mac\":\"ENC[mac]\""] {
         let file = format!("stringData: {{a: 'ENC[one]'}}\nsops: {{{mac}}}\n");
-        let files = tree::Memory::from_files([("a.yaml", file.as_str())]).unwrap();
+        let files = tree::MemoryTree::from_files([("a.yaml", file.as_str())]).unwrap();
         let recorder = tree::Recorder::new(&files);
         recorder.read(&RelPath::parse("a.yaml").unwrap()).unwrap();
         let decrypting = decryption.with(&NoServices, &stop);

@@ -64,7 +64,7 @@ fn services(building: &Permits, limit: Duration, cancel: &CancellationToken) -> 
     );
     let egress = Egress::with_loopback();
     let budgets = Arc::new(Budgets::within(egress.clone()));
-    KeyServices::Reached(Box::new(Reached {
+    KeyServices::Reached(Box::new(KeyServiceContext {
         http: (Arc::new(Clients::within(egress)), budgets),
         without_identity: None,
         limit,
@@ -82,7 +82,7 @@ fn with_token() -> Keys {
 fn a_data_key_is_asked_for_once_and_meanwhile_others_build() {
     let (address, is_asked, answer) = server();
     let building = Permits::new(1);
-    let services = services(&building, LIMIT, &CancellationToken::new());
+    let services = services(&building, KEY_SERVICES_TIMEOUT, &CancellationToken::new());
     let work = std::thread::spawn(move || {
         let keys = with_token();
         let time = TimeLimit::start(TIME_LIMIT, &Stop::default());
@@ -118,7 +118,7 @@ fn services_that_take_too_long_together_are_given_up_and_so_are_those_of_a_cance
     );
     let cancel = CancellationToken::new();
     cancel.cancel();
-    assert!(told(LIMIT, &cancel).ends_with("the build was canceled"));
+    assert!(told(KEY_SERVICES_TIMEOUT, &cancel).ends_with("the build was canceled"));
 }
 
 #[test]

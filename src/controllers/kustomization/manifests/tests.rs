@@ -1,7 +1,7 @@
 //! Folders of manifests, as a spec sees them.
 
 use serde_json::{Value, json};
-use tree::Memory;
+use tree::MemoryTree;
 
 use super::*;
 use crate::controllers::kustomization::wish;
@@ -20,7 +20,7 @@ fn spec(more: &Value) -> KustomizationSpec {
 }
 
 fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
-    let tree = Memory::from_files(files.iter().copied()).unwrap();
+    let tree = MemoryTree::from_files(files.iter().copied()).unwrap();
     load(
         &tree,
         &spec(more),
@@ -83,7 +83,7 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
         ("app/a.yaml", a.as_str()),
         ("app/b.yaml", &b),
     ];
-    let tree = Memory::from_files(files).unwrap();
+    let tree = MemoryTree::from_files(files).unwrap();
     let recorder = tree::Recorder::new(&tree);
     load(
         &recorder,
@@ -98,7 +98,7 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
     let with = |path: &str, text: &str| {
         let changed =
             files.iter().map(|(name, old)| (*name, if *name == path { text } else { old }));
-        trace.is_same_in(&Memory::from_files(changed.collect::<Vec<_>>()).unwrap())
+        trace.is_same_in(&MemoryTree::from_files(changed.collect::<Vec<_>>()).unwrap())
     };
     assert!(with("app/b.yaml", "changed"), "b.yaml is not part of the build");
     assert!(!with("app/a.yaml", "changed"), "a.yaml is");
@@ -118,7 +118,7 @@ fn a_base_that_is_lost_in_a_path_of_two_lines_is_told_in_the_condition() {
             ("common/prod/kustomization.yaml", "resources: [it.yaml]\n"),
             ("common/prod/it.yaml", &prod),
         ];
-        let tree = Memory::from_files(files).unwrap();
+        let tree = MemoryTree::from_files(files).unwrap();
         let all = load(
             &tree,
             &spec(&json!({"path": "apps/one"})),

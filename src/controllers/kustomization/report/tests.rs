@@ -27,8 +27,8 @@ fn kustomization(status: impl serde::Serialize) -> Kustomization {
     .unwrap()
 }
 
-fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> Run<'a> {
-    Run {
+fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> KustomizationRun<'a> {
+    KustomizationRun {
         rest,
         revision: "main@sha1:abc",
         origin_revision: "",
@@ -107,7 +107,7 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
             lastAppliedRevision "main@sha1:old""#]],
     );
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
-    let later = Run { now: time(100), ..run(&waiting, &[]) };
+    let later = KustomizationRun { now: time(100), ..run(&waiting, &[]) };
     let second = report(&kustomization(first.after), &later);
     assert_eq!(begun(&kustomization(second.after)), Some(time(2)));
 }
@@ -121,7 +121,7 @@ fn a_wait_of_another_generation_lends_nobody_its_beginning() {
     assert_eq!(begun(&edited), Some(time(2)));
     edited.meta_mut().generation = Some(4);
     assert_eq!(begun(&edited), None);
-    let later = Run { now: time(250), ..run(&waiting, &[]) };
+    let later = KustomizationRun { now: time(250), ..run(&waiting, &[]) };
     let mut second = kustomization(report(&edited, &later).after);
     second.meta_mut().generation = Some(4);
     assert_eq!(begun(&second), Some(time(250)));
@@ -190,7 +190,7 @@ fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
         let mut object = kustomization(json!({}));
         for (digest, rest) in attempts {
             // A build of which nothing is to be changed is live, too.
-            let run = Run { digest: Some(*digest), ..run(rest, &[]) };
+            let run = KustomizationRun { digest: Some(*digest), ..run(rest, &[]) };
             object = kustomization(report(&object, &run).after);
         }
         let found = [first, second].map(|digest| was_applied(&object, "main@sha1:abc", digest));
@@ -203,7 +203,7 @@ fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() 
     let changes = changes();
     let settled_first = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
     let waiting = Rest::Running(reason::PROGRESSING, "waiting".to_owned(), Wake::default());
-    let second = Run { digest: Some("sha256:456"), ..run(&waiting, &changes) };
+    let second = KustomizationRun { digest: Some("sha256:456"), ..run(&waiting, &changes) };
     let after = report(&kustomization(settled_first.clone()), &second).after;
     let mut suspended = after.clone();
     for condition in &mut suspended.conditions {
@@ -213,7 +213,7 @@ fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() 
     }
     suspended.conditions.retain(|it| it.type_ == "Ready");
     assert!(!was_applied(&kustomization(suspended), "main@sha1:abc", "sha256:123"));
-    let elsewhere = Run { revision: "main@sha1:def", ..second };
+    let elsewhere = KustomizationRun { revision: "main@sha1:def", ..second };
     let mut blocked = report(&kustomization(settled_first), &elsewhere).after;
     blocked.conditions.clear();
     assert!(!was_applied(&kustomization(blocked), "main@sha1:abc", "sha256:123"));
@@ -262,15 +262,17 @@ fn a_revision_that_changes_nothing_of_ours_is_one_status_write_and_one_event() {
         reason::RECONCILIATION_SUCCEEDED,
         "Applied revision: main@sha1:def".to_owned(),
     );
-    let moved = Run { revision: "main@sha1:def", ..run(&rest, &[]) };
+    let moved = KustomizationRun { revision: "main@sha1:def", ..run(&rest, &[]) };
     let second = report(&object, &moved);
     assert_eq!(second.after.last_applied_revision.as_deref(), Some("main@sha1:def"));
     let [event] = &*second.events else { panic!("{:?}", second.events) };
     assert_eq!(event.message, "Reconciliation finished in 2s, next run in 10m0s");
     assert_eq!(event.metadata, facts_of(&["commit_status=update", "revision=main@sha1:def"]));
     // Whoever shows a commit's state has it by now.
-    let third =
-        report(&kustomization(second.after), &Run { began: time(100), now: time(101), ..moved });
+    let third = report(
+        &kustomization(second.after),
+        &KustomizationRun { began: time(100), now: time(101), ..moved },
+    );
     assert_eq!((third.before == third.after, third.events), (true, Vec::new()));
 }
 
@@ -317,7 +319,7 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
 #[test]
 fn the_revision_of_the_sources_origin_is_in_status_history_and_events() {
     let rest = settled();
-    let first = Run { origin_revision: "main@sha1:origin", ..run(&rest, &[]) };
+    let first = KustomizationRun { origin_revision: "main@sha1:origin", ..run(&rest, &[]) };
     let first = report(&kustomization(json!({})), &first);
     assert_eq!(first.after.last_applied_origin_revision.as_deref(), Some("main@sha1:origin"));
     let metadata = json!({"revision": "main@sha1:abc", "originRevision": "main@sha1:origin"});

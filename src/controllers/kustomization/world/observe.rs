@@ -10,12 +10,12 @@ use reconcile::{Edge, Rest, Wake, reason};
 
 use super::related::failed;
 use super::write::version;
-use super::{Verify, World};
+use super::{KustomizationExecutor, Verify};
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::cluster::version::number_of;
-use crate::controllers::crd_guard::{self, Change};
+use crate::controllers::crd_guard::{self, ManifestPermission};
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::object_watcher::{Knowledge, Moment};
 
@@ -38,7 +38,7 @@ fn word(error: &ClusterError) -> &str {
 /// The field that lists what others may set.
 const IGNORE: &str = "spec.ignore";
 
-impl World {
+impl KustomizationExecutor {
     /// Compares a manifest with what is live; by memory where that is enough, else by a dry-run.
     pub(super) async fn observe_object(&self, manifest: &Manifest) -> Result<(), ClusterError> {
         if self.known().seen.contains_key(&manifest.id) {
@@ -74,11 +74,13 @@ impl World {
         let guard = self.guard();
         let change = guard.change(&manifest.object, MANAGER);
         Ok(match self.permit.aside(change).await? {
-            Change::Allowed => state,
+            ManifestPermission::Allowed => state,
             // The dry-run was refused for what is done before the write.
-            Change::Migrates => SeenState::Differs,
-            Change::Skipped => SeenState::Skipped,
-            Change::Refused(text) => SeenState::Incompatible(self.settings.secrets.mask(&text)),
+            ManifestPermission::Migrates => SeenState::Differs,
+            ManifestPermission::Skipped => SeenState::Skipped,
+            ManifestPermission::Refused(text) => {
+                SeenState::Incompatible(self.settings.secrets.mask(&text))
+            }
         })
     }
 

@@ -10,13 +10,13 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{Reason, RemovalCause, RemovalPermit, RemovalRefused, Rest, Wake, reason};
 
-use super::World;
+use super::KustomizationExecutor;
 use crate::cluster::ClusterError;
 use crate::cluster::discovery::Resource;
 use crate::cluster::objects::Mode;
 use crate::controllers::crd_guard::claims::Mark;
 use crate::controllers::crd_guard::{self, Guard, Removal};
-use crate::controllers::kind::Controlled as _;
+use crate::controllers::kind::ControllerKind as _;
 use crate::controllers::kustomization::{MANAGER, pause};
 use crate::controllers::object_watcher::Moment;
 use crate::events::{Event, Severity};
@@ -36,14 +36,14 @@ const TAKE_OVER_ATTEMPTS: u32 = 5;
 const GONE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A write that failed.
-struct Failure {
+struct WriteFailure {
     /// Names the object.
     text: String,
     /// The API server or the way to it was at fault.
     is_transient: bool,
 }
 
-impl World {
+impl KustomizationExecutor {
     /// Applies objects of a stage; several at once, begun in order.
     pub(super) async fn write_stage(
         &self,
@@ -66,9 +66,9 @@ impl World {
             }
         }
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let outcomes: Vec<Result<(), Failure>> =
+        let outcomes: Vec<Result<(), WriteFailure>> =
             stream::iter(writes).buffered(width).collect().await;
-        let failed: Vec<Failure> = outcomes.into_iter().filter_map(Result::err).collect();
+        let failed: Vec<WriteFailure> = outcomes.into_iter().filter_map(Result::err).collect();
         self.failed(reason::RECONCILIATION_FAILED, &failed)
     }
 
@@ -92,7 +92,7 @@ impl World {
     }
 
     /// What came of several writes; tried again soon if any of them failed through no fault of its own.
-    fn failed(&self, reason: Reason, failures: &[Failure]) -> Result<(), Rest> {
+    fn failed(&self, reason: Reason, failures: &[WriteFailure]) -> Result<(), Rest> {
         if failures.is_empty() {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl World {
         &self,
         manifest: &Manifest,
         recreation: Option<RemovalPermit>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), WriteFailure> {
         let Err(error) = self.write(manifest, recreation).await else { return Ok(()) };
         // Of drift, one object that is refused does not keep the others, nor the stages after its own.
         if self.settings.is_correction && !error.is_of_server() {
@@ -117,7 +117,7 @@ impl World {
         self.note(&error);
         let told = self.settings.secrets.mask(&error.to_string());
         let text = format!("{}: {told}", manifest.id.subject());
-        Err(Failure { text, is_transient: error.is_transient() })
+        Err(WriteFailure { text, is_transient: error.is_transient() })
     }
 
     async fn write(
@@ -265,7 +265,7 @@ impl World {
             };
             if let Err(error) = self.remove(permit, id, &live).await {
                 self.note(&error);
-                failed.push(Failure {
+                failed.push(WriteFailure {
                     text: format!("{} delete failed: {error}", id.subject()),
                     is_transient: error.is_transient(),
                 });

@@ -17,24 +17,24 @@ use gocel::Expression;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
 use kube::core::{Resource as _, ResourceExt as _};
-use lifecycle::{Finding, Place, Variables, measurement, pause, promoted};
+use lifecycle::{Finding, LifecycleVariables, TextContext, measurement, pause, promoted};
 use objects::{Gvk, Object};
 use reconcile::{Rest, Time};
 use serde_json::{Value, json};
 use sources::http::{Clients, Tls};
 use url::Url;
 
-use super::{Handler, INTERVAL, job};
+use super::{DEFAULT_CHECK_INTERVAL, Handler, job};
 use crate::cluster::kind::OurKind;
 use crate::controllers::context::Context;
 use crate::controllers::exchange::{Letter, send};
 use crate::controllers::expressions::on_thread;
 use crate::controllers::lifecycle::table::Table;
 use crate::controllers::reference::References;
-use crate::controllers::target::Wanted;
+use crate::controllers::target::TargetSpec;
 
 /// How long a web server may take to answer.
-const LIMIT: Duration = Duration::from_secs(20);
+const HTTP_CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How much of an answer is read.
 const MAX_BODY: usize = 1 << 20;
@@ -50,11 +50,11 @@ const JOB_INTERVAL: Duration = Duration::from_secs(3);
 struct Servers(OnceLock<Clients>);
 
 /// The object that waits.
-pub(super) struct Subject {
+pub(super) struct CheckSubject {
     service_account: Option<String>,
 }
 
-impl Subject {
+impl CheckSubject {
     /// The subject of an event; none if this process does not reconcile it.
     pub(super) fn of(context: &Context, event: &LifecycleEvent) -> Option<Self> {
         let subject = &event.spec.subject;
@@ -64,13 +64,13 @@ impl Subject {
         fn seen<K: OurKind + Applier>(
             context: &Context,
             event: &LifecycleEvent,
-        ) -> Option<Subject> {
+        ) -> Option<CheckSubject> {
             let subject = &event.spec.subject;
             let namespace = event.namespace().unwrap_or_default();
             let object = context.seen::<K>(&namespace, &subject.name)?;
             let service_account = object.service_account_name().map(str::to_owned);
             (object.meta().uid.as_ref() == Some(&subject.uid))
-                .then_some(Subject { service_account })
+                .then_some(CheckSubject { service_account })
         }
         macro_rules! first {
             ($($kind:ty),*) => {
@@ -88,7 +88,7 @@ impl Subject {
 pub(super) async fn check(
     context: &Context,
     event: &LifecycleEvent,
-    subject: &Subject,
+    subject: &CheckSubject,
     handler: &Handler,
 ) -> (Finding, Duration) {
     let now = jiff::Timestamp::now();
@@ -114,13 +114,13 @@ pub(super) async fn check(
         }
         Handler::Job(job) => match check.job(job, subject).await {
             Ok(found) => (found, JOB_INTERVAL),
-            Err(why) => (Finding::Wait(why), INTERVAL),
+            Err(why) => (Finding::Wait(why), DEFAULT_CHECK_INTERVAL),
         },
     }
 }
 
 /// What texts of a handler may name.
-fn variables(event: &LifecycleEvent) -> Variables {
+fn variables(event: &LifecycleEvent) -> LifecycleVariables {
     let spec = &event.spec;
     let subject = &event.spec.subject;
     let mut own = BTreeMap::from([
@@ -145,7 +145,7 @@ fn variables(event: &LifecycleEvent) -> Variables {
     own.insert("toRevision", to.revision);
     own.insert("toChart", to.chart.unwrap_or_default());
     own.insert("toChartVersion", to.chart_version.unwrap_or_default());
-    Variables::new(own, spec.parameters.clone())
+    LifecycleVariables::new(own, spec.parameters.clone())
 }
 
 /// A message that a status may have.
@@ -160,11 +160,11 @@ pub(super) fn shortened(text: &str) -> String {
 struct Check<'l> {
     context: &'l Context,
     event: &'l LifecycleEvent,
-    variables: Variables,
+    variables: LifecycleVariables,
 }
 
 impl Check<'_> {
-    fn fill(&self, field: &str, text: &str, place: Place) -> Result<String, String> {
+    fn fill(&self, field: &str, text: &str, place: TextContext) -> Result<String, String> {
         self.variables.fill(text, place).map_err(|error| format!("spec.handler.{field}: {error}"))
     }
 
@@ -221,10 +221,10 @@ impl Check<'_> {
     }
 
     async fn read(&self, wait: &WaitForHandler) -> Result<(Option<Object>, String), String> {
-        let name = self.fill("waitFor.name", &wait.name, Place::Name)?;
+        let name = self.fill("waitFor.name", &wait.name, TextContext::Name)?;
         let own = self.event.namespace().unwrap_or_default();
         let namespace = match &wait.namespace {
-            Some(namespace) => self.fill("waitFor.namespace", namespace, Place::Name)?,
+            Some(namespace) => self.fill("waitFor.namespace", namespace, TextContext::Name)?,
             None => own,
         };
         let gvk = Gvk::new(&wait.api_version, &wait.kind);
@@ -241,7 +241,7 @@ impl Check<'_> {
 
     async fn server(&self, check: &HttpCheckHandler) -> Finding {
         let method = check.method.unwrap_or_default();
-        let answer = match self.fill("httpCheck.url", &check.url, Place::Url) {
+        let answer = match self.fill("httpCheck.url", &check.url, TextContext::Url) {
             Ok(url) => self.ask(&url, method).await,
             Err(why) => Err(why),
         };
@@ -286,15 +286,15 @@ impl Check<'_> {
         let letter = Letter { method, url, headers, body };
         let tls = Tls::default();
         let sent = send(clients, (&tls, None), letter, MAX_BODY);
-        match tokio::time::timeout(LIMIT, sent).await {
+        match tokio::time::timeout(HTTP_CHECK_TIMEOUT, sent).await {
             Ok(Ok(answer)) => Ok((answer.status, answer.body)),
             Ok(Err((why, _))) => Err(why),
-            Err(_) => Err(format!("the server did not answer within {LIMIT:?}")),
+            Err(_) => Err(format!("the server did not answer within {HTTP_CHECK_TIMEOUT:?}")),
         }
     }
 
     async fn query(&self, address: &str, query: &str) -> Result<Vec<u8>, String> {
-        let query = self.fill("metrics.query", query, Place::Query)?;
+        let query = self.fill("metrics.query", query, TextContext::Query)?;
         let address = format!("{}/api/v1/query", address.trim_end_matches('/'));
         let mut url = Url::parse(&address).map_err(|error| format!("invalid URL: {error}"))?;
         url.query_pairs_mut().append_pair("query", &query);
@@ -307,11 +307,11 @@ impl Check<'_> {
     }
 
     /// Creates the Job of the event as whom its subject is applied, or tells how far it is.
-    async fn job(&self, job: &JobHandler, subject: &Subject) -> Result<Finding, String> {
+    async fn job(&self, job: &JobHandler, subject: &CheckSubject) -> Result<Finding, String> {
         let context = self.context;
         let namespace = self.event.namespace().unwrap_or_default();
         let account = subject.service_account.as_deref();
-        let wanted = Wanted::new(&context.settings, &namespace, None, account);
+        let wanted = TargetSpec::new(&context.settings, &namespace, None, account);
         let mut references = References::new(&context.watcher);
         let target = context.targets.of(&wanted, &mut references).await;
         let target = target.map_err(|rest| rested(&rest))?;

@@ -6,8 +6,8 @@ fn id(at: usize) -> ObjectId {
     ObjectId::new("shop", &format!("object-{at}"), "", "ConfigMap")
 }
 
-fn node(at: usize) -> Node {
-    Node::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", &format!("app-{at}"))
+fn node(at: usize) -> ObjectKey {
+    ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", &format!("app-{at}"))
 }
 
 fn resource() -> Resource {
@@ -29,14 +29,16 @@ fn what_is_lost_before_the_answer_arrives_is_remembered() {
     assert!(!losses.since(&a, moment));
     losses.add(&b, None);
     assert!(losses.since(&b, moment) && !losses.since(&a, moment));
-    for _ in 0..RECENT {
+    for _ in 0..MAX_REMEMBERED_CHANGES {
         losses.add(&a, None);
     }
     assert!(losses.since(&b, moment), "it is forgotten, so it may have been lost");
-    assert!(losses.last.len() <= RECENT && losses.order.len() <= RECENT);
+    assert!(
+        losses.last.len() <= MAX_REMEMBERED_CHANGES && losses.order.len() <= MAX_REMEMBERED_CHANGES
+    );
     let moment = losses.now();
     losses.add(&b, None);
-    for at in 3..RECENT {
+    for at in 3..MAX_REMEMBERED_CHANGES {
         losses.add(&id(at), None);
     }
     assert!(losses.since(&b, moment) && !losses.since(&a, moment));
@@ -45,16 +47,16 @@ fn what_is_lost_before_the_answer_arrives_is_remembered() {
 /// The same without any index: pairs, and everything is searched.
 #[derive(Default)]
 struct Naive {
-    waits: BTreeSet<(Node, ObjectId)>,
-    uses: BTreeSet<(Node, WatchKey)>,
+    waits: BTreeSet<(ObjectKey, ObjectId)>,
+    uses: BTreeSet<(ObjectKey, WatchKey)>,
 }
 
 impl Naive {
-    fn stop_waiting(&mut self, node: &Node, which: impl Fn(&ObjectId) -> bool) {
+    fn stop_waiting(&mut self, node: &ObjectKey, which: impl Fn(&ObjectId) -> bool) {
         self.waits.retain(|(who, id)| who != node || !which(id));
     }
 
-    fn release_unused(&mut self, node: &Node) {
+    fn release_unused(&mut self, node: &ObjectKey) {
         let waits = self.waits.clone();
         let is_needed = |key: &WatchKey| {
             key.named_object().is_none_or(|id| waits.contains(&(node.clone(), id)))
@@ -65,7 +67,7 @@ impl Naive {
 
 fn check(state: &State, naive: &Naive) {
     for at in 0..8 {
-        let waiting: BTreeSet<Node> = naive
+        let waiting: BTreeSet<ObjectKey> = naive
             .waits
             .iter()
             .filter(|(_, it)| *it == id(at))
@@ -79,7 +81,7 @@ fn check(state: &State, naive: &Naive) {
     let keys: BTreeSet<&WatchKey> = naive.uses.iter().map(|(_, key)| key).collect();
     assert_eq!(state.watches.keys().collect::<BTreeSet<_>>(), keys);
     for (key, watch) in &state.watches {
-        let users: BTreeSet<Node> =
+        let users: BTreeSet<ObjectKey> =
             naive.uses.iter().filter(|(_, it)| it == key).map(|(who, _)| who.clone()).collect();
         assert_eq!(watch.users, users);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::resolve::Data;
+use super::super::resolve::OciSecretData;
 use super::*;
 use crate::controllers::unsupported::promise;
 
@@ -20,15 +20,15 @@ fn object(more: &Value) -> OCIRepository {
     .unwrap()
 }
 
-fn wished(more: &Value, resolved: Resolved) -> Result<Wished<Work>, Rest> {
+fn wished(more: &Value, resolved: OciRepositoryInputs) -> Result<SourceSpec<OciFetchSpec>, Rest> {
     wish(&object(more), resolved)
 }
 
-fn data(keys: &[(&str, &str)]) -> Data {
+fn data(keys: &[(&str, &str)]) -> OciSecretData {
     keys.iter().map(|(key, value)| ((*key).to_owned(), value.as_bytes().to_vec())).collect()
 }
 
-fn docker(user: &str) -> Data {
+fn docker(user: &str) -> OciSecretData {
     let config = json!({"auths": {"example.com": {"username": user, "password": "hunter2"}}});
     data(&[(".dockerconfigjson", &config.to_string())])
 }
@@ -58,16 +58,16 @@ const USED: [&str; 13] = [
 #[test]
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
-        let rest = wished(&json!({field: value}), Resolved::default()).err().unwrap();
+        let rest = wished(&json!({field: value}), OciRepositoryInputs::default()).err().unwrap();
         promise::refuses(field, &rest);
     }
-    assert!(wished(&json!({"provider": "azure"}), Resolved::default()).is_err());
+    assert!(wished(&json!({"provider": "azure"}), OciRepositoryInputs::default()).is_err());
     for provider in ["aws", "generic"] {
-        assert!(wished(&json!({"provider": provider}), Resolved::default()).is_ok());
+        assert!(wished(&json!({"provider": provider}), OciRepositoryInputs::default()).is_ok());
     }
     // Its pull secrets and its own identity would both be meant.
     let both = json!({"provider": "aws", "serviceAccountName": "app"});
-    let rest = wished(&both, Resolved::default()).err().unwrap();
+    let rest = wished(&both, OciRepositoryInputs::default()).err().unwrap();
     assert!(
         rest.text().starts_with("spec.serviceAccountName with spec.provider `aws`"),
         "{rest:?}"
@@ -89,7 +89,7 @@ fn of_several_references_the_one_that_flux_takes_is_taken() {
         ("tag", "One(Tag(\"v1\"))"),
         ("none", "One(Tag(\"latest\"))"),
     ] {
-        let wished = wished(&json!({"ref": given}), Resolved::default()).ok().unwrap();
+        let wished = wished(&json!({"ref": given}), OciRepositoryInputs::default()).ok().unwrap();
         let wanted = format!("{:?}", wished.work.wanted);
         assert!(wanted.starts_with(expected), "{wanted}");
         given.as_object_mut().unwrap().remove(field);
@@ -125,7 +125,7 @@ fn only_a_change_of_spec_helps_against_what_is_malformed() {
             "failed to determine the artifact tag for 'oci://example.com/team/app'",
         ),
     ] {
-        let rest = wished(&more, Resolved::default()).err().unwrap();
+        let rest = wished(&more, OciRepositoryInputs::default()).err().unwrap();
         assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
         assert_eq!(rest.reason().as_str(), reason);
         assert!(rest.text().starts_with(text), "{}", rest.text());
@@ -135,10 +135,10 @@ fn only_a_change_of_spec_helps_against_what_is_malformed() {
 #[test]
 fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
     let user = |secret: Option<&str>, others: &[&str]| {
-        let resolved = Resolved {
+        let resolved = OciRepositoryInputs {
             secret: secret.map(docker),
             pull_secrets: others.iter().map(|user| docker(user)).collect(),
-            ..Resolved::default()
+            ..OciRepositoryInputs::default()
         };
         match wished(&json!({}), resolved).ok().unwrap().work.remote.auth {
             Auth::Basic { username, .. } => username,
@@ -150,9 +150,10 @@ fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
     assert_eq!(user(None, &["b", "c"]), "b");
 
     let other = || data(&[("username", "me"), ("password", "hunter2")]);
-    let resolved = Resolved { pull_secrets: vec![other()], ..Resolved::default() };
+    let resolved =
+        OciRepositoryInputs { pull_secrets: vec![other()], ..OciRepositoryInputs::default() };
     assert!(wished(&json!({}), resolved).is_ok());
-    let resolved = Resolved { secret: Some(other()), ..Resolved::default() };
+    let resolved = OciRepositoryInputs { secret: Some(other()), ..OciRepositoryInputs::default() };
     let rest = wished(&json!({}), resolved).err().unwrap();
     assert_eq!(rest.reason().as_str(), "AuthenticationFailed");
     assert!(rest.text().starts_with("failed to get credential: "), "{}", rest.text());
@@ -161,7 +162,10 @@ fn credentials_are_those_of_the_secret_and_then_of_the_service_account() {
 #[test]
 fn secrets_for_the_connection_are_checked_and_not_shown() {
     let certificates = Some(data(&[("tls.key", "hunter2")]));
-    let rest = wished(&json!({}), Resolved { certificates, ..Resolved::default() }).err().unwrap();
+    let rest =
+        wished(&json!({}), OciRepositoryInputs { certificates, ..OciRepositoryInputs::default() })
+            .err()
+            .unwrap();
     let expected = "failed to generate transport for 'oci://example.com/team/app': ";
     assert!(
         rest.text().starts_with(expected) && !rest.text().contains("hunter2"),
@@ -169,17 +173,19 @@ fn secrets_for_the_connection_are_checked_and_not_shown() {
         rest.text()
     );
     let proxy = Some(data(&[("username", "hunter2")]));
-    let rest = wished(&json!({}), Resolved { proxy, ..Resolved::default() }).err().unwrap();
+    let rest = wished(&json!({}), OciRepositoryInputs { proxy, ..OciRepositoryInputs::default() })
+        .err()
+        .unwrap();
     let expected = "failed to get proxy address: ";
     assert!(
         rest.text().starts_with(expected) && !rest.text().contains("hunter2"),
         "{}",
         rest.text()
     );
-    let both = Resolved {
+    let both = OciRepositoryInputs {
         secret: Some(docker("me")),
         proxy: Some(data(&[("address", "http://me:hunter2@p:3128")])),
-        ..Resolved::default()
+        ..OciRepositoryInputs::default()
     };
     let remote =
         wished(&json!({"insecure": true, "timeout": "5s"}), both).ok().unwrap().work.remote;
@@ -191,9 +197,9 @@ fn secrets_for_the_connection_are_checked_and_not_shown() {
 fn a_chart_is_copied_and_its_tags_read_as_helm_writes_them() {
     let selector = json!({"mediaType": chart::CHART, "operation": "copy"});
     let more = json!({"layerSelector": selector, "ref": {"semver": "1.x"}});
-    let work = wished(&more, Resolved::default()).ok().unwrap().work;
+    let work = wished(&more, OciRepositoryInputs::default()).ok().unwrap().work;
     assert!(work.is_copied && work.media_type.as_deref() == Some(chart::CHART));
-    let Wanted::Highest(selection) = work.wanted else { unreachable!() };
+    let ArtifactSelector::Highest(selection) = work.wanted else { unreachable!() };
     let tags = ["1.0.0_b".to_owned()];
     assert_eq!(selection.choose(&tags).unwrap(), Reference::tag("1.0.0_b").unwrap());
 }

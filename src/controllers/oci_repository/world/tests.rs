@@ -9,19 +9,19 @@ use std::thread;
 use serde_json::{Value, json};
 use sources::archive::{Contents, extract};
 use sources::store::Options;
-use tree::{Files as _, RelPath};
+use tree::{FileTree as _, RelPath};
 
-use super::super::resolve::Resolved;
+use super::super::resolve::OciRepositoryInputs;
 use super::super::wish::wish;
 use super::*;
 
 /// A store in a folder of its own, which goes with it.
-struct Kept {
+struct TemporaryStore {
     store: Store,
     folder: PathBuf,
 }
 
-impl Kept {
+impl TemporaryStore {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -32,7 +32,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for TemporaryStore {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.folder).unwrap_or_default();
     }
@@ -91,7 +91,10 @@ fn with_layer_of(media_type: &str, layer: &[u8]) -> (SocketAddr, Digest) {
     (address, name)
 }
 
-fn run(address: SocketAddr, more: &Value) -> Result<(Stored<OCIRepositoryStatus>, Vec<u8>), Rest> {
+fn run(
+    address: SocketAddr,
+    more: &Value,
+) -> Result<(StoredArtifact<OCIRepositoryStatus>, Vec<u8>), Rest> {
     let mut spec = json!({"interval": "1m", "url": format!("oci://{address}/team/app")});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -101,8 +104,8 @@ fn run(address: SocketAddr, more: &Value) -> Result<(Stored<OCIRepositoryStatus>
         "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
     }))
     .unwrap();
-    let work = wish(&object, Resolved::default())?.work;
-    let known = Known::default();
+    let work = wish(&object, OciRepositoryInputs::default())?.work;
+    let known = RegistryCache::default();
     let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (found, pulled) = runtime.block_on(async {
@@ -110,7 +113,7 @@ fn run(address: SocketAddr, more: &Value) -> Result<(Stored<OCIRepositoryStatus>
         let pulled = pull(&work, &known, &url, &found).await?;
         Ok((found, pulled))
     })?;
-    let kept = Kept::new();
+    let kept = TemporaryStore::new();
     let stored = store(&work, &kept.store, &object, pulled, &found)?;
     assert!(kept.store.verify(&stored.artifact.path, &stored.artifact.digest).unwrap());
     let bytes = std::fs::read(kept.folder.join(&stored.artifact.path)).unwrap();
@@ -214,9 +217,9 @@ fn what_is_not_signed_is_refused_before_it_is_pulled() {
     }))
     .unwrap();
     let signed = Verification::for_tests(&object, BTreeMap::new());
-    let resolved = Resolved { signed: Some(signed), ..Resolved::default() };
+    let resolved = OciRepositoryInputs { signed: Some(signed), ..OciRepositoryInputs::default() };
     let work = wish(&object, resolved).unwrap_or_else(|_| unreachable!()).work;
-    let known = Known::default();
+    let known = RegistryCache::default();
     let url = object.spec.url.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let refused = runtime.block_on(async {
@@ -245,8 +248,9 @@ fn a_signed_chart_counts_under_the_tag_of_its_own_version_only() {
             "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
         }))
         .unwrap();
-        let work = wish(&object, Resolved::default()).unwrap_or_else(|_| unreachable!()).work;
-        let known = Known::default();
+        let work =
+            wish(&object, OciRepositoryInputs::default()).unwrap_or_else(|_| unreachable!()).work;
+        let known = RegistryCache::default();
         let url = object.spec.url.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let pulled = runtime.block_on(async {

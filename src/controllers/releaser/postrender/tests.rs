@@ -10,8 +10,8 @@ use golang::value::Map;
 use helm::Env;
 use helm::capabilities::Capabilities;
 use helm::chart::{Chart, File, Metadata};
-use helm::render::{Mode, Release, STACK};
-use helm::template::{Rendered, Request};
+use helm::render::{Mode, REQUIRED_STACK_BYTES, Release};
+use helm::template::{RenderRequest, RenderedRelease};
 use serde::Deserialize;
 
 use super::*;
@@ -20,7 +20,7 @@ use super::*;
 const RECORDED: &str = include_str!("recorded.json");
 
 #[derive(Deserialize)]
-struct Recorded {
+struct RecordedCases {
     cases: Vec<Case>,
 }
 
@@ -66,7 +66,7 @@ fn rendered(more: &Value, stream: &str) -> Result<String, String> {
 
 #[test]
 fn answers_are_those_of_flux() {
-    let Recorded { cases } = serde_json::from_str(RECORDED).unwrap();
+    let RecordedCases { cases } = serde_json::from_str(RECORDED).unwrap();
     let mut otherwise = BTreeMap::from(WORDED_OTHERWISE);
     assert!(cases.len() > 20);
     for Case { about, spec, stream, answer } in cases {
@@ -88,7 +88,7 @@ fn answers_are_those_of_flux() {
 }
 
 /// A chart with a Service and a hook, rendered with the post-renderers of a spec.
-fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
+fn released(more: &Value, strategy: Strategy) -> Result<RenderedRelease, String> {
     let post_renderers = renderers(more, strategy);
     let data = "kind: Service\napiVersion: v1\nmetadata: {name: web}\n---\nkind: Job\napiVersion: batch/v1\n\
                 metadata: {name: hook, annotations: {helm.sh/hook: pre-install}}\n";
@@ -112,7 +112,7 @@ fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
         let name = "web".to_owned();
         let namespace = "apps".to_owned();
         let rendered = post_renderers.with(|post_render| {
-            let request = Request {
+            let request = RenderRequest {
                 chart,
                 values: &Map::default(),
                 release: Release { name, namespace, revision: 1, is_upgrade: false },
@@ -126,7 +126,12 @@ fn released(more: &Value, strategy: Strategy) -> Result<Rendered, String> {
         });
         rendered.map_err(|error| error.to_string())
     };
-    std::thread::Builder::new().stack_size(STACK).spawn(work).unwrap().join().unwrap()
+    std::thread::Builder::new()
+        .stack_size(REQUIRED_STACK_BYTES)
+        .spawn(work)
+        .unwrap()
+        .join()
+        .unwrap()
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! The chart of the HelmReleases that are measured, and where it comes from.
 
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use e2e::servers::web::WebServer;
 
-use crate::bed::Bed;
+use crate::bed::BenchTestbed;
 use crate::workload::{self, App, NAMESPACE};
 use e2e::servers::chart_archive::{digest, pack};
 
@@ -13,7 +13,7 @@ const NAME: &str = "app";
 /// Where the chart comes from.
 pub(super) enum Origin {
     /// A folder of a GitRepository.
-    Git(Repository),
+    Git(StoryRepository),
     /// A repository of charts on a web server.
     Web(WebServer),
 }
@@ -61,7 +61,7 @@ impl Origin {
     ///
     /// # Errors
     /// When there is no Git server.
-    pub(super) fn source(&self, bed: &Bed, work: &str) -> anyhow::Result<String> {
+    pub(super) fn source(&self, bed: &BenchTestbed, work: &str) -> anyhow::Result<String> {
         Ok(match self {
             Self::Git(repository) => workload::source(work, &bed.git()?.url(repository), "10m"),
             Self::Web(server) => format!(

@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn each_service_has_a_provider_and_an_alert() {
         let text = all("bench", &[("live", "http://127.0.0.1:1/".to_owned())]).concat();
-        let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+        let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()).unwrap();
         let kinds: Vec<_> = documents.iter().map(|it| it.value["kind"].clone()).collect();
         assert_eq!(kinds, ["Provider", "Alert"]);
         assert_eq!(documents[0].value["spec"]["address"], "http://127.0.0.1:1/");

@@ -10,7 +10,7 @@ use super::objects::KIND;
 const AT_ONCE: usize = 8;
 
 /// How many objects they are about.
-const OBJECTS: usize = 100;
+const EVENT_OBJECT_COUNT: usize = 100;
 
 /// A client that posts.
 pub(super) struct Posting {
@@ -53,7 +53,7 @@ impl Posting {
 }
 
 fn event(namespace: &str, number: usize, message: &str) -> Value {
-    let name = format!("app-{:03}", number % OBJECTS);
+    let name = format!("app-{:03}", number % EVENT_OBJECT_COUNT);
     json!({
         "involvedObject": {"apiVersion": "image.toolkit.fluxcd.io/v1", "kind": KIND, "name": name,
             "namespace": namespace, "uid": format!("00000000-0000-0000-0000-{number:012}")},

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use super::Dead;
 
 /// How many connections wait for a service that does not take them.
-const BACKLOG: u32 = 1_024;
+const MAX_LISTEN_BACKLOG: u32 = 1_024;
 
 /// What it was sent: when each message came first, and how many came.
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl Service {
         let mut service = Self::at(socket.local_addr()?);
         service.asleep = Some(match how {
             Dead::Refuses => Asleep::Bound(socket),
-            Dead::Silent => Asleep::Listening(socket.listen(BACKLOG)?),
+            Dead::Silent => Asleep::Listening(socket.listen(MAX_LISTEN_BACKLOG)?),
         });
         Ok(service)
     }
@@ -86,7 +86,7 @@ impl Service {
     /// The port cannot be listened on.
     pub(super) fn revive(&mut self) -> anyhow::Result<()> {
         match self.asleep.take() {
-            Some(Asleep::Bound(socket)) => self.serve(socket.listen(BACKLOG)?),
+            Some(Asleep::Bound(socket)) => self.serve(socket.listen(MAX_LISTEN_BACKLOG)?),
             Some(Asleep::Listening(listener)) => self.serve(listener),
             None => {}
         }

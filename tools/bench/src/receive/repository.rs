@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use aws_lc_rs::hmac;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use futures::future::try_join_all;
 use serde_json::json;
 
 use super::super::workload;
-use e2e::installation::{Installation, Seen, Selection, Watch};
+use e2e::installation::{Installation, Selection, Watch, WatchedObject};
 
 /// The name of everything.
 const NAME: &str = "pushed";
@@ -35,9 +35,9 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 const QUIET_PERIOD: Duration = Duration::from_secs(5);
 
 /// See the module.
-pub(super) struct Pushed<'a> {
+pub(super) struct WebhookBenchmark<'a> {
     installation: &'a Installation,
-    repository: Repository,
+    repository: StoryRepository,
     client: reqwest::Client,
     /// The whole URL of the Receiver.
     url: String,
@@ -48,7 +48,7 @@ pub(super) struct Pushed<'a> {
     handled: BTreeSet<String>,
 }
 
-impl<'a> Pushed<'a> {
+impl<'a> WebhookBenchmark<'a> {
     /// Makes all of it, and waits until the first commit is applied and the Receiver has its path.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl<'a> Pushed<'a> {
         Ok(watch.until(&what, STEP_TIMEOUT, |seen| self.is_current(seen)).await?.at)
     }
 
-    fn is_current(&self, seen: &Seen) -> bool {
+    fn is_current(&self, seen: &WatchedObject) -> bool {
         seen.is("ConfigMap", NAME) && seen.value("/data/round") == self.round.to_string().as_str()
     }
 
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn the_receiver_names_the_repository_and_its_secret() {
         let text = manifests("http://127.0.0.1:1/pushed.git");
-        let documents = goyaml::documents(text.as_bytes(), &goyaml::Limits::default()).unwrap();
+        let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()).unwrap();
         let receiver = documents.iter().find(|it| it.value["kind"] == "Receiver").unwrap();
         assert_eq!(receiver.value["spec"]["resources"][0]["name"], NAME);
         let secret = documents.iter().find(|it| it.value["kind"] == "Secret").unwrap();

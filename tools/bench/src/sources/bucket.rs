@@ -5,9 +5,11 @@ use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
-use super::{AwaitedObjects, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
+use super::{
+    AwaitedObjects, Fetch, NEVER, Row, Scene, SourceMeasurement, asked, object, revision, rounds,
+};
 use crate::workload::NAMESPACE;
-use e2e::installation::Seen;
+use e2e::installation::WatchedObject;
 use testbed::progress::step;
 
 const OBJECT_COUNT: usize = 1000;
@@ -23,7 +25,7 @@ fn body(number: usize, value: u16) -> String {
     format!("value: {value}\ntext: {text}\n")
 }
 
-pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
+pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasurement> {
     let runtime = &scene.runtime;
     let server = step(&format!("a bucket of {OBJECT_COUNT} objects"), || {
         runtime.block_on(async {
@@ -54,7 +56,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
     let count =
         |before: usize| -> anyhow::Result<usize> { Ok(server.requests(NAME)?.len() - before) };
     let last = std::cell::RefCell::new(String::new());
-    let is_new = |seen: &Seen| revision(seen).is_some_and(|it| it != *last.borrow());
+    let is_new = |seen: &WatchedObject| revision(seen).is_some_and(|it| it != *last.borrow());
     let awaited = AwaitedObjects { kind: KIND, count: 1, is_done: &is_new };
     let first = step("the first fetch", || {
         let before = server.requests(NAME)?.len();
@@ -75,7 +77,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         let fetch = runtime.block_on(scene.reconcile(&relay, KIND, NAME))?;
         Ok(asked(fetch, count(before)?))
     })?;
-    Ok(Measured {
+    Ok(SourceMeasurement {
         title: format!("a bucket of {OBJECT_COUNT} objects"),
         rows: vec![
             // One listing, and each object once.

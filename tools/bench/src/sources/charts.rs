@@ -6,8 +6,10 @@ use e2e::relay::Relay;
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
-use super::{AwaitedObjects, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
-use e2e::installation::Seen;
+use super::{
+    AwaitedObjects, Fetch, NEVER, Row, Scene, SourceMeasurement, asked, object, revision, rounds,
+};
+use e2e::installation::WatchedObject;
 use e2e::servers::chart_archive::{digest, pack};
 use testbed::progress::step;
 
@@ -75,7 +77,7 @@ fn publish(server: &WebServer, newest: &str) -> anyhow::Result<usize> {
     Ok(length)
 }
 
-pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
+pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasurement> {
     let runtime = &scene.runtime;
     let server = runtime.block_on(WebServer::start())?;
     let length = step("an index of 20 MB", || publish(&server, "1.0.0"))?;
@@ -94,7 +96,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
 
     let counted = |fetch: Fetch| asked(fetch, server.answers().len());
     server.answers();
-    let is_done = |seen: &Seen| revision(seen).is_some();
+    let is_done = |seen: &WatchedObject| revision(seen).is_some();
     let first = step(&format!("the first fetch, {CHART_COUNT} charts"), || {
         let awaited = AwaitedObjects { kind: KIND, count: CHART_COUNT, is_done: &is_done };
         let act = async || scene.apply(&objects).await;
@@ -105,7 +107,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         publish(&server, &newest)?;
         server.answers();
         let is_done =
-            |seen: &Seen| seen.name == chart(0) && revision(seen) == Some(newest.as_str());
+            |seen: &WatchedObject| seen.name == chart(0) && revision(seen) == Some(newest.as_str());
         let awaited = AwaitedObjects { kind: KIND, count: 1, is_done: &is_done };
         let act = async || scene.request(REPOSITORY, NAME).await.map(drop);
         runtime.block_on(scene.timed(&relay, &awaited, act)).map(counted)
@@ -114,7 +116,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         server.answers();
         runtime.block_on(scene.reconcile(&relay, REPOSITORY, NAME)).map(counted)
     })?;
-    Ok(Measured {
+    Ok(SourceMeasurement {
         title: format!(
             "an index of {:.1} MB with {CHART_COUNT} charts from it",
             length as f64 / 1e6

@@ -4,8 +4,10 @@ use anyhow::Context as _;
 use e2e::relay::Relay;
 use serde_json::json;
 
-use super::{AwaitedObjects, Fetch, Measured, NEVER, Row, Scene, asked, object, revision, rounds};
-use e2e::installation::Seen;
+use super::{
+    AwaitedObjects, Fetch, NEVER, Row, Scene, SourceMeasurement, asked, object, revision, rounds,
+};
+use e2e::installation::WatchedObject;
 use testbed::progress::step;
 
 const FILE_COUNT: usize = 5000;
@@ -20,7 +22,7 @@ fn manifest(number: usize, value: u16) -> String {
     )
 }
 
-pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
+pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<SourceMeasurement> {
     let runtime = &scene.runtime;
     let git = scene.installation.git();
     let repository = git.repository(NAME)?;
@@ -40,8 +42,9 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
     let spec = json!({"interval": NEVER, "url": url, "ref": {"branch": "main"}});
     let idle = scene.peak()?;
 
-    let is_at =
-        |sha: String| move |seen: &Seen| revision(seen).is_some_and(|it| it.ends_with(&sha));
+    let is_at = |sha: String| {
+        move |seen: &WatchedObject| revision(seen).is_some_and(|it| it.ends_with(&sha))
+    };
     let counted = |fetch: Fetch| asked(fetch, git.requests().len());
     git.forget_requests();
     let is_done = is_at(repository.hash("main")?);
@@ -63,7 +66,7 @@ pub(super) fn measure(scene: &Scene, times: u16) -> anyhow::Result<Measured> {
         git.forget_requests();
         runtime.block_on(scene.reconcile(&relay, KIND, NAME)).map(counted)
     })?;
-    Ok(Measured {
+    Ok(SourceMeasurement {
         title: format!("a Git repository of {FILE_COUNT} files over HTTP"),
         rows: vec![
             Row::new("the first fetch", None, &[first]),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::git_server::Repository;
+use e2e::git_server::StoryRepository;
 use e2e::signer::Signer;
 use signatures::git::{Checkout, Keys, Mode, verify};
 
@@ -12,7 +12,7 @@ use signatures::git::{Checkout, Keys, Mode, verify};
 /// # Errors
 /// When it cannot be made, or is not verified.
 pub(super) fn times(
-    repository: &Repository,
+    repository: &StoryRepository,
     signer: &Signer,
     count: u16,
 ) -> anyhow::Result<Vec<Duration>> {

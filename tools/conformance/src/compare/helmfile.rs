@@ -10,8 +10,8 @@ use testbed::oracle::Oracle;
 
 use super::report::{Difference, Table};
 use super::{conclude, windlass};
-use crate::corpus::Answer;
-use crate::replay::helmfile::{Program, Recorded, own};
+use crate::corpus::ProgramOutput;
+use crate::replay::helmfile::{HelmfileCase, Program, own};
 use testbed::progress::step;
 
 /// Which cases.
@@ -70,11 +70,11 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     conclude(&table, options.all)
 }
 
-type CaseDifferences<'c> = (&'c (String, Recorded), Vec<Difference>);
+type CaseDifferences<'c> = (&'c (String, HelmfileCase), Vec<Difference>);
 
 /// Asks both programs about all cases, as many at a time as there are processors.
 fn differences<'c>(
-    cases: &'c [(String, Recorded)],
+    cases: &'c [(String, HelmfileCase)],
     real: Program<'_>,
     ours: Program<'_>,
 ) -> anyhow::Result<Vec<CaseDifferences<'c>>> {
@@ -101,7 +101,7 @@ fn differences<'c>(
 }
 
 fn compare(
-    case: &Recorded,
+    case: &HelmfileCase,
     real: Program<'_>,
     ours: Program<'_>,
 ) -> anyhow::Result<Vec<Difference>> {
@@ -111,7 +111,7 @@ fn compare(
         // Of errors only counts that there is one, and of warnings nothing: both are worded in our own way.
         for answer in [&mut wanted, &mut got] {
             if answer.status.is_some_and(|status| status != 0) {
-                *answer = Answer { status: Some(1), ..Answer::default() };
+                *answer = ProgramOutput { status: Some(1), ..ProgramOutput::default() };
             }
             answer.stderr.clear();
         }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use crate::corpus::{Answer, Case, Recorded, Text};
+use crate::corpus::{Case, ProgramOutput, RecordedAnswer, RecordedText};
 use testbed::progress::{bold, dim, green, red};
 
 /// How many differences of a case are shown.
@@ -49,8 +49,8 @@ impl Difference {
     pub(super) fn between(
         run: &str,
         arguments: &[String],
-        wanted: &Answer,
-        got: &Answer,
+        wanted: &ProgramOutput,
+        got: &ProgramOutput,
     ) -> Option<Self> {
         if wanted == got {
             return None;
@@ -74,26 +74,31 @@ impl Difference {
     pub(super) fn from_recorded(
         run: &str,
         arguments: &[String],
-        wanted: &Recorded,
-        got: &Answer,
+        wanted: &RecordedAnswer,
+        got: &ProgramOutput,
     ) -> Option<Self> {
-        let kept = Recorded::of(got);
+        let kept = RecordedAnswer::of(got);
         if *wanted == kept {
             return None;
         }
         let mut shown = String::new();
         status(&mut shown, Some(wanted.status), got.status);
-        let nothing = Text::Whole(Vec::new());
+        let nothing = RecordedText::Whole(Vec::new());
         let names: BTreeSet<&String> = wanted.strings.keys().chain(kept.strings.keys()).collect();
-        let of = |strings: &'_ BTreeMap<String, Text>, name: &String| strings.contains_key(name);
+        let of =
+            |strings: &'_ BTreeMap<String, RecordedText>, name: &String| strings.contains_key(name);
         for name in names {
             let is_in = (of(&wanted.strings, name), of(&kept.strings, name));
             let pair = [&wanted.strings, &kept.strings].map(|it| it.get(name).unwrap_or(&nothing));
             match pair {
-                [Text::Whole(wanted), Text::Whole(got)] if !name.starts_with("written/") => {
+                [RecordedText::Whole(wanted), RecordedText::Whole(got)]
+                    if !name.starts_with("written/") =>
+                {
                     text(&mut shown, name, wanted, got);
                 }
-                [Text::Whole(wanted), Text::Whole(got)] if is_in == (true, true) => {
+                [RecordedText::Whole(wanted), RecordedText::Whole(got)]
+                    if is_in == (true, true) =>
+                {
                     text(&mut shown, name, wanted, got);
                 }
                 [a, b] if a != b || is_in.0 != is_in.1 => {
@@ -113,10 +118,10 @@ impl Difference {
     }
 }
 
-fn spell(text: &Text) -> String {
+fn spell(text: &RecordedText) -> String {
     match text {
-        Text::Whole(text) => format!("{} bytes", text.len()),
-        Text::Digest(digest) => digest.clone(),
+        RecordedText::Whole(text) => format!("{} bytes", text.len()),
+        RecordedText::Digest(digest) => digest.clone(),
     }
 }
 
@@ -265,12 +270,12 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn answer(status: i32, stdout: &str, stderr: &str) -> Answer {
+    fn answer(status: i32, stdout: &str, stderr: &str) -> ProgramOutput {
         let [stdout, stderr] = [stdout, stderr].map(|text| text.as_bytes().to_owned());
-        Answer { status: Some(status), stdout, stderr, ..Answer::default() }
+        ProgramOutput { status: Some(status), stdout, stderr, ..ProgramOutput::default() }
     }
 
-    fn shown(wanted: &Answer, got: &Answer) -> Option<String> {
+    fn shown(wanted: &ProgramOutput, got: &ProgramOutput) -> Option<String> {
         Difference::between("run", &[], wanted, got).map(|it| it.shown)
     }
 
@@ -291,7 +296,7 @@ mod tests {
     #[test]
     fn a_missing_line_end_and_a_byte_that_is_no_text_are_seen() {
         let wanted = answer(0, "a\r\n", "");
-        let got = Answer { stdout: b"a\xff".to_vec(), ..answer(0, "", "") };
+        let got = ProgramOutput { stdout: b"a\xff".to_vec(), ..answer(0, "", "") };
         let shown = shown(&wanted, &got).unwrap();
         assert!(shown.contains("wanted  a\\r\n"), "{shown}");
         assert!(shown.contains("got     a\\xff (no line end)"), "{shown}");
@@ -300,8 +305,8 @@ mod tests {
     #[test]
     fn a_file_that_is_missing_or_too_much_differs() {
         let file = |name: &str| BTreeMap::from([(name.to_owned(), b"x".to_vec())]);
-        let wanted = Answer { written: file("a"), ..answer(0, "", "") };
-        let got = Answer { written: file("b"), ..answer(0, "", "") };
+        let wanted = ProgramOutput { written: file("a"), ..answer(0, "", "") };
+        let got = ProgramOutput { written: file("b"), ..answer(0, "", "") };
         let shown = shown(&wanted, &got).unwrap();
         assert_eq!(shown, "a: is not written\nb: is written, and should not be\n");
     }
@@ -311,7 +316,7 @@ mod tests {
         let long = "line\n".repeat(20_000);
         let wanted = answer(0, &long, "w");
         let got = answer(0, &format!("{long}x"), "");
-        let kept = Recorded::of(&wanted);
+        let kept = RecordedAnswer::of(&wanted);
         assert!(Difference::from_recorded("run", &[], &kept, &wanted).is_none());
         let shown = Difference::from_recorded("run", &[], &kept, &got).unwrap().shown;
         assert!(shown.contains("stdout: wanted sha256:"), "{shown}");

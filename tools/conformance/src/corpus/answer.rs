@@ -25,7 +25,7 @@ const LOG_TIME: &[u8] = b"0000/00/00 00:00:00 ";
 
 /// The answer of a program to a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Answer {
+pub struct ProgramOutput {
     /// Exit status; none when a signal ended it.
     pub status: Option<i32>,
     /// Standard output.
@@ -61,7 +61,7 @@ pub fn ask<S: AsRef<OsStr>>(
     folder: &Path,
     arguments: &[S],
     tools: Option<&Path>,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ProgramOutput> {
     let home = TempDir::with_prefix("windlass-answer-").context("cannot make a folder")?;
     let out = home.path().join("stdout");
     let err = home.path().join("stderr");
@@ -84,7 +84,7 @@ pub fn ask<S: AsRef<OsStr>>(
     let mut written = super::read_folder(folder)?;
     written.retain(|path, content| before.get(path) != Some(content));
     let stderr = without_addresses(&said(&err)?);
-    Ok(Answer { status: status.code(), stdout: said(&out)?, stderr, written })
+    Ok(ProgramOutput { status: status.code(), stdout: said(&out)?, stderr, written })
 }
 
 fn wait(command: &mut Command, limit: Duration) -> anyhow::Result<ExitStatus> {
@@ -136,12 +136,16 @@ fn without_times(text: &[u8]) -> Vec<u8> {
 
 /// A text without the numbers in names of folders that Kustomize makes for Helm.
 fn without_scratch(text: &[u8]) -> Vec<u8> {
-    const NAME: &[u8] = b"/kustomize-helm-";
+    const TEMPORARY_FOLDER_PREFIX: &[u8] = b"/kustomize-helm-";
     let mut replaced = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(byte) = rest.first() {
-        let name = rest.strip_prefix(NAME);
-        replaced.extend_from_slice(if name.is_some() { NAME } else { std::slice::from_ref(byte) });
+        let name = rest.strip_prefix(TEMPORARY_FOLDER_PREFIX);
+        replaced.extend_from_slice(if name.is_some() {
+            TEMPORARY_FOLDER_PREFIX
+        } else {
+            std::slice::from_ref(byte)
+        });
         rest = match name {
             Some(after) => {
                 let digits = after.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -156,15 +160,15 @@ fn without_scratch(text: &[u8]) -> Vec<u8> {
 /// A text with addresses of memory replaced, which Go prints for pointers: they change from run to run.
 fn without_addresses(text: &[u8]) -> Vec<u8> {
     /// Shorter numbers are no addresses.
-    const SHORTEST: usize = 8;
+    const MIN_ADDRESS_DIGITS: usize = 8;
     let mut replaced = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(byte) = rest.first() {
         let digits = rest
             .strip_prefix(b"0x")
             .map_or(0, |after| after.iter().take_while(|byte| byte.is_ascii_hexdigit()).count());
-        let length = if digits >= SHORTEST { digits + 2 } else { 1 };
-        if digits >= SHORTEST {
+        let length = if digits >= MIN_ADDRESS_DIGITS { digits + 2 } else { 1 };
+        if digits >= MIN_ADDRESS_DIGITS {
             replaced.extend_from_slice(b"${ADDRESS}");
         } else {
             replaced.push(*byte);

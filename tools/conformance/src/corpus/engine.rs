@@ -15,8 +15,8 @@ use golang::value::{Map, Type};
 use helm::Env;
 use helm::capabilities::Capabilities;
 use helm::chart::{Chart, File, load, validate};
-use helm::render::{Mode, Release, STACK, Templates};
-use helm::template::{self, Rendered, Request};
+use helm::render::{Mode, REQUIRED_STACK_BYTES, Release, Templates};
+use helm::template::{self, RenderRequest, RenderedRelease};
 
 /// Loads a chart from its files: paths within the chart and bytes.
 ///
@@ -71,10 +71,14 @@ pub fn world(seed: u64) -> Env {
 ///
 /// # Assumes
 /// It is called within [`on_stack`].
-pub fn render(chart: &Chart, templates: Option<Templates>, env: &Env) -> anyhow::Result<Rendered> {
+pub fn render(
+    chart: &Chart,
+    templates: Option<Templates>,
+    env: &Env,
+) -> anyhow::Result<RenderedRelease> {
     let name = "rel".to_owned();
     let namespace = "default".to_owned();
-    let request = Request {
+    let request = RenderRequest {
         chart: chart.clone(),
         values: &Map::new(Type::Any, []),
         release: Release { name, namespace, revision: 1, is_upgrade: false },
@@ -93,7 +97,9 @@ pub fn render(chart: &Chart, templates: Option<Templates>, env: &Env) -> anyhow:
 /// When there is no such thread, or the work ends with a panic.
 pub fn on_stack<T: Send>(work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work)?;
+        let thread = std::thread::Builder::new()
+            .stack_size(REQUIRED_STACK_BYTES)
+            .spawn_scoped(scope, work)?;
         thread.join().map_err(|_| anyhow!("a panic"))
     })
 }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Answer, Case};
+use super::{Case, ProgramOutput};
 
 /// Strings longer than this are kept as their digest.
 const MAX_STRING_BYTES: usize = 64 << 10;
@@ -18,16 +18,16 @@ const INDEX: &str = "answers.json";
 
 /// What is kept of an answer: the whole of it, or digests of what is long.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedAnswer {
     /// Exit status.
     pub status: i32,
     /// By name of the stream, or path of a file that was written.
-    pub strings: BTreeMap<String, Text>,
+    pub strings: BTreeMap<String, RecordedText>,
 }
 
 /// A text that was recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Text {
+pub enum RecordedText {
     /// All of it.
     Whole(Vec<u8>),
     /// `sha256:` and its length.
@@ -51,20 +51,20 @@ struct RunEntry {
     digests: BTreeMap<String, String>,
 }
 
-impl Recorded {
+impl RecordedAnswer {
     /// What is kept of an answer. Empty streams are not.
-    pub fn of(answer: &Answer) -> Self {
+    pub fn of(answer: &ProgramOutput) -> Self {
         let streams = [("stdout", &answer.stdout), ("stderr", &answer.stderr)];
         let streams = streams.into_iter().map(|(name, text)| (name.to_owned(), text));
         let files = answer.written.iter().map(|(path, text)| (format!("written/{path}"), text));
         let strings = streams.chain(files).filter(|(_, text)| !text.is_empty());
-        let strings = strings.map(|(name, text)| (name, Text::of(text))).collect();
+        let strings = strings.map(|(name, text)| (name, RecordedText::of(text))).collect();
         // A signal is nothing that a real program is recorded with.
         Self { status: answer.status.unwrap_or(-1), strings }
     }
 }
 
-impl Text {
+impl RecordedText {
     fn of(text: &[u8]) -> Self {
         if text.len() <= MAX_STRING_BYTES {
             return Self::Whole(text.to_owned());
@@ -79,28 +79,30 @@ impl Text {
 ///
 /// # Errors
 /// What cannot be read.
-pub fn read_recorded(case: &Case) -> anyhow::Result<BTreeMap<String, Recorded>> {
+pub fn read_recorded(case: &Case) -> anyhow::Result<BTreeMap<String, RecordedAnswer>> {
     let folder = case.recorded();
     let of = || format!("what is recorded of `{}`", case.name);
     let index = fs::read(folder.join(INDEX)).with_context(of)?;
     let index: Index = serde_json::from_slice(&index).with_context(of)?;
     let mut all = BTreeMap::new();
     for (run, entry) in index.runs {
-        let mut strings: BTreeMap<String, Text> = BTreeMap::new();
+        let mut strings: BTreeMap<String, RecordedText> = BTreeMap::new();
         for stream in ["stdout", "stderr"] {
             if let Ok(text) = fs::read(folder.join(format!("{run}.{stream}"))) {
-                strings.insert(stream.to_owned(), Text::Whole(text));
+                strings.insert(stream.to_owned(), RecordedText::Whole(text));
             }
         }
         let written = folder.join(format!("{run}.written"));
         if written.is_dir() {
             let files = super::read_folder(&written)?.into_iter();
-            strings
-                .extend(files.map(|(path, text)| (format!("written/{path}"), Text::Whole(text))));
+            strings.extend(
+                files.map(|(path, text)| (format!("written/{path}"), RecordedText::Whole(text))),
+            );
         }
-        strings
-            .extend(entry.digests.into_iter().map(|(name, digest)| (name, Text::Digest(digest))));
-        all.insert(run, Recorded { status: entry.status, strings });
+        strings.extend(
+            entry.digests.into_iter().map(|(name, digest)| (name, RecordedText::Digest(digest))),
+        );
+        all.insert(run, RecordedAnswer { status: entry.status, strings });
     }
     Ok(all)
 }
@@ -109,7 +111,10 @@ pub fn read_recorded(case: &Case) -> anyhow::Result<BTreeMap<String, Recorded>> 
 ///
 /// # Errors
 /// What cannot be written.
-pub fn write_recorded(case: &Case, answers: &BTreeMap<String, Recorded>) -> anyhow::Result<()> {
+pub fn write_recorded(
+    case: &Case,
+    answers: &BTreeMap<String, RecordedAnswer>,
+) -> anyhow::Result<()> {
     let folder = case.recorded();
     if folder.exists() {
         fs::remove_dir_all(&folder)
@@ -121,14 +126,14 @@ pub fn write_recorded(case: &Case, answers: &BTreeMap<String, Recorded>) -> anyh
         let mut digests = BTreeMap::new();
         for (name, text) in &recorded.strings {
             match text {
-                Text::Whole(text) => {
+                RecordedText::Whole(text) => {
                     let file = match name.strip_prefix("written/") {
                         Some(path) => format!("{run}.written/{path}"),
                         None => format!("{run}.{name}"),
                     };
                     super::write(&folder.join(file), text)?;
                 }
-                Text::Digest(digest) => {
+                RecordedText::Digest(digest) => {
                     digests.insert(name.clone(), digest.clone());
                 }
             }

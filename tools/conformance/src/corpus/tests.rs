@@ -72,7 +72,7 @@ fn an_answer_does_not_depend_on_where_it_was_given() {
     let answer = ask(Corpus::Charts, &script, folder.path(), &["rel"], None).unwrap();
     let written = BTreeMap::from([("out/file".to_owned(), b"new\n".to_vec())]);
     let [stdout, stderr] = ["${DIR}\n", "no\n"].map(|text| text.as_bytes().to_owned());
-    assert_eq!(answer, Answer { status: Some(3), stdout, stderr, written });
+    assert_eq!(answer, ProgramOutput { status: Some(3), stdout, stderr, written });
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, nil};
+use super::case::{Case, CaseFailure, Judgement, nil};
 
 pub(super) const TOPICS: [Topic; 2] = [
     Topic {
@@ -28,7 +28,7 @@ pub(super) const TOPICS: [Topic; 2] = [
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Status {
+struct StatusCase {
     reader: String,
     object: Value,
     #[serde(default, deserialize_with = "nil")]
@@ -39,8 +39,8 @@ struct Status {
 const NOW: &str = "2026-06-01T00:00:00Z";
 
 fn status(case: Case) -> Judgement {
-    let Status { reader, object, related } = case.inputs()?;
-    let now: Time = NOW.parse().map_err(|error| Fault::NotRun(format!("{NOW}: {error}")))?;
+    let StatusCase { reader, object, related } = case.inputs()?;
+    let now: Time = NOW.parse().map_err(|error| CaseFailure::NotRun(format!("{NOW}: {error}")))?;
     let judged = || {
         let object = Object::new(object).map_err(|error| error.to_string())?;
         let related: Result<Vec<_>, _> = related.into_iter().map(Object::new).collect();
@@ -56,7 +56,7 @@ fn status(case: Case) -> Judgement {
         })
     };
     let Some(answer) = judged().transpose() else {
-        return Err(Fault::NotRun(format!("unknown reader {reader}")));
+        return Err(CaseFailure::NotRun(format!("unknown reader {reader}")));
     };
     case.judge(answer)
 }
@@ -97,7 +97,7 @@ fn server_side_apply(case: Case) -> Judgement {
         }
         "anymeta" => any_meta(&case),
         "fmt" => {
-            let Format { object } = case.inputs()?;
+            let ApplyFormatCase { object } = case.inputs()?;
             case.judge(Ok(object.id().subject().into()))
         }
         "normalize" => {
@@ -152,7 +152,7 @@ struct Order {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Format {
+struct ApplyFormatCase {
     object: NamedObject,
 }
 

@@ -9,11 +9,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 /// What one case came to.
-pub(super) type Judgement = Result<(), Fault>;
+pub(super) type Judgement = Result<(), CaseFailure>;
 
 /// Why a case did not pass.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum CaseFailure {
     /// The answer is not the recorded one.
     Mismatch {
         /// What was recorded.
@@ -29,7 +29,7 @@ pub(super) enum Fault {
 
 /// The answer of the reference implementation.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum ReferenceAnswer {
     /// A value.
     Out(Value),
     /// The text of an error.
@@ -46,7 +46,7 @@ pub(super) struct Case {
     pub(super) name: String,
     /// Empty in topics with one operation.
     pub(super) op: String,
-    pub(super) answer: Answer,
+    pub(super) answer: ReferenceAnswer,
     /// Where the file with the case is, and what lies beside it.
     pub(super) folder: PathBuf,
     inputs: Map<String, Value>,
@@ -73,9 +73,11 @@ impl Case {
         let name = text("name").or_else(|| text("id")).unwrap_or_else(|| name.to_owned());
         let op = text("op").unwrap_or_default();
         let answer = match (text("err"), text("panic")) {
-            (Some(error), _) => Answer::Error(error),
-            (None, Some(_)) => Answer::Panic,
-            (None, None) => inputs.remove("out").map_or(Answer::Elsewhere, Answer::Out),
+            (Some(error), _) => ReferenceAnswer::Error(error),
+            (None, Some(_)) => ReferenceAnswer::Panic,
+            (None, None) => {
+                inputs.remove("out").map_or(ReferenceAnswer::Elsewhere, ReferenceAnswer::Out)
+            }
         };
         Ok(Self { name, op, answer, folder: PathBuf::new(), inputs })
     }
@@ -89,7 +91,7 @@ impl Case {
     ///
     /// # Errors
     /// The case is not run if they have another form.
-    pub(super) fn inputs<T: DeserializeOwned>(&self) -> Result<T, Fault> {
+    pub(super) fn inputs<T: DeserializeOwned>(&self) -> Result<T, CaseFailure> {
         parse(Value::Object(self.inputs.clone()))
     }
 
@@ -97,12 +99,12 @@ impl Case {
     ///
     /// # Errors
     /// The case is not run if there is none, or it has another form.
-    pub(super) fn list<T: DeserializeOwned>(&self) -> Result<Vec<T>, Fault> {
+    pub(super) fn list<T: DeserializeOwned>(&self) -> Result<Vec<T>, CaseFailure> {
         match &self.answer {
-            Answer::Out(value) if value.is_null() => Ok(Vec::new()),
-            Answer::Out(value) => parse(value.clone()),
-            Answer::Error(_) | Answer::Panic | Answer::Elsewhere => {
-                Err(Fault::NotRun("no list is recorded".to_owned()))
+            ReferenceAnswer::Out(value) if value.is_null() => Ok(Vec::new()),
+            ReferenceAnswer::Out(value) => parse(value.clone()),
+            ReferenceAnswer::Error(_) | ReferenceAnswer::Panic | ReferenceAnswer::Elsewhere => {
+                Err(CaseFailure::NotRun("no list is recorded".to_owned()))
             }
         }
     }
@@ -110,22 +112,28 @@ impl Case {
     /// Compares an answer with the recorded one.
     pub(super) fn judge(&self, got: Result<Value, String>) -> Judgement {
         match (&self.answer, got) {
-            (Answer::Elsewhere, _) => Err(Fault::NotRun("no answer is recorded".to_owned())),
+            (ReferenceAnswer::Elsewhere, _) => {
+                Err(CaseFailure::NotRun("no answer is recorded".to_owned()))
+            }
             // Go writes a list to which nothing was ever added as null.
-            (Answer::Out(Value::Null), Ok(Value::Array(got))) if got.is_empty() => Ok(()),
-            (Answer::Out(wanted), Ok(got)) => same_value(wanted, &got),
-            (Answer::Error(wanted), Err(got)) => same(wanted, &got),
-            (Answer::Panic, Err(_)) => Ok(()),
-            (Answer::Out(wanted), Err(got)) => same(&wanted.to_string(), &format!("error: {got}")),
-            (Answer::Error(wanted), Ok(got)) => same(&format!("error: {wanted}"), &got.to_string()),
-            (Answer::Panic, Ok(got)) => same("an error, as Go panics", &got.to_string()),
+            (ReferenceAnswer::Out(Value::Null), Ok(Value::Array(got))) if got.is_empty() => Ok(()),
+            (ReferenceAnswer::Out(wanted), Ok(got)) => same_value(wanted, &got),
+            (ReferenceAnswer::Error(wanted), Err(got)) => same(wanted, &got),
+            (ReferenceAnswer::Panic, Err(_)) => Ok(()),
+            (ReferenceAnswer::Out(wanted), Err(got)) => {
+                same(&wanted.to_string(), &format!("error: {got}"))
+            }
+            (ReferenceAnswer::Error(wanted), Ok(got)) => {
+                same(&format!("error: {wanted}"), &got.to_string())
+            }
+            (ReferenceAnswer::Panic, Ok(got)) => same("an error, as Go panics", &got.to_string()),
         }
     }
 
     /// Why a case of an operation that is not run is not, where engines for `known` ones have not landed.
-    pub(super) fn unsupported(&self, known: &[&str]) -> Fault {
+    pub(super) fn unsupported(&self, known: &[&str]) -> CaseFailure {
         let op = &self.op;
-        Fault::NotRun(if known.contains(&op.as_str()) {
+        CaseFailure::NotRun(if known.contains(&op.as_str()) {
             format!("op {op}: no engine yet")
         } else {
             format!("unknown op `{op}`")
@@ -133,9 +141,9 @@ impl Case {
     }
 }
 
-fn parse<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
+fn parse<T: DeserializeOwned>(value: Value) -> Result<T, CaseFailure> {
     serde_json::from_value(value)
-        .map_err(|error| Fault::NotRun(format!("a form that is not known: {error}")))
+        .map_err(|error| CaseFailure::NotRun(format!("a form that is not known: {error}")))
 }
 
 /// For lists and maps that Go writes as null when they are empty.
@@ -152,7 +160,7 @@ pub(super) fn same(wanted: &str, got: &str) -> Judgement {
     if wanted == got {
         return Ok(());
     }
-    Err(Fault::Mismatch { wanted: wanted.to_owned(), got: got.to_owned() })
+    Err(CaseFailure::Mismatch { wanted: wanted.to_owned(), got: got.to_owned() })
 }
 
 /// Compares two values; `1` and `1.0` are not the same.
@@ -160,5 +168,5 @@ pub(super) fn same_value(wanted: &Value, got: &Value) -> Judgement {
     if wanted == got {
         return Ok(());
     }
-    Err(Fault::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
+    Err(CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
 }

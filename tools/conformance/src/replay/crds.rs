@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, same};
 
 pub(super) const TOPICS: [Topic; 1] =
     [Topic { name: "flux/crds", path: "flux/crds", judge: crd, exceptions: &[] }];
@@ -24,7 +24,7 @@ fn crd(case: Case) -> Judgement {
     let flux: Value = case.inputs()?;
     let kind = kind_of(&flux);
     let Some(ours) = condensed(kind) else {
-        return Err(Fault::NotRun(format!("kind {kind}: no type yet")));
+        return Err(CaseFailure::NotRun(format!("kind {kind}: no type yet")));
     };
     let found: BTreeSet<String> =
         differences(&flux, &ours).into_iter().map(|text| format!("{kind}: {text}")).collect();

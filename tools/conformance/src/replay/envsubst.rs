@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::envsubst::{Limits, Unset, substitute};
+use ::envsubst::{SubstitutionLimits, Unset, substitute};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ fn judge(case: Case) -> Judgement {
     let Substitution { vars, strict, text, out_base64 } = case.inputs()?;
     let unset = if strict { Unset::Error } else { Unset::Empty };
     let lookup = |name: &str| vars.get(name).map(String::as_bytes);
-    let got = substitute(text.as_bytes(), lookup, unset, Limits::default());
+    let got = substitute(text.as_bytes(), lookup, unset, SubstitutionLimits::default());
     match (out_base64, got) {
         (Some(wanted), Ok(got)) => same(&wanted, &STANDARD.encode(got)),
         (Some(wanted), Err(error)) => same(&wanted, &format!("error: {error}")),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, same};
 
 pub(super) const TOPICS: [Topic; 3] = [
     Topic { name: "misc/regexp", path: "misc/regexp.jsonl", judge: regexp, exceptions: &[] },
@@ -49,13 +49,13 @@ fn regexp(case: Case) -> Judgement {
 /// A glob and the files of a chart; the answer is those that match.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Files {
+struct GlobCase {
     pattern: String,
     files: Vec<String>,
 }
 
 fn globfiles(case: Case) -> Judgement {
-    let Files { pattern, mut files } = case.inputs()?;
+    let GlobCase { pattern, mut files } = case.inputs()?;
     // Helm takes all files where the glob is none.
     let glob = Glob::new(&pattern, &['/']).or_else(|_| Glob::new("**", &['/']));
     files.sort();
@@ -73,7 +73,7 @@ fn globfiles(case: Case) -> Judgement {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Format {
+struct TimeFormatCase {
     time: String,
     zone: String,
     layout: String,
@@ -101,7 +101,7 @@ struct Nanoseconds {
 fn gotime(case: Case) -> Judgement {
     match case.op.as_str() {
         "format" => {
-            let Format { time, zone, layout } = case.inputs()?;
+            let TimeFormatCase { time, zone, layout } = case.inputs()?;
             let formatted = Time::parse(time::RFC3339, &time, &Zone::Utc)
                 .map_err(|error| error.to_string())
                 .and_then(|time| match zone.as_str() {
@@ -132,7 +132,7 @@ fn gotime(case: Case) -> Judgement {
             let Nanoseconds { ns } = case.inputs()?;
             let duration = ns.parse().map(Duration);
             let duration = duration
-                .map_err(|_| Fault::NotRun("`ns` is not 64 bits of a number".to_owned()))?;
+                .map_err(|_| CaseFailure::NotRun("`ns` is not 64 bits of a number".to_owned()))?;
             case.judge(Ok(json!({
                 "string": duration.to_string(),
                 "round_second": duration.round(Duration::SECOND).to_string(),

@@ -1,13 +1,13 @@
 //! The small languages of Go programs: version ranges, values as text.
 
-use ::golang::Value;
+use ::golang::GoRuntimeValue;
 use ::golang::fmt::sprintf;
 use ::golang::semver::{Constraint, Version};
-use ::golang::value::{IntKind, Integer, Kind, List, Object, Str, Type};
+use ::golang::value::{IntKind, Integer, List, Object, ReflectKind, Str, Type};
 use serde::Deserialize;
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, same};
 
 pub(super) const TOPICS: [Topic; 2] = [
     Topic { name: "misc/semver", path: "misc/semver.jsonl", judge: semver, exceptions: &[] },
@@ -41,33 +41,33 @@ fn semver(case: Case) -> Judgement {
 /// A format, and values with the names of their types.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Format {
+struct FmtFormatCase {
     format: String,
     args: Vec<(String, serde_json::Value)>,
 }
 
 fn printf(case: Case) -> Judgement {
-    let Format { format, args } = case.inputs()?;
+    let FmtFormatCase { format, args } = case.inputs()?;
     let values =
         args.iter().map(|(kind, json)| value(kind, json)).collect::<Result<Vec<_>, _>>()?;
     let text = sprintf(format, &values).map_err(|error| error.to_string());
     case.judge(text.map(|text| String::from_utf8_lossy(&text).into_owned().into()))
 }
 
-fn value(kind: &str, json: &serde_json::Value) -> Result<Value, Fault> {
-    let strange = || Fault::NotRun(format!("a value that is not known: {kind} {json}"));
+fn value(kind: &str, json: &serde_json::Value) -> Result<GoRuntimeValue, CaseFailure> {
+    let strange = || CaseFailure::NotRun(format!("a value that is not known: {kind} {json}"));
     let number = || json.as_i64().ok_or_else(strange);
     Ok(match kind {
-        "json" | "nil" | "bool" | "string" | "float64" => Value::from_json(json),
-        "int" => Value::int(number()?),
-        "int64" => Value::int64(number()?),
-        "[]string" if json.is_null() => Value::List(List::nil(Type::String)),
+        "json" | "nil" | "bool" | "string" | "float64" => GoRuntimeValue::from_json(json),
+        "int" => GoRuntimeValue::int(number()?),
+        "int64" => GoRuntimeValue::int64(number()?),
+        "[]string" if json.is_null() => GoRuntimeValue::List(List::nil(Type::String)),
         "[]string" => {
             let items = json.as_array().ok_or_else(strange)?;
-            Value::strings(items.iter().filter_map(|item| item.as_str()))
+            GoRuntimeValue::strings(items.iter().filter_map(|item| item.as_str()))
         }
-        "duration" => Value::object(Duration(number()?)),
-        "error" => Value::object(GoError(json.as_str().ok_or_else(strange)?.to_owned())),
+        "duration" => GoRuntimeValue::object(Duration(number()?)),
+        "error" => GoRuntimeValue::object(GoError(json.as_str().ok_or_else(strange)?.to_owned())),
         _ => return Err(strange()),
     })
 }
@@ -81,8 +81,8 @@ impl Object for Duration {
         "time.Duration"
     }
 
-    fn underlying(&self) -> Option<Value> {
-        Some(Value::Integer(Integer::new(IntKind::Int64, self.0)))
+    fn underlying(&self) -> Option<GoRuntimeValue> {
+        Some(GoRuntimeValue::Integer(Integer::new(IntKind::Int64, self.0)))
     }
 
     fn text(&self) -> Option<Str> {
@@ -106,12 +106,12 @@ impl Object for GoError {
         "*errors.errorString"
     }
 
-    fn kind(&self) -> Kind {
-        Kind::Pointer
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Pointer
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
-        vec![("s", Value::from(self.0.as_str()))]
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
+        vec![("s", GoRuntimeValue::from(self.0.as_str()))]
     }
 
     fn text(&self) -> Option<Str> {

@@ -2,14 +2,14 @@
 //!
 //! Here: the functions that the snippets may call. Elsewhere: those of Go's own (`gotemplate`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::fmt::{sprint, sprintf};
 use golang::value::{Map, Signature, Type};
-use gotemplate::{Call, Failure, Functions, MissingKey, Set};
+use gotemplate::{Call, FunctionError, Functions, MissingKey, Set};
 use serde::Deserialize;
 
 use super::Topic;
-use super::case::{Answer, Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
 
 pub(super) const TOPICS: [Topic; 2] = [
     Topic {
@@ -44,17 +44,17 @@ fn snippet(case: Case) -> Judgement {
         "" | "default" => MissingKey::Default,
         "zero" => MissingKey::Zero,
         "error" => MissingKey::Error,
-        other => return Err(Fault::NotRun(format!("unknown option missingkey=`{other}`"))),
+        other => return Err(CaseFailure::NotRun(format!("unknown option missingkey=`{other}`"))),
     };
     let data: serde_json::Value = serde_json::from_str(DATA)
-        .map_err(|error| Fault::NotRun(format!("the data cannot be read: {error}")))?;
+        .map_err(|error| CaseFailure::NotRun(format!("the data cannot be read: {error}")))?;
     let mut set = Set::new("t", functions()).with_missing_key(missing);
     let ran = match set.parse("t", tpl.as_bytes()) {
-        Ok(_) => set.run("t", Value::from_json(&data)),
+        Ok(_) => set.run("t", GoRuntimeValue::from_json(&data)),
         Err(error) => Err(error.into()),
     };
     let wanted = match &case.answer {
-        Answer::Error(error) if !error.is_empty() => Err(error.clone()),
+        ReferenceAnswer::Error(error) if !error.is_empty() => Err(error.clone()),
         _ => Ok(out),
     };
     let shown =
@@ -63,9 +63,9 @@ fn snippet(case: Case) -> Judgement {
     same(&shown(wanted), &shown(got.map_err(|error| error.to_string())))
 }
 
-fn text(value: &Value) -> String {
+fn text(value: &GoRuntimeValue) -> String {
     match value {
-        Value::String(text) => text.lossy().into_owned(),
+        GoRuntimeValue::String(text) => text.lossy().into_owned(),
         _ => String::new(),
     }
 }
@@ -75,15 +75,15 @@ fn functions() -> Functions {
     use Type::{Any, Bool, String as Text};
     let mut functions = Functions::default();
     functions.insert("list", Signature::variadic([Any], Type::list()), |_, items| {
-        Ok(Value::list(items.iter().cloned()))
+        Ok(GoRuntimeValue::list(items.iter().cloned()))
     });
     functions.insert("dict", Signature::variadic([Any], Type::map()), |_, items| {
         let map = Map::new(Any, []);
         for pair in items.chunks(2) {
             let key = sprint(&pair[..1])?;
-            map.insert(key, pair.get(1).cloned().unwrap_or_else(|| Value::from("")));
+            map.insert(key, pair.get(1).cloned().unwrap_or_else(|| GoRuntimeValue::from("")));
         }
-        Ok(Value::Map(map))
+        Ok(GoRuntimeValue::Map(map))
     });
     functions.insert("set", Signature::new([Type::map(), Text, Any], Type::map()), set);
     functions.insert("default", Signature::variadic([Any, Any], Any), |_, values| {
@@ -95,20 +95,23 @@ fn functions() -> Functions {
     });
     functions.insert("quote", Signature::variadic([Any], Text), |_, values| {
         let mut quoted = Vec::new();
-        for value in values.iter().filter(|value| !matches!(value, Value::Nil)) {
-            quoted.push(sprintf("%q", &[Value::string(sprint(std::slice::from_ref(value))?)])?);
+        for value in values.iter().filter(|value| !matches!(value, GoRuntimeValue::Nil)) {
+            quoted.push(sprintf(
+                "%q",
+                &[GoRuntimeValue::string(sprint(std::slice::from_ref(value))?)],
+            )?);
         }
-        Ok(Value::string(quoted.join(&b' ')))
+        Ok(GoRuntimeValue::string(quoted.join(&b' ')))
     });
     functions.insert("upper", Signature::new([Text], Text), |_, values| {
-        Ok(Value::from(text(&values[0]).to_uppercase()))
+        Ok(GoRuntimeValue::from(text(&values[0]).to_uppercase()))
     });
     functions.insert("add", Signature::new([Type::INT, Type::INT], Type::INT), |_, values| {
-        let number = |value: &Value| match value {
-            Value::Integer(integer) => integer.signed(),
+        let number = |value: &GoRuntimeValue| match value {
+            GoRuntimeValue::Integer(integer) => integer.signed(),
             _ => 0,
         };
-        Ok(Value::int(number(&values[0]).wrapping_add(number(&values[1]))))
+        Ok(GoRuntimeValue::int(number(&values[0]).wrapping_add(number(&values[1]))))
     });
     functions.insert(
         "fail",
@@ -116,19 +119,19 @@ fn functions() -> Functions {
         |_, values| Err(text(&values[0]).into()),
     );
     functions.insert("kindOf", Signature::new([Any], Text), |_, values| {
-        Ok(Value::from(values[0].kind().to_string()))
+        Ok(GoRuntimeValue::from(values[0].kind().to_string()))
     });
     functions.insert("include", Signature::new([Text, Any], Text), |call, values| {
-        Ok(Value::string(call.run(&text(&values[0]), values[1].clone())?))
+        Ok(GoRuntimeValue::string(call.run(&text(&values[0]), values[1].clone())?))
     });
     functions.insert("tpl", Signature::new([Text, Any], Text), tpl);
-    functions.insert("retnil", Signature::new([], Any), |_, _| Ok(Value::Nil));
+    functions.insert("retnil", Signature::new([], Any), |_, _| Ok(GoRuntimeValue::Nil));
     functions.insert("panics", Signature::new([], Text), |_, _| Err("oops".into()));
     functions
 }
 
-fn set(_: &mut Call<'_>, values: &[Value]) -> Result<Value, Failure> {
-    if let [Value::Map(map), Value::String(key), value] = values {
+fn set(_: &mut Call<'_>, values: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
+    if let [GoRuntimeValue::Map(map), GoRuntimeValue::String(key), value] = values {
         if map.is_nil() {
             return Err("assignment to entry in nil map".into());
         }
@@ -137,8 +140,8 @@ fn set(_: &mut Call<'_>, values: &[Value]) -> Result<Value, Failure> {
     Ok(values[0].clone())
 }
 
-fn tpl(call: &mut Call<'_>, values: &[Value]) -> Result<Value, Failure> {
+fn tpl(call: &mut Call<'_>, values: &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionError> {
     let mut set = call.set().clone();
     let template = set.parse("t", text(&values[0]).as_bytes())?;
-    Ok(Value::string(call.run_template(&set, &template, values[1].clone())?))
+    Ok(GoRuntimeValue::string(call.run_template(&set, &template, values[1].clone())?))
 }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use ::helm::strvals::{self, Mode};
 use ::helm::values::to_json;
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{Map, Str};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::Topic;
-use super::case::{Answer, Case, Fault, Judgement, same_value};
+use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same_value};
 
 mod command;
 mod release;
@@ -107,27 +107,27 @@ fn set(case: Case) -> Judgement {
         "json" => Mode::Json,
         "literal" => Mode::Literal,
         "file" => Mode::File(&mut read),
-        other => return Err(Fault::NotRun(format!("unknown mode `{other}`"))),
+        other => return Err(CaseFailure::NotRun(format!("unknown mode `{other}`"))),
     };
     let done = strvals::set(&values, &text, mode);
     let got = json(&values)?;
-    if let (Answer::Error(_), Some(after)) = (&case.answer, &after) {
+    if let (ReferenceAnswer::Error(_), Some(after)) = (&case.answer, &after) {
         same_value(after, &got)?;
     }
     case.judge(done.map(|()| got).map_err(|error| error.to_string()))
 }
 
 /// A table of Go; null is an empty one.
-fn table(json: &Json) -> Result<Map, Fault> {
-    match Value::from_json(json) {
-        Value::Map(table) => Ok(table),
-        Value::Nil => Ok(Map::new(golang::value::Type::Any, [])),
-        _ => Err(Fault::NotRun("values that are no table".to_owned())),
+fn table(json: &Json) -> Result<Map, CaseFailure> {
+    match GoRuntimeValue::from_json(json) {
+        GoRuntimeValue::Map(table) => Ok(table),
+        GoRuntimeValue::Nil => Ok(Map::new(golang::value::Type::Any, [])),
+        _ => Err(CaseFailure::NotRun("values that are no table".to_owned())),
     }
 }
 
-fn json(values: &Map) -> Result<Json, Fault> {
-    to_json(values).map_err(|error| Fault::Mismatch {
+fn json(values: &Map) -> Result<Json, CaseFailure> {
+    to_json(values).map_err(|error| CaseFailure::Mismatch {
         wanted: "values that JSON has".to_owned(),
         got: error.to_string(),
     })

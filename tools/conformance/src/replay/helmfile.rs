@@ -14,10 +14,10 @@ use golang::regexp::Regexp;
 use serde::Deserialize;
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, same};
 use super::kustomize::{Content, ROOT, write};
 use super::program::program;
-use crate::corpus::Answer;
+use crate::corpus::ProgramOutput;
 
 /// Cases made for us.
 const OWN: &str = "helmfile/own.jsonl";
@@ -57,7 +57,7 @@ const MARKS: [&str; 5] = ["exec", "vals", "secrets", "absolute", "escape"];
 
 /// A helmfile with its files, and what was asked about it.
 #[derive(Deserialize)]
-pub struct Recorded {
+pub struct HelmfileCase {
     files: BTreeMap<String, Content>,
     #[serde(default)]
     dir: String,
@@ -70,12 +70,12 @@ pub struct Recorded {
     /// What helmfile ran beside Helm and Kustomize.
     #[serde(default)]
     needs: Vec<String>,
-    runs: Vec<Run>,
+    runs: Vec<HelmfileInvocation>,
 }
 
 /// A command line, and what helmfile answered.
 #[derive(Deserialize)]
-pub struct Run {
+pub struct HelmfileInvocation {
     /// Its arguments.
     pub args: Vec<String>,
     exit: i32,
@@ -101,11 +101,12 @@ pub struct Program<'p> {
 ///
 /// # Errors
 /// When they cannot be read.
-pub fn own() -> anyhow::Result<Vec<(String, Recorded)>> {
+pub fn own() -> anyhow::Result<Vec<(String, HelmfileCase)>> {
     let mut cases = Vec::new();
     for (place, text) in super::strings(&testbed::root().join("e2e/conformance").join(OWN))? {
         let case = Case::parse(&place, &text)?;
-        let recorded: Recorded = case.inputs().map_err(|_| anyhow!("{place} has another form"))?;
+        let recorded: HelmfileCase =
+            case.inputs().map_err(|_| anyhow!("{place} has another form"))?;
         let is_exception = EXCEPTIONS.iter().any(|(name, _)| *name == case.name);
         if recorded.mark().is_none() && !is_exception && recorded.needs.is_empty() {
             cases.push((case.name, recorded));
@@ -115,19 +116,20 @@ pub fn own() -> anyhow::Result<Vec<(String, Recorded)>> {
 }
 
 fn run(case: Case) -> Judgement {
-    let recorded: Recorded = case.inputs()?;
+    let recorded: HelmfileCase = case.inputs()?;
     if let Some(mark) = recorded.mark() {
-        return Err(Fault::NotRun(format!("marked `{mark}`")));
+        return Err(CaseFailure::NotRun(format!("marked `{mark}`")));
     }
     let program = Program { path: program()?, command: &["helmfile"], tools: &[] };
     recorded.runs.iter().try_for_each(|run| {
-        let got =
-            recorded.ask(program, run).map_err(|error| Fault::NotRun(format!("{error:#}")))?;
+        let got = recorded
+            .ask(program, run)
+            .map_err(|error| CaseFailure::NotRun(format!("{error:#}")))?;
         judge(run, &got)
     })
 }
 
-fn judge(run: &Run, got: &Answer) -> Judgement {
+fn judge(run: &HelmfileInvocation, got: &ProgramOutput) -> Judgement {
     let name = run.args.join(" ");
     match (run.exit == 0, got.status) {
         (true, Some(0)) => {
@@ -172,9 +174,9 @@ fn trail(stderr: &str) -> &str {
     &line[..len]
 }
 
-impl Recorded {
+impl HelmfileCase {
     /// What was asked.
-    pub fn runs(&self) -> &[Run] {
+    pub fn runs(&self) -> &[HelmfileInvocation] {
         &self.runs
     }
 
@@ -187,7 +189,11 @@ impl Recorded {
     ///
     /// # Errors
     /// When it cannot be run.
-    pub fn ask(&self, program: Program<'_>, run: &Run) -> anyhow::Result<Answer> {
+    pub fn ask(
+        &self,
+        program: Program<'_>,
+        run: &HelmfileInvocation,
+    ) -> anyhow::Result<ProgramOutput> {
         let temporary = tempfile::tempdir()?;
         let base = fs::canonicalize(temporary.path())?;
         for folder in ["root", "tmp", "home"] {
@@ -230,7 +236,7 @@ impl Recorded {
         let output = child.wait_with_output()?;
         let stdout = normal(&String::from_utf8_lossy(&output.stdout), &base)?.into_bytes();
         let status = output.status.code();
-        Ok(Answer { status, stdout, stderr: output.stderr, written: BTreeMap::new() })
+        Ok(ProgramOutput { status, stdout, stderr: output.stderr, written: BTreeMap::new() })
     }
 }
 

@@ -7,13 +7,13 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use golang::regexp::Regexp;
-use kustomize::{Budget, Options, Order, Restriction, Warning};
+use kustomize::{BuildBudget, Options, Order, Restriction, Warning};
 use serde::Deserialize;
 use serde_json::Value;
 use sources::disk::Disk;
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, same};
 
 pub(super) const TOPICS: [Topic; 1] = [Topic {
     name: "kustomize/cases",
@@ -48,7 +48,7 @@ pub(super) const ROOT: &str = "${ROOT}";
 
 fn build(case: Case) -> Judgement {
     let recorded: BuildInputs = case.inputs()?;
-    let not_run = |error: &dyn std::fmt::Display| Fault::NotRun(error.to_string());
+    let not_run = |error: &dyn std::fmt::Display| CaseFailure::NotRun(error.to_string());
     let temporary = tempfile::tempdir().map_err(|error| not_run(&error))?;
     let root = fs::canonicalize(temporary.path()).map_err(|error| not_run(&error))?;
     let root = root.to_string_lossy().into_owned();
@@ -62,7 +62,7 @@ fn build(case: Case) -> Judgement {
     let mut warnings = Vec::new();
     let dir = format!("{root}/{}", recorded.dir);
     let built =
-        kustomize::build(&Disk::default(), &dir, &options, &Budget::default(), &mut warnings);
+        kustomize::build(&Disk::default(), &dir, &options, &BuildBudget::default(), &mut warnings);
     let built = built.and_then(|built| built.yaml());
     let mut said: String = warnings.iter().map(line).collect();
     match (built, recorded.expected) {
@@ -104,13 +104,13 @@ pub(super) fn write(path: &Path, content: &Content, root: &str) -> anyhow::Resul
 }
 
 /// Runs the script of a case; what it cannot do shows in the build.
-fn set_up(script: &str, root: &str) -> Result<(), Fault> {
+fn set_up(script: &str, root: &str) -> Result<(), CaseFailure> {
     let mut shell = std::process::Command::new("sh");
     let output = shell.arg("-c").arg(script.replace(ROOT, root)).current_dir(root).output();
-    output.map(drop).map_err(|error| Fault::NotRun(format!("setup: {error}")))
+    output.map(drop).map_err(|error| CaseFailure::NotRun(format!("setup: {error}")))
 }
 
-fn options(args: &[String]) -> Result<Options, Fault> {
+fn options(args: &[String]) -> Result<Options, CaseFailure> {
     let mut options = Options { order: Order::Legacy, ..Options::default() };
     let mut args = args.iter().map(String::as_str);
     while let Some(flag) = args.next() {
@@ -122,7 +122,7 @@ fn options(args: &[String]) -> Result<Options, Fault> {
             ("--load-restrictor", Some("LoadRestrictionsNone")) => {
                 options.restriction = Restriction::None;
             }
-            _ => return Err(Fault::NotRun(format!("unknown flag `{flag}`"))),
+            _ => return Err(CaseFailure::NotRun(format!("unknown flag `{flag}`"))),
         }
     }
     Ok(options)

@@ -16,8 +16,8 @@ pub(super) const TOPICS: [Topic; 1] = [Topic {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Format {
-    object: Parts,
+struct ObjectFormatCase {
+    object: NamedObjectParts,
     /// What is read back, or the error.
     back: Option<Value>,
     back_err: Option<String>,
@@ -26,7 +26,7 @@ struct Format {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
-struct Parts {
+struct NamedObjectParts {
     namespace: String,
     name: String,
     group: String,
@@ -48,7 +48,7 @@ fn parsed(text: &str) -> Result<Value, String> {
 fn id(case: Case) -> Judgement {
     match case.op.as_str() {
         "format" => {
-            let Format { object, back, back_err } = case.inputs()?;
+            let ObjectFormatCase { object, back, back_err } = case.inputs()?;
             let id = ObjectId::new(&object.namespace, &object.name, &object.group, &object.kind);
             case.judge(Ok(id.to_string().into()))?;
             let wanted = back.or(back_err.map(Value::from)).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use super::case::Fault;
+use super::case::CaseFailure;
 use e2e::installation::{Build, make};
 
 /// The program as the source is now: what was built last may be older.
@@ -16,6 +16,6 @@ static PROGRAM: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
 ///
 /// # Errors
 /// No case is run if it cannot be built.
-pub(super) fn program() -> Result<&'static Path, Fault> {
-    PROGRAM.as_deref().map_err(|error| Fault::NotRun(error.clone()))
+pub(super) fn program() -> Result<&'static Path, CaseFailure> {
+    PROGRAM.as_deref().map_err(|error| CaseFailure::NotRun(error.clone()))
 }

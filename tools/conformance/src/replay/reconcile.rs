@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Topic;
-use super::case::{Answer, Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
 
 pub(super) const TOPICS: [Topic; 1] = [Topic {
     name: "recorded/gotime (specs)",
@@ -20,7 +20,7 @@ fn time(case: Case) -> Judgement {
     match case.op.as_str() {
         "duration" => duration(&case),
         "string" => string(&case),
-        "format" | "parse" => Err(Fault::NotRun("times: no spec has any".to_owned())),
+        "format" | "parse" => Err(CaseFailure::NotRun("times: no spec has any".to_owned())),
         _ => Err(case.unsupported(&[])),
     }
 }
@@ -41,7 +41,7 @@ struct Nanoseconds {
 fn duration(case: &Case) -> Judgement {
     let Reading { r#in } = case.inputs()?;
     let read = parse_duration(&r#in);
-    if let Answer::Out(out) = &case.answer
+    if let ReferenceAnswer::Out(out) = &case.answer
         && out.get("ns").and_then(Value::as_str).is_some_and(|ns| ns.starts_with('-'))
     {
         // Go's type is signed and ours is not, so these are refused.
@@ -83,15 +83,20 @@ fn quoted(text: &str) -> String {
 fn string(case: &Case) -> Judgement {
     let Nanoseconds { ns } = case.inputs()?;
     let Ok(nanos) = ns.parse() else {
-        return Err(Fault::NotRun("op string: nothing here writes negative durations".to_owned()));
+        return Err(CaseFailure::NotRun(
+            "op string: nothing here writes negative durations".to_owned(),
+        ));
     };
     let text = Value::from(format_duration(Duration::from_nanos(nanos)));
     case.judge(Ok(match &case.answer {
-        Answer::Out(Value::Object(out)) => {
+        ReferenceAnswer::Out(Value::Object(out)) => {
             let mut out = out.clone();
             out.insert("string".to_owned(), text);
             Value::Object(out)
         }
-        Answer::Out(_) | Answer::Error(_) | Answer::Panic | Answer::Elsewhere => text,
+        ReferenceAnswer::Out(_)
+        | ReferenceAnswer::Error(_)
+        | ReferenceAnswer::Panic
+        | ReferenceAnswer::Elsewhere => text,
     }))
 }

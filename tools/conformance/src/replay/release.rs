@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use ::helm::releasename;
 use ::release::record::Record;
 use ::release::snapshot::{Snapshot, observation};
-use ::release::storage::{self, Written};
+use ::release::storage::{self, RecordWriteMode};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, same, same_value};
+use super::case::{Case, CaseFailure, Judgement, same, same_value};
 
 pub(super) const TOPICS: [Topic; 3] = [
     Topic {
@@ -69,8 +69,8 @@ fn name(case: Case) -> Judgement {
     }
 }
 
-fn mismatch(wanted: &str, got: &dyn ToString) -> Fault {
-    Fault::Mismatch { wanted: wanted.to_owned(), got: got.to_string() }
+fn mismatch(wanted: &str, got: &dyn ToString) -> CaseFailure {
+    CaseFailure::Mismatch { wanted: wanted.to_owned(), got: got.to_string() }
 }
 
 #[derive(Deserialize)]
@@ -96,7 +96,7 @@ fn stored(case: Case) -> Judgement {
     same(&kind, storage::SECRET_TYPE)?;
     let seconds = labels.get("modifiedAt").and_then(|text| text.parse().ok()).unwrap_or_default();
     let now = jiff::Timestamp::from_second(seconds).unwrap_or_default();
-    let again = storage::labels(&record, Written::Again, now);
+    let again = storage::labels(&record, RecordWriteMode::Again, now);
     same_value(&serde_json::json!(labels), &serde_json::json!(again))?;
     let packed = storage::pack(&record).map_err(|error| mismatch("a Secret", &error))?;
     let parts: Vec<&[u8]> = packed.parts.iter().map(Vec::as_slice).collect();

@@ -7,7 +7,7 @@ use sources::ignore::Matcher;
 use tree::RelPath;
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, nil, same};
+use super::case::{Case, CaseFailure, Judgement, nil, same};
 
 mod revision;
 mod tarball;
@@ -48,9 +48,9 @@ fn ignore(case: Case) -> Judgement {
     let Ignore { ignore_files, spec_ignore, paths } = case.inputs()?;
     let wanted: Vec<bool> = case.list()?;
     if wanted.len() != paths.len() {
-        return Err(Fault::NotRun("paths and answers are not of one number".to_owned()));
+        return Err(CaseFailure::NotRun("paths and answers are not of one number".to_owned()));
     }
-    let files: Result<Vec<_>, Fault> =
+    let files: Result<Vec<_>, CaseFailure> =
         ignore_files.into_iter().map(|(folder, text)| Ok((inside(&folder)?, text))).collect();
     let matcher = match Matcher::new(&files?, spec_ignore.as_deref()) {
         Ok(matcher) => matcher,
@@ -72,6 +72,7 @@ fn ignore(case: Case) -> Judgement {
 ///
 /// # Errors
 /// A case that asks about another place is not run.
-fn inside(path: &str) -> Result<RelPath, Fault> {
-    RelPath::parse(path).map_err(|error| Fault::NotRun(format!("a path that no tree has: {error}")))
+fn inside(path: &str) -> Result<RelPath, CaseFailure> {
+    RelPath::parse(path)
+        .map_err(|error| CaseFailure::NotRun(format!("a path that no tree has: {error}")))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::Tally;
-use super::case::Fault;
+use super::case::CaseFailure;
 use testbed::progress::{bold, dim, green, red};
 
 /// How many failures of a topic are shown.
@@ -51,13 +51,13 @@ fn details(table: &mut String, tally: &Tally) {
     for (case, fault) in tally.failures.iter().take(MAX_FAILURES_SHOWN) {
         line(table, &format!("    {} {case}", red("✘")));
         match fault {
-            Fault::Mismatch { wanted, got } => {
+            CaseFailure::Mismatch { wanted, got } => {
                 let alike = alike(wanted, got);
                 line(table, &format!("        wanted {}", clip(wanted, alike)));
                 line(table, &format!("        got    {}", clip(got, alike)));
             }
-            Fault::NotRun(reason) => line(table, &format!("        {reason}")),
-            Fault::OtherTopic => {}
+            CaseFailure::NotRun(reason) => line(table, &format!("        {reason}")),
+            CaseFailure::OtherTopic => {}
         }
     }
     if tally.failures.len() > MAX_FAILURES_SHOWN {

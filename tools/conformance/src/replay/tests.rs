@@ -39,7 +39,7 @@ fn an_answer_that_is_not_the_recorded_one_fails_its_topic() {
     let tallies = replayed(&folder);
     let wanted = "values: {\"a\":2}".to_owned();
     let got = "values: {\"a\":1}".to_owned();
-    let fault = Fault::Mismatch { wanted, got };
+    let fault = CaseFailure::Mismatch { wanted, got };
     assert_eq!(tallies["yaml/read v2"].failures, [("wrong".to_owned(), fault)]);
     assert!(run(&[folder.path().to_owned()]).is_err());
 }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement};
+use super::case::{Case, CaseFailure, Judgement};
 
 pub(super) const TOPICS: [Topic; 8] = [
     Topic {
@@ -71,7 +71,7 @@ pub(super) const TOPICS: [Topic; 8] = [
 ];
 
 /// Judges a case of one operation.
-type Judge = fn(&Case, &Recorded) -> Judgement;
+type Judge = fn(&Case, &TrustCase) -> Judgement;
 
 /// The judge of each operation.
 const JUDGES: [(&str, Judge); 8] = [
@@ -87,7 +87,7 @@ const JUDGES: [(&str, Judge); 8] = [
 
 /// The members of a case that all operations share.
 #[derive(Deserialize)]
-struct Recorded {
+struct TrustCase {
     topic: String,
     #[serde(default)]
     files: BTreeMap<String, String>,
@@ -103,34 +103,34 @@ struct Recorded {
 }
 
 fn judge(topic: &str, case: Case) -> Judgement {
-    let mut recorded: Recorded = case.inputs()?;
+    let mut recorded: TrustCase = case.inputs()?;
     recorded.folder.clone_from(&case.folder);
     if recorded.topic != topic {
-        return Err(Fault::OtherTopic);
+        return Err(CaseFailure::OtherTopic);
     }
     let known = JUDGES.iter().find(|(op, _)| *op == case.op);
     known.map_or_else(|| Err(case.unsupported(&[])), |(_, judge)| judge(&case, &recorded))
 }
 
-impl Recorded {
+impl TrustCase {
     /// The content of a file.
-    fn file(&self, name: &str) -> Result<Vec<u8>, Fault> {
+    fn file(&self, name: &str) -> Result<Vec<u8>, CaseFailure> {
         let content = self.files.get(name).map_or("", String::as_str);
         let blob;
         let encoded = match content.strip_prefix('@') {
             Some(digest) => {
                 let path = self.folder.join(format!("blobs/{digest}.b64"));
                 blob = std::fs::read_to_string(path)
-                    .map_err(|error| Fault::NotRun(error.to_string()))?;
+                    .map_err(|error| CaseFailure::NotRun(error.to_string()))?;
                 blob.trim_ascii()
             }
             None => content,
         };
-        STANDARD.decode(encoded).map_err(|error| Fault::NotRun(format!("{name}: {error}")))
+        STANDARD.decode(encoded).map_err(|error| CaseFailure::NotRun(format!("{name}: {error}")))
     }
 
     /// The files of a folder, without its name.
-    fn folder(&self, folder: &str) -> Result<BTreeMap<String, Vec<u8>>, Fault> {
+    fn folder(&self, folder: &str) -> Result<BTreeMap<String, Vec<u8>>, CaseFailure> {
         let names = self.files.keys().filter_map(|name| Some((name, name.strip_prefix(folder)?)));
         names.map(|(name, short)| Ok((short.to_owned(), self.file(name)?))).collect()
     }

@@ -3,12 +3,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goyaml::v3::{self, Kind, Layout, Node, Note};
+use goyaml::v3::{self, Layout, Node, Note, YamlNodeKind};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Topic;
-use super::case::{Case, Fault, Judgement, same};
+use super::case::{Case, CaseFailure, Judgement, same};
 
 pub(super) const TOPICS: [Topic; 7] = [
     Topic { name: "yaml/read v2", path: "yaml/read.jsonl", judge: read, exceptions: &[] },
@@ -49,12 +49,12 @@ const RANDOM_ORDER: [&str; 1] =
     [r#"{"a01": 1, "a1": 1, "a001": 1, "a10b": 1, "a1b": 1, "a01b": 1}"#];
 
 /// The text of a case.
-fn input(yaml: Option<&String>, base64: Option<&String>) -> Result<Vec<u8>, Fault> {
+fn input(yaml: Option<&String>, base64: Option<&String>) -> Result<Vec<u8>, CaseFailure> {
     match (yaml, base64) {
         (Some(text), _) => Ok(text.clone().into_bytes()),
         (None, Some(encoded)) => STANDARD
             .decode(encoded)
-            .map_err(|error| Fault::NotRun(format!("`yaml_base64` cannot be read: {error}"))),
+            .map_err(|error| CaseFailure::NotRun(format!("`yaml_base64` cannot be read: {error}"))),
         // The recorder leaves out an empty input.
         (None, None) => Ok(Vec::new()),
     }
@@ -81,7 +81,7 @@ fn read(mut case: Case) -> Judgement {
     let values = match (&recorded.v2_json, &recorded.v2_error) {
         (Some(json), _) => same_json(&case.name, json, &value),
         (None, Some(wanted)) => same(&format!("error: {wanted}"), &shown(&value)),
-        (None, None) => return Err(Fault::NotRun("no answer of go-yaml v2".to_owned())),
+        (None, None) => return Err(CaseFailure::NotRun("no answer of go-yaml v2".to_owned())),
     };
     let no_error = || "no error".to_owned();
     let strict =
@@ -119,7 +119,7 @@ fn nodes(mut case: Case) -> Judgement {
     let input = input(recorded.yaml.as_ref(), recorded.yaml_base64.as_ref())?;
     let mut documents = Vec::new();
     let mut error = String::new();
-    let stream = v3::Documents::new(&input, &goyaml::Limits::default());
+    let stream = v3::Documents::new(&input, &goyaml::YamlLimits::default());
     match stream.map(|stream| stream.collect::<Vec<_>>()) {
         Ok(read) => {
             for document in read {
@@ -152,11 +152,11 @@ fn listed(document: &Node) -> String {
             return "…".to_owned();
         }
         let kind = match node.kind {
-            Kind::Document => 1,
-            Kind::Sequence => 2,
-            Kind::Mapping => 4,
-            Kind::Scalar => 8,
-            Kind::Alias => 16,
+            YamlNodeKind::Document => 1,
+            YamlNodeKind::Sequence => 2,
+            YamlNodeKind::Mapping => 4,
+            YamlNodeKind::Scalar => 8,
+            YamlNodeKind::Alias => 16,
         };
         let [anchor, head, tail, foot] = [Note::Anchor, Note::Head, Note::Line, Note::Foot]
             .map(|note| quoted(node.notes.get(note)));
@@ -235,7 +235,7 @@ fn same_json(name: &str, json: &str, got: &Result<Value, String>) -> Judgement {
     if is_same || RANDOM_VALUES.contains(&(name, &shown)) {
         return Ok(());
     }
-    Err(Fault::Mismatch { wanted: json.to_owned(), got: shown })
+    Err(CaseFailure::Mismatch { wanted: json.to_owned(), got: shown })
 }
 
 /// One verdict on the aspects of a case.
@@ -245,11 +245,11 @@ fn all<const N: usize>(aspects: [(&str, Judgement); N]) -> Judgement {
     for (aspect, judgement) in aspects {
         match judgement {
             Ok(()) => {}
-            Err(Fault::Mismatch { wanted, got }) => {
+            Err(CaseFailure::Mismatch { wanted, got }) => {
                 all_wanted.push(format!("{aspect}: {wanted}"));
                 all_got.push(format!("{aspect}: {got}"));
             }
-            Err(other @ (Fault::NotRun(_) | Fault::OtherTopic)) => return Err(other),
+            Err(other @ (CaseFailure::NotRun(_) | CaseFailure::OtherTopic)) => return Err(other),
         }
     }
     same(&all_wanted.join("; "), &all_got.join("; "))
@@ -268,7 +268,7 @@ struct Emission {
 fn emission(case: Case) -> Judgement {
     let Emission { json, yaml, .. } = case.inputs()?;
     let value = serde_json::from_str(&json)
-        .map_err(|error| Fault::NotRun(format!("`json` cannot be read: {error}")))?;
+        .map_err(|error| CaseFailure::NotRun(format!("`json` cannot be read: {error}")))?;
     let got = emitted(with_floats(value));
     if RANDOM_ORDER.contains(&json.as_str()) {
         return same(&sorted_lines(&yaml), &sorted_lines(&got));
@@ -279,9 +279,9 @@ fn emission(case: Case) -> Judgement {
 /// Writes a value with version 3.
 fn pretty(case: Case) -> Judgement {
     let Emission { json, pretty, .. } = case.inputs()?;
-    let wanted = pretty.ok_or_else(|| Fault::NotRun("no answer of go-yaml v3".to_owned()))?;
+    let wanted = pretty.ok_or_else(|| CaseFailure::NotRun("no answer of go-yaml v3".to_owned()))?;
     let value = serde_json::from_str(&json)
-        .map_err(|error| Fault::NotRun(format!("`json` cannot be read: {error}")))?;
+        .map_err(|error| CaseFailure::NotRun(format!("`json` cannot be read: {error}")))?;
     let layout = Layout { indent: 2, compact_sequences: false };
     let got = v3::encode(&&with_floats(value), &layout);
     same(&wanted, &got.unwrap_or_else(|error| format!("ERR {error}")))

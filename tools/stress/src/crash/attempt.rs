@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a run came to.
-pub(super) struct Outcome {
+pub(super) struct CrashRunReport {
     /// The end of each act.
     pub(super) snapshots: Vec<Snapshot>,
     /// All writes.
@@ -43,7 +43,7 @@ pub(super) struct Outcome {
     pub(super) recovery: Duration,
 }
 
-struct Run<S> {
+struct CrashRun<S> {
     scenario: S,
     stage: Stage,
     proxy: ApiProxy,
@@ -68,13 +68,13 @@ struct Run<S> {
 pub(super) async fn attempt<S: Scenario>(
     point: Option<Point>,
     usual: Option<&Vec<Snapshot>>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<CrashRunReport> {
     let begun = Instant::now();
     let stage = Stage::set("crash").await?;
     let proxy = ApiProxy::start(stage.story.bed.operator_kubeconfig())?;
     let windlass = Windlass::start_for(&stage.story, &[&proxy.flag()]).await?;
     let cut = point.map(|point| proxy.cut_at(point.number, point.moment));
-    let mut run = Run {
+    let mut run = CrashRun {
         scenario: S::default(),
         stage,
         proxy,
@@ -101,7 +101,7 @@ pub(super) async fn attempt<S: Scenario>(
         }
     }
     run.violations.extend(run.scenario.judge(&run.stage)?);
-    let outcome = Outcome {
+    let outcome = CrashRunReport {
         snapshots,
         writes: run.proxy.writes(),
         request: run.request,
@@ -115,7 +115,7 @@ pub(super) async fn attempt<S: Scenario>(
     Ok(outcome)
 }
 
-impl<S: Scenario> Run<S> {
+impl<S: Scenario> CrashRun<S> {
     /// Begins an act and waits for its end; none when it does not come.
     async fn play(
         &mut self,

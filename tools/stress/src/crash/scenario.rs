@@ -8,8 +8,8 @@ pub(super) mod helmfile;
 pub(super) mod kustomization;
 pub(super) mod lifecycle;
 
-use e2e::git_server::{Access, GitServer, Repository};
-use e2e::harness::{Story, Target};
+use e2e::git_server::{Access, GitServer, StoryRepository};
+use e2e::harness::{Story, StoryTarget};
 use kube::core::ApiResource;
 use serde_json::json;
 
@@ -57,7 +57,7 @@ pub(super) struct Stage {
     /// Serves the repository.
     pub(super) server: GitServer,
     /// The only one.
-    pub(super) repository: Repository,
+    pub(super) repository: StoryRepository,
     /// The commits so far.
     pub(super) revisions: Vec<String>,
 }
@@ -92,17 +92,17 @@ impl Stage {
 
     /// Has the GitRepository reconciled.
     pub(super) async fn request_source(&self) -> anyhow::Result<()> {
-        self.story.request(&Target::git_repository(SOURCE_NAME)).await.map(drop)
+        self.story.request(&StoryTarget::git_repository(SOURCE_NAME)).await.map(drop)
     }
 
     /// Deletes the GitRepository.
     pub(super) async fn delete_source(&self) -> anyhow::Result<()> {
-        self.story.delete(&Target::git_repository(SOURCE_NAME)).await
+        self.story.delete(&StoryTarget::git_repository(SOURCE_NAME)).await
     }
 
     /// Whether the GitRepository is gone.
     pub(super) async fn source_is_gone(&self) -> anyhow::Result<bool> {
-        Ok(self.story.read(&Target::git_repository(SOURCE_NAME)).await?.is_none())
+        Ok(self.story.read(&StoryTarget::git_repository(SOURCE_NAME)).await?.is_none())
     }
 
     /// Objects of these plurals that were created more than once, as problems.

@@ -6,10 +6,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sources::archive::{ExtractOptions, Symlinks, extract, unzip};
 
-use super::Target;
+use super::FuzzTarget;
 use super::USUAL_STACK;
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "archive",
     stack: USUAL_STACK,
     words: &[

@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use e2e::random::Random;
 
-use conformance::corpus::{self, Answer, Case, Corpus};
+use conformance::corpus::{self, Case, Corpus, ProgramOutput};
 use e2e::installation::{Build, make, program};
 use e2e::measured::{self, Cost};
 use testbed::progress::{green, red, step};
@@ -126,8 +126,8 @@ fn small(corpus: Corpus) -> anyhow::Result<Vec<Case>> {
 /// What the files of a corpus are made of.
 const fn words(corpus: Corpus) -> &'static mutate::Words {
     match corpus {
-        Corpus::Charts => &mutate::TEMPLATES,
-        Corpus::Overlays => &mutate::OVERLAYS,
+        Corpus::Charts => &mutate::TEMPLATE_FRAGMENTS,
+        Corpus::Overlays => &mutate::KUSTOMIZATION_FRAGMENTS,
     }
 }
 
@@ -164,7 +164,7 @@ fn judge(
         return Ok(Some(fault));
     }
     let Some(original) = original else { return Ok(None) };
-    let ask = |program: &Path| -> anyhow::Result<Answer> {
+    let ask = |program: &Path| -> anyhow::Result<ProgramOutput> {
         let folder = lay_out()?;
         corpus::ask(corpus, program, folder.path(), &changed.arguments, None)
     };

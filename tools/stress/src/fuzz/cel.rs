@@ -3,11 +3,11 @@
 use gocel::Expression;
 use serde_json::json;
 
-use super::Target;
+use super::FuzzTarget;
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "cel",
-    stack: gocel::STACK,
+    stack: gocel::REQUIRED_STACK_BYTES,
     words: &[
         b"(",
         b")",

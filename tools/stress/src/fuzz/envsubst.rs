@@ -1,11 +1,11 @@
 //! Strings with variables of a Kustomization (`envsubst`).
 
-use envsubst::{Limits, Unset, substitute};
+use envsubst::{SubstitutionLimits, Unset, substitute};
 
-use super::Target;
+use super::FuzzTarget;
 use super::USUAL_STACK;
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "envsubst",
     stack: USUAL_STACK,
     words: &[
@@ -64,6 +64,6 @@ fn read(input: &[u8]) {
         _ => None,
     };
     for unset in [Unset::Empty, Unset::Error] {
-        drop(substitute(input, lookup, unset, Limits::default()));
+        drop(substitute(input, lookup, unset, SubstitutionLimits::default()));
     }
 }

@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use golang::time::{Time, Zone};
-use helmfile::{Format, Helm, List, Options, Plan, Settings, Template, World};
-use tree::Memory;
+use helmfile::{
+    Helm, HelmfileEnvironment, List, Options, Plan, PrintEnvFormat, Settings, Template,
+};
+use tree::MemoryTree;
 
-use super::Target;
+use super::FuzzTarget;
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "helmfile",
-    stack: helm::render::STACK,
+    stack: helm::render::REQUIRED_STACK_BYTES,
     words: &[
-        SEPARATOR,
+        FILE_SEPARATOR,
         b"\n---\n",
         b"{{",
         b"}}",
@@ -80,7 +82,7 @@ pub(super) const TARGET: Target = Target {
 };
 
 /// What separates the files of an input; the first is the helmfile, the others are those that [`FILES`] names in turn.
-const SEPARATOR: &[u8] = b"\n=====\n";
+const FILE_SEPARATOR: &[u8] = b"\n=====\n";
 
 const FILES: [&str; 7] = [
     "helmfile.yaml.gotmpl",
@@ -99,17 +101,18 @@ fn read(input: &[u8]) {
     let mut rest = Some(input);
     for name in FILES {
         let Some(text) = rest else { break };
-        let end = text.windows(SEPARATOR.len()).position(|part| part == SEPARATOR);
+        let end = text.windows(FILE_SEPARATOR.len()).position(|part| part == FILE_SEPARATOR);
         files.insert(name, end.and_then(|end| text.get(..end)).unwrap_or(text));
-        rest = end.and_then(|end| text.get(end + SEPARATOR.len()..));
+        rest = end.and_then(|end| text.get(end + FILE_SEPARATOR.len()..));
     }
-    let Ok(files) = Memory::from_files(files) else { return };
+    let Ok(files) = MemoryTree::from_files(files) else { return };
     let files = Arc::new(files);
     for selectors in [vec![], vec!["a=b".to_owned(), "name!=a".to_owned()]] {
         let utc = Zone::fixed("UTC", 0);
         let now = Time::from_unix(0, 0, utc.clone());
         let random = Arc::new(|bytes: &mut [u8]| bytes.fill(7));
-        let world = World::new(Arc::clone(&files) as _, BTreeMap::new(), now, utc, random);
+        let world =
+            HelmfileEnvironment::new(Arc::clone(&files) as _, BTreeMap::new(), now, utc, random);
         let environment = "default".to_owned();
         let settings = Settings { environment, selectors, ..Settings::default() };
         let world = Arc::new(world);
@@ -117,7 +120,7 @@ fn read(input: &[u8]) {
         drop(plan().and_then(|plan| plan.list(List::Json)));
         drop(plan().and_then(|plan| plan.build(true, "/tmp")));
         drop(plan().and_then(|plan| plan.show_dag()));
-        drop(plan().and_then(|plan| plan.print_env(Format::Yaml)));
+        drop(plan().and_then(|plan| plan.print_env(PrintEnvFormat::Yaml)));
         drop(plan().and_then(|plan| plan.renderings(&Options::default(), &Empty)));
     }
 }

@@ -2,10 +2,10 @@
 
 use sources::charts::Index;
 
-use super::Target;
+use super::FuzzTarget;
 use super::USUAL_STACK;
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "index",
     stack: USUAL_STACK,
     words: &[

@@ -10,7 +10,7 @@ use e2e::random::Random;
 pub(super) type Words = [&'static [u8]];
 
 /// Pieces of templates, of YAML, of JSON, numbers at their limits, bytes that are no text.
-pub(super) const TEMPLATES: [&[u8]; 60] = [
+pub(super) const TEMPLATE_FRAGMENTS: [&[u8]; 60] = [
     b"{{",
     b"}}",
     b"{{-",
@@ -74,7 +74,7 @@ pub(super) const TEMPLATES: [&[u8]; 60] = [
 ];
 
 /// Pieces of kustomizations and of manifests, paths and URLs that lead elsewhere, and what grows or has no end.
-pub(super) const OVERLAYS: [&[u8]; 66] = [
+pub(super) const KUSTOMIZATION_FRAGMENTS: [&[u8]; 66] = [
     b"resources:\n- ",
     b"resources:\n- .\n",
     b"resources:\n- ..\n",
@@ -239,7 +239,7 @@ mod tests {
     fn changed(seed: u64) -> BTreeMap<String, Vec<u8>> {
         let text = b"a: {{ .Values.a }}\nb: 17\n".to_vec();
         let mut all = BTreeMap::from([("a".to_owned(), text.clone()), ("b".to_owned(), text)]);
-        files(&mut all, &TEMPLATES, &mut Random::new(seed));
+        files(&mut all, &TEMPLATE_FRAGMENTS, &mut Random::new(seed));
         all
     }
 
@@ -255,8 +255,8 @@ mod tests {
     fn empty_files_are_no_trouble() {
         for seed in 0..200 {
             let mut all = BTreeMap::from([("a".to_owned(), Vec::new())]);
-            files(&mut all, &TEMPLATES, &mut Random::new(seed));
-            files(&mut BTreeMap::new(), &TEMPLATES, &mut Random::new(seed));
+            files(&mut all, &TEMPLATE_FRAGMENTS, &mut Random::new(seed));
+            files(&mut BTreeMap::new(), &TEMPLATE_FRAGMENTS, &mut Random::new(seed));
         }
     }
 }

@@ -15,7 +15,7 @@ use clap::Args;
 use e2e::random::Random;
 use nix::sys::resource::{Resource, setrlimit};
 
-use super::{TARGETS, Target, mutate};
+use super::{FuzzTarget, TARGETS, mutate};
 use conformance::corpus;
 use e2e::measured::MYSELF;
 use testbed::progress::{green, red};
@@ -37,7 +37,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What the reader is told.
 #[derive(Debug, Args)]
-pub(crate) struct Reader {
+pub(crate) struct FuzzReaderArguments {
     target: String,
     /// Where it says with which input it begins, and what that is
     folder: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) struct Reader {
 ///
 /// # Errors
 /// When something was found, or nothing could be run.
-pub(super) fn run(target: &Target, time: Duration, seed: Option<u64>) -> anyhow::Result<()> {
+pub(super) fn run(target: &FuzzTarget, time: Duration, seed: Option<u64>) -> anyhow::Result<()> {
     let seed = seed.unwrap_or_else(Random::seed);
     let deadline = Instant::now() + time;
     let kept = inputs(target)?.len() as u64;
@@ -94,7 +94,7 @@ pub(super) fn run(target: &Target, time: Duration, seed: Option<u64>) -> anyhow:
 
 /// Starts a reader and waits for its end; says which input was the last, and what was wrong with it.
 fn watch(
-    target: &Target,
+    target: &FuzzTarget,
     folder: &Path,
     begin: u64,
     seed: u64,
@@ -176,7 +176,7 @@ fn resident(id: u32) -> u64 {
 }
 
 /// Keeps an input under a name of its own.
-fn keep(target: &Target, input: &[u8]) -> anyhow::Result<PathBuf> {
+fn keep(target: &FuzzTarget, input: &[u8]) -> anyhow::Result<PathBuf> {
     let sum = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -186,7 +186,7 @@ fn keep(target: &Target, input: &[u8]) -> anyhow::Result<PathBuf> {
 }
 
 /// The inputs to begin with: those of the repository, and strings of recorded cases.
-fn inputs(target: &Target) -> anyhow::Result<Vec<Vec<u8>>> {
+fn inputs(target: &FuzzTarget) -> anyhow::Result<Vec<Vec<u8>>> {
     let home = root().join("e2e/fuzz").join(target.name);
     let mut inputs: Vec<Vec<u8>> = corpus::read_folder(&home)?.into_values().collect();
     ensure!(!inputs.is_empty(), "there are no inputs in {}", home.display());
@@ -213,7 +213,7 @@ fn strings(value: &serde_json::Value, into: &mut Vec<Vec<u8>>) {
 }
 
 /// The input of a number: one to begin with, or one that was changed.
-fn input(target: &Target, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec<u8> {
+fn input(target: &FuzzTarget, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec<u8> {
     let Some(number) = number.checked_sub(inputs.len() as u64) else {
         let kept = usize::try_from(number).ok().and_then(|number| inputs.get(number));
         return kept.cloned().unwrap_or_default();
@@ -230,7 +230,7 @@ fn input(target: &Target, inputs: &[Vec<u8>], number: u64, seed: u64) -> Vec<u8>
 ///
 /// # Errors
 /// When it cannot say what it reads. A fault of what reads ends the process.
-pub(super) fn read(reader: &Reader) -> anyhow::Result<ExitCode> {
+pub(super) fn read(reader: &FuzzReaderArguments) -> anyhow::Result<ExitCode> {
     let target =
         TARGETS.into_iter().find(|it| it.name == reader.target).context("no such target")?;
     // An allocation beyond any measure is a fault that can be told, not the end of the machine.

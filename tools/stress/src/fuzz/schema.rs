@@ -5,10 +5,10 @@ use std::sync::Arc;
 use helm::chart::Chart;
 use helm::schema::validate;
 
-use super::Target;
+use super::FuzzTarget;
 use super::USUAL_STACK;
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "schema",
     stack: USUAL_STACK,
     words: &[

@@ -3,17 +3,17 @@
 use signatures::git::{self, Checkout, Keys, Mode, Tag};
 use signatures::provenance;
 
-use super::Target;
+use super::FuzzTarget;
 use super::USUAL_STACK;
 
 /// What stands between what is signed and the keys.
-const KEYS: &[u8] = b"\n===KEYS===\n";
+const KEYS_SEPARATOR: &[u8] = b"\n===KEYS===\n";
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "signature",
     stack: USUAL_STACK,
     words: &[
-        KEYS,
+        KEYS_SEPARATOR,
         b"gpgsig ",
         b"gpgsig-sha256 ",
         b"\n ",
@@ -44,19 +44,19 @@ pub(super) const TARGET: Target = Target {
 };
 
 /// When inputs are read: their keys are good then.
-const NOW: u64 = 1_800_000_000;
+const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
 /// Both forms of keys, and all that may be signed.
 fn read(input: &[u8]) {
-    let at = input.windows(KEYS.len()).position(|window| window == KEYS);
+    let at = input.windows(KEYS_SEPARATOR.len()).position(|window| window == KEYS_SEPARATOR);
     let (signed, keys) =
-        at.map_or((input, &b""[..]), |at| (&input[..at], &input[at + KEYS.len()..]));
+        at.map_or((input, &b""[..]), |at| (&input[..at], &input[at + KEYS_SEPARATOR.len()..]));
     let keys = [("a.asc", keys), ("a.sshpub", keys)];
     let tag = Tag { name: "v1", object: Some(("0", signed)) };
     let checkout = Checkout { commit: ("0", signed), tag: Some(tag) };
     for mode in [Mode::Head, Mode::Tag] {
-        drop(git::verify(mode, &checkout, &Keys::new(keys), NOW));
+        drop(git::verify(mode, &checkout, &Keys::new(keys), VERIFICATION_UNIX_TIME));
     }
     let ring = provenance::keyring(keys.map(|(_, value)| value));
-    drop(provenance::verify("a.tgz", b"chart", signed, &ring, NOW));
+    drop(provenance::verify("a.tgz", b"chart", signed, &ring, VERIFICATION_UNIX_TIME));
 }

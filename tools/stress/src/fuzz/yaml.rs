@@ -1,12 +1,12 @@
 //! Manifests and values (`goyaml`): read and written as both of Go's libraries do.
 
-use goyaml::Limits;
+use goyaml::YamlLimits;
 use goyaml::v3::{self, Layout};
 
-use super::Target;
+use super::FuzzTarget;
 use super::USUAL_STACK;
 
-pub(super) const TARGET: Target = Target {
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "yaml",
     stack: USUAL_STACK,
     words: &[
@@ -83,11 +83,11 @@ fn read(input: &[u8]) {
     }
     drop(goyaml::to_json_strict(input));
     drop(goyaml::to_json_of(input, |depth, key| depth > 1 || key == "a"));
-    drop(goyaml::documents(input, &Limits::default()));
-    let Ok(nodes) = v3::parse(input, &Limits::default()) else { return };
+    drop(goyaml::documents(input, &YamlLimits::default()));
+    let Ok(nodes) = v3::parse(input, &YamlLimits::default()) else { return };
     for node in &nodes {
         v3::is_stable(node);
-        drop(v3::to_json(node, &Limits::default()));
+        drop(v3::to_json(node, &YamlLimits::default()));
     }
     drop(v3::emit_documents(&nodes, &Layout { indent: 2, compact_sequences: true }));
 }

@@ -21,14 +21,14 @@ const MAX_UNAUDITED_TIME: Duration = Duration::from_secs(15);
 
 /// A write that changed a managed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct ObjectWrite {
     pub(super) at: Timestamp,
     /// `created`, `changed` or `removed`.
     pub(super) action: String,
     pub(super) name: String,
 }
 
-impl Written {
+impl ObjectWrite {
     /// A write to a ConfigMap, as `created configmaps/a`; none about anything else.
     pub(super) fn of(at: &str, change: &str) -> anyhow::Result<Option<Self>> {
         let Some((action, name)) = change.split_once(" configmaps/") else { return Ok(None) };
@@ -60,14 +60,14 @@ pub(super) struct Excuses {
 }
 
 impl Excuses {
-    fn is_lost(&self, write: &Written) -> bool {
+    fn is_lost(&self, write: &ObjectWrite) -> bool {
         self.kills.iter().any(|kill| {
             let since = kill.saturating_sub(MAX_UNAUDITED_TIME).unwrap_or(Timestamp::MIN);
             since <= write.at && write.at <= *kill
         })
     }
 
-    fn is_unanswered(&self, write: &Written) -> bool {
+    fn is_unanswered(&self, write: &ObjectWrite) -> bool {
         self.faults.iter().any(|(from, to)| {
             let to = to.saturating_add(TIMESTAMP_ROUNDING).unwrap_or(Timestamp::MAX);
             *from <= write.at && write.at <= to
@@ -84,13 +84,13 @@ struct AuditedObject {
 }
 
 impl AuditedObject {
-    fn covers(&self, write: &Written, slack: Duration) -> bool {
+    fn covers(&self, write: &ObjectWrite, slack: Duration) -> bool {
         let from = self.from.saturating_sub(slack).unwrap_or(Timestamp::MIN);
         let to = self.to.saturating_add(slack).unwrap_or(Timestamp::MAX);
         from <= write.at && write.at <= to
     }
 
-    fn is_same_drift(&self, write: &Written) -> bool {
+    fn is_same_drift(&self, write: &ObjectWrite) -> bool {
         let until = self.to.saturating_add(SAME_DRIFT).unwrap_or(Timestamp::MAX);
         self.operation == AuditOperation::CorrectDrift && self.to <= write.at && write.at <= until
     }
@@ -101,7 +101,7 @@ impl AuditedObject {
 /// # Errors
 /// Names the writes that are in no audit, or in several.
 pub(super) fn judge(
-    writes: &[Written],
+    writes: &[ObjectWrite],
     audits: &[ReleaseAudit],
     excuses: &Excuses,
 ) -> anyhow::Result<Tally> {
@@ -167,8 +167,8 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": spec})).unwrap()
     }
 
-    fn write(at: &str, change: &str) -> Written {
-        Written::of(&format!("2026-01-01T{at}Z"), change).unwrap().unwrap()
+    fn write(at: &str, change: &str) -> ObjectWrite {
+        ObjectWrite::of(&format!("2026-01-01T{at}Z"), change).unwrap().unwrap()
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
             audit("CorrectDrift", "Changed", "00:01:00", "00:01:01"),
         ];
         let none = Excuses::default();
-        let judged = |write: Written, excuses: &Excuses| judge(&[write], &audits, excuses);
+        let judged = |write: ObjectWrite, excuses: &Excuses| judge(&[write], &audits, excuses);
         let of =
             |audited, repeated, lost, unanswered| Tally { audited, repeated, lost, unanswered };
         let created = judged(write("00:00:15", "created configmaps/a"), &none).unwrap();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn other_resources_are_left_out() {
-        assert_eq!(Written::of("2026-01-01T00:00:00Z", "created secrets/a").unwrap(), None);
-        assert!(Written::of("soon", "created configmaps/a").is_err());
+        assert_eq!(ObjectWrite::of("2026-01-01T00:00:00Z", "created secrets/a").unwrap(), None);
+        assert!(ObjectWrite::of("soon", "created configmaps/a").is_err());
     }
 }

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use e2e::api_proxy::Fault;
+use e2e::api_proxy::ApiFault;
 use e2e::random::Random;
 
-use super::model::{Model, ROOTS, State};
+use super::model::{Model, ROOT_KUSTOMIZATION_COUNT, State};
 
 /// Something that happens.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Deed {
+pub(super) enum SoakOperation {
     /// A commit that changes an object of a folder, adds one, or takes one away.
-    Push(String, Change),
+    Push(String, CommitChange),
     /// An object gets another value by hand.
     Edit(String),
     /// An object is deleted by hand.
@@ -29,7 +29,7 @@ pub(super) enum Deed {
     /// A Kustomization that was deleted comes back.
     Recreate(String),
     /// The API server does something wrong for so long.
-    Fault(Fault, Duration),
+    Fault(ApiFault, Duration),
     /// The history of the API server is compacted.
     Compact,
     /// All watches end.
@@ -42,7 +42,7 @@ pub(super) enum Deed {
 
 /// What a commit does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum CommitChange {
     /// An object gets another value.
     Value(String),
     /// There is one more object.
@@ -51,7 +51,7 @@ pub(super) enum Change {
     Less(String),
 }
 
-impl Deed {
+impl SoakOperation {
     /// Chooses what happens next.
     pub(super) fn choose(model: &Model, random: &mut Random, may_kill: bool) -> Self {
         loop {
@@ -77,7 +77,9 @@ impl Deed {
             83..87 => {
                 // A suspended one leaves its objects behind, and others depend on the first ones.
                 let mut active = model.those(&[State::Active]);
-                active.retain(|name| model.folders.keys().position(|it| it == name) >= Some(ROOTS));
+                active.retain(|name| {
+                    model.folders.keys().position(|it| it == name) >= Some(ROOT_KUSTOMIZATION_COUNT)
+                });
                 Self::Remove(one_of(active, random)?)
             }
             87..92 => Self::Recreate(one_of(model.those(&[State::Deleted]), random)?),
@@ -112,28 +114,28 @@ fn object(model: &Model, random: &mut Random) -> Option<String> {
     one_of(model.objects().into_keys().collect(), random)
 }
 
-fn change(model: &Model, folder: &str, random: &mut Random) -> Option<Change> {
+fn change(model: &Model, folder: &str, random: &mut Random) -> Option<CommitChange> {
     let objects: Vec<String> = model.folders.get(folder)?.objects.keys().cloned().collect();
     Some(match random.below(10) {
-        0..6 => Change::Value(one_of(objects, random)?),
+        0..6 => CommitChange::Value(one_of(objects, random)?),
         // Folders neither vanish nor grow without end.
-        6 | 7 if objects.len() < 8 => Change::More,
-        8 | 9 if objects.len() > 2 => Change::Less(one_of(objects, random)?),
+        6 | 7 if objects.len() < 8 => CommitChange::More,
+        8 | 9 if objects.len() > 2 => CommitChange::Less(one_of(objects, random)?),
         _ => return None,
     })
 }
 
-fn fault(random: &mut Random) -> Deed {
+fn fault(random: &mut Random) -> SoakOperation {
     let lasts = Duration::from_millis(500 + random.below(6000) as u64);
     let percent = [30, 100][random.below(2)];
     let fault = match random.below(5) {
-        0 => Fault::Gone,
-        1 => Fault::Slow(Duration::from_millis(300)),
-        2 => Fault::Refusing { status: 429, percent },
-        3 => Fault::Refusing { status: 503, percent },
-        _ => Fault::Unauthorized,
+        0 => ApiFault::Gone,
+        1 => ApiFault::Slow(Duration::from_millis(300)),
+        2 => ApiFault::Refusing { status: 429, percent },
+        3 => ApiFault::Refusing { status: 503, percent },
+        _ => ApiFault::Unauthorized,
     };
-    Deed::Fault(fault, lasts)
+    SoakOperation::Fault(fault, lasts)
 }
 
 /// How many deeds there were of each sort.
@@ -142,7 +144,7 @@ pub(super) struct Counts(BTreeMap<&'static str, usize>);
 
 impl Counts {
     /// Counts one.
-    pub(super) fn add(&mut self, deed: &Deed) {
+    pub(super) fn add(&mut self, deed: &SoakOperation) {
         *self.0.entry(deed.sort()).or_default() += 1;
     }
 }
@@ -167,20 +169,23 @@ mod tests {
         let mut random = Random::new(3);
         let mut counts = Counts::default();
         for _ in 0..3000 {
-            let deed = Deed::choose(&model, &mut random, true);
+            let deed = SoakOperation::choose(&model, &mut random, true);
             counts.add(&deed);
             match deed {
-                Deed::Remove(name) => assert!(name.as_str() > "k009" && name != "k012", "{name}"),
-                Deed::Resume(name) => assert_eq!(name, "k012"),
-                Deed::Recreate(name) => assert_eq!(name, "k013"),
-                Deed::Edit(name) | Deed::Delete(name) => {
+                SoakOperation::Remove(name) => {
+                    assert!(name.as_str() > "k009" && name != "k012", "{name}");
+                }
+                SoakOperation::Resume(name) => assert_eq!(name, "k012"),
+                SoakOperation::Recreate(name) => assert_eq!(name, "k013"),
+                SoakOperation::Edit(name) | SoakOperation::Delete(name) => {
                     assert!(!name.starts_with("k013"), "{name}");
                 }
                 _ => {}
             }
         }
         assert_eq!(counts.0.len(), 7, "{counts}");
-        let kills = (0..3000).filter(|_| Deed::choose(&model, &mut random, false) == Deed::Kill);
+        let kills = (0..3000)
+            .filter(|_| SoakOperation::choose(&model, &mut random, false) == SoakOperation::Kill);
         assert_eq!(kills.count(), 0);
     }
 }

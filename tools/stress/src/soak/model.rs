@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// This many Kustomizations, the first ones, are what others depend on; they are never deleted.
-pub(super) const ROOTS: usize = 10;
+pub(super) const ROOT_KUSTOMIZATION_COUNT: usize = 10;
 
 /// How many objects each Kustomization begins with.
-const OBJECTS: usize = 4;
+const OBJECTS_PER_KUSTOMIZATION: usize = 4;
 
 /// Whether a Kustomization is there and works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,13 @@ impl Model {
         let mut model = Self { folders: BTreeMap::new(), removed: BTreeSet::new(), next: 0 };
         for number in 0..count {
             let name = format!("k{number:03}");
-            let depends_on = (number >= ROOTS).then(|| format!("k{:03}", number % ROOTS));
+            let depends_on = (number >= ROOT_KUSTOMIZATION_COUNT)
+                .then(|| format!("k{:03}", number % ROOT_KUSTOMIZATION_COUNT));
             let objects = BTreeMap::new();
             model
                 .folders
                 .insert(name.clone(), Folder { state: State::Active, depends_on, objects });
-            for _ in 0..OBJECTS {
+            for _ in 0..OBJECTS_PER_KUSTOMIZATION {
                 model.add(&name);
             }
         }
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn what_should_be_live_follows_what_was_done() {
         let mut model = Model::new(12);
-        assert_eq!(model.objects().len(), 12 * OBJECTS);
+        assert_eq!(model.objects().len(), 12 * OBJECTS_PER_KUSTOMIZATION);
         assert_eq!(model.folders["k011"].depends_on.as_deref(), Some("k001"));
         let added = model.add("k003");
         model.change("k003", &added);
@@ -145,7 +146,7 @@ mod tests {
         model.remove("k003", &added);
         assert!(!model.objects().contains_key(&added) && model.removed.contains(&added));
         model.put("k011", State::Deleted);
-        assert_eq!(model.objects().len(), 11 * OBJECTS);
+        assert_eq!(model.objects().len(), 11 * OBJECTS_PER_KUSTOMIZATION);
         model.put("k002", State::Suspended);
         assert_eq!(model.resume_all(), ["k002"]);
         assert_eq!(model.those(&[State::Suspended]), [""; 0]);

@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
-use e2e::api_proxy::{ApiProxy, Fault};
-use e2e::git_server::{Access, GitServer, Repository};
+use e2e::api_proxy::{ApiFault, ApiProxy};
+use e2e::git_server::{Access, GitServer, StoryRepository};
 use e2e::harness::flux::{condition, inventory, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, Target, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 
-use super::audits::{Excuses, Tally, Written, judge};
-use super::deeds::{Change, Deed};
+use super::audits::{Excuses, ObjectWrite, Tally, judge};
+use super::deeds::{CommitChange, SoakOperation};
 use super::model::{Model, State};
 use crate::ownership::{OWNER_NAME, kustomizations};
 
@@ -37,10 +37,10 @@ const SOON_BEFORE: Duration = Duration::from_secs(2);
 const LOG_LINES: usize = 60;
 
 /// Everything real.
-pub(super) struct World {
+pub(super) struct SoakEnvironment {
     story: Story,
     server: GitServer,
-    repository: Repository,
+    repository: StoryRepository,
     proxy: ApiProxy,
     windlass: Windlass,
     /// The program that runs after the next kill.
@@ -59,7 +59,7 @@ fn path(folder: &str, object: &str) -> String {
     format!("{folder}/{object}.yaml")
 }
 
-impl World {
+impl SoakEnvironment {
     /// Starts everything and makes what the model has.
     pub(super) async fn begin(model: &Model, other: Option<PathBuf>) -> anyhow::Result<Self> {
         let story = Story::begin("soak").await?;
@@ -101,59 +101,63 @@ impl World {
     }
 
     /// Does something, and changes the model accordingly.
-    pub(super) async fn perform(&mut self, deed: &Deed, model: &mut Model) -> anyhow::Result<()> {
+    pub(super) async fn perform(
+        &mut self,
+        deed: &SoakOperation,
+        model: &mut Model,
+    ) -> anyhow::Result<()> {
         match deed {
-            Deed::Push(folder, change) => self.push(folder, change, model).await,
-            Deed::Edit(object) => {
+            SoakOperation::Push(folder, change) => self.push(folder, change, model).await,
+            SoakOperation::Edit(object) => {
                 let edit = json!({"data": {"value": "edited by hand"}});
                 tolerate_absence(
-                    self.story.merge(&Target::config_map(object), edit).await.map(drop),
+                    self.story.merge(&StoryTarget::config_map(object), edit).await.map(drop),
                 )
             }
-            Deed::Delete(object) => {
-                tolerate_absence(self.story.delete(&Target::config_map(object)).await)
+            SoakOperation::Delete(object) => {
+                tolerate_absence(self.story.delete(&StoryTarget::config_map(object)).await)
             }
-            Deed::Suspend(name) => {
+            SoakOperation::Suspend(name) => {
                 model.put(name, State::Suspended);
                 self.suspend(name, true).await
             }
-            Deed::Resume(name) => {
+            SoakOperation::Resume(name) => {
                 model.put(name, State::Active);
                 self.suspend(name, false).await
             }
-            Deed::Remove(name) => {
+            SoakOperation::Remove(name) => {
                 model.put(name, State::Deleted);
-                self.story.delete(&Target::kustomization(name)).await
+                self.story.delete(&StoryTarget::kustomization(name)).await
             }
-            Deed::Recreate(name) => {
+            SoakOperation::Recreate(name) => {
                 // While the old one is on its way there cannot be a new one.
-                if self.story.read(&Target::kustomization(name)).await?.is_none() {
+                if self.story.read(&StoryTarget::kustomization(name)).await?.is_none() {
                     model.put(name, State::Active);
                     self.create(name, model).await?;
                 }
                 Ok(())
             }
-            Deed::Fault(fault, lasts) => {
+            SoakOperation::Fault(fault, lasts) => {
                 self.begin_fault(fault.clone(), *lasts);
                 Ok(())
             }
-            Deed::Compact => {
+            SoakOperation::Compact => {
                 let newest = self.config_maps().await?.metadata.resource_version;
                 let newest = newest.context("a list has a version")?.parse()?;
-                self.begin_fault(Fault::Compacted(newest), Duration::from_secs(2));
+                self.begin_fault(ApiFault::Compacted(newest), Duration::from_secs(2));
                 Ok(())
             }
-            Deed::EndWatches => {
+            SoakOperation::EndWatches => {
                 self.proxy.end_watches();
                 Ok(())
             }
-            Deed::Disconnect => {
+            SoakOperation::Disconnect => {
                 let now = Timestamp::now();
                 self.excuses.faults.push((now.saturating_sub(SOON_BEFORE)?, now));
                 self.proxy.drop_connections();
                 Ok(())
             }
-            Deed::Kill => {
+            SoakOperation::Kill => {
                 self.windlass.operator.kill()?;
                 self.excuses.kills.push(Timestamp::now());
                 self.heal();
@@ -168,16 +172,16 @@ impl World {
     async fn push(
         &mut self,
         folder: &str,
-        change: &Change,
+        change: &CommitChange,
         model: &mut Model,
     ) -> anyhow::Result<()> {
         let (object, is_gone) = match change {
-            Change::Value(object) => {
+            CommitChange::Value(object) => {
                 model.change(folder, object);
                 (object.clone(), false)
             }
-            Change::More => (model.add(folder), false),
-            Change::Less(object) => {
+            CommitChange::More => (model.add(folder), false),
+            CommitChange::Less(object) => {
                 model.remove(folder, object);
                 (object.clone(), true)
             }
@@ -191,16 +195,16 @@ impl World {
             self.repository.commit(&[(&path, &text)], "a change")?
         };
         self.revision = revision(&sha);
-        self.story.request(&Target::git_repository(SOURCE)).await.map(drop)
+        self.story.request(&StoryTarget::git_repository(SOURCE)).await.map(drop)
     }
 
     /// Suspends a Kustomization, or has it go on.
     pub(super) async fn suspend(&self, name: &str, is_suspended: bool) -> anyhow::Result<()> {
         let spec = json!({"spec": {"suspend": is_suspended}});
-        self.story.merge(&Target::kustomization(name), spec).await.map(drop)
+        self.story.merge(&StoryTarget::kustomization(name), spec).await.map(drop)
     }
 
-    fn begin_fault(&mut self, fault: Fault, lasts: Duration) {
+    fn begin_fault(&mut self, fault: ApiFault, lasts: Duration) {
         self.proxy.begin(fault);
         let now = Timestamp::now();
         let until = now.saturating_add(lasts).unwrap_or(Timestamp::MAX);
@@ -326,9 +330,9 @@ impl World {
     /// Fails when a write to a managed object is not in exactly one audit.
     pub(super) async fn judge_audits(&self) -> anyhow::Result<Tally> {
         let writes = self.story.timed_changes()?;
-        let writes = writes.iter().map(|(at, change)| Written::of(at, change));
-        let writes: Vec<Option<Written>> = writes.collect::<anyhow::Result<_>>()?;
-        let writes: Vec<Written> = writes.into_iter().flatten().collect();
+        let writes = writes.iter().map(|(at, change)| ObjectWrite::of(at, change));
+        let writes: Vec<Option<ObjectWrite>> = writes.collect::<anyhow::Result<_>>()?;
+        let writes: Vec<ObjectWrite> = writes.into_iter().flatten().collect();
         let judged = judge(&writes, &audits(&self.story).await?, &self.excuses);
         judged.with_context(|| self.log())
     }

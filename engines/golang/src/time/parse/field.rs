@@ -1,38 +1,38 @@
 //! Reading one part of a time. Elsewhere: what the parts come to (`parse.rs`).
 
 use super::super::layout::{self, Element, MONTHS, Offset, WEEKDAYS};
-use super::Parts;
+use super::TimeParts;
 
 /// Why a part cannot be read.
-pub(super) enum Fault {
+pub(super) enum TimeFieldError {
     /// It has not the form of one.
     Mismatch,
     /// A number that is impossible, and what it counts.
     OutOfRange(&'static str),
 }
 
-type Read<'t, T> = Result<(T, &'t [u8]), Fault>;
+type Read<'t, T> = Result<(T, &'t [u8]), TimeFieldError>;
 
-impl Parts {
+impl TimeParts {
     /// Reads a part; gives what follows. `layout` is what follows in the layout.
     pub(super) fn read<'t>(
         &mut self,
         element: Element,
         text: &'t [u8],
         layout: &[u8],
-    ) -> Result<&'t [u8], Fault> {
+    ) -> Result<&'t [u8], TimeFieldError> {
         let rest;
         match element {
             Element::Year => {
-                let (digits, after) = text.split_at_checked(2).ok_or(Fault::Mismatch)?;
+                let (digits, after) = text.split_at_checked(2).ok_or(TimeFieldError::Mismatch)?;
                 let year = signed(digits)?;
                 self.year = year + if year >= 69 { 1900 } else { 2000 };
                 rest = after;
             }
             Element::LongYear => {
-                let (digits, after) = text.split_at_checked(4).ok_or(Fault::Mismatch)?;
+                let (digits, after) = text.split_at_checked(4).ok_or(TimeFieldError::Mismatch)?;
                 if !digits[0].is_ascii_digit() {
-                    return Err(Fault::Mismatch);
+                    return Err(TimeFieldError::Mismatch);
                 }
                 self.year = signed(digits)?;
                 rest = after;
@@ -81,11 +81,11 @@ impl Parts {
                 rest = self.unannounced_fraction(after, layout)?;
             }
             Element::HalfDay { is_upper } => {
-                let (half, after) = text.split_at_checked(2).ok_or(Fault::Mismatch)?;
+                let (half, after) = text.split_at_checked(2).ok_or(TimeFieldError::Mismatch)?;
                 self.is_afternoon = Some(match (is_upper, half) {
                     (true, b"PM") | (false, b"pm") => true,
                     (true, b"AM") | (false, b"am") => false,
-                    _ => return Err(Fault::Mismatch),
+                    _ => return Err(TimeFieldError::Mismatch),
                 });
                 rest = after;
             }
@@ -106,7 +106,7 @@ impl Parts {
         &mut self,
         text: &'t [u8],
         layout: &[u8],
-    ) -> Result<&'t [u8], Fault> {
+    ) -> Result<&'t [u8], TimeFieldError> {
         let next = layout::chunk(layout).map(|chunk| chunk.element);
         if !has_fraction(text) || matches!(next, Some(Element::Fraction { .. })) {
             return Ok(text);
@@ -115,21 +115,22 @@ impl Parts {
     }
 
     /// Reads a point or comma and digits, `length` bytes together; those behind the ninth digit do not count.
-    fn fraction<'t>(&mut self, text: &'t [u8], length: usize) -> Result<&'t [u8], Fault> {
-        let (fraction, rest) = text.split_at_checked(length).ok_or(Fault::Mismatch)?;
+    fn fraction<'t>(&mut self, text: &'t [u8], length: usize) -> Result<&'t [u8], TimeFieldError> {
+        let (fraction, rest) = text.split_at_checked(length).ok_or(TimeFieldError::Mismatch)?;
         if !matches!(fraction.first(), Some(b'.' | b',')) {
-            return Err(Fault::Mismatch);
+            return Err(TimeFieldError::Mismatch);
         }
         let digits = &fraction[1..fraction.len().min(10)];
         // Parity(go): a sign is taken for a digit.
         let number = signed(digits)?;
         let scale = 10i64.pow(u32::try_from(9 - digits.len()).unwrap_or_default());
         let nanos = u32::try_from(number * scale);
-        self.clock.nanosecond = nanos.map_err(|_| Fault::OutOfRange("fractional second"))?;
+        self.clock.nanosecond =
+            nanos.map_err(|_| TimeFieldError::OutOfRange("fractional second"))?;
         Ok(rest)
     }
 
-    fn offset<'t>(&mut self, form: Offset, text: &'t [u8]) -> Result<&'t [u8], Fault> {
+    fn offset<'t>(&mut self, form: Offset, text: &'t [u8]) -> Result<&'t [u8], TimeFieldError> {
         if form.has_z
             && let Some(rest) = text.strip_prefix(b"Z")
         {
@@ -145,9 +146,9 @@ impl Parts {
             (true, true, true) => &[1, 4, 7],
         };
         let length = places[places.len() - 1] + 2;
-        let (text, rest) = text.split_at_checked(length).ok_or(Fault::Mismatch)?;
+        let (text, rest) = text.split_at_checked(length).ok_or(TimeFieldError::Mismatch)?;
         if places[1..].iter().any(|place| has_colon && text[place - 1] != b':') {
-            return Err(Fault::Mismatch);
+            return Err(TimeFieldError::Mismatch);
         }
         let mut units = [0; 3];
         let mut is_number = true;
@@ -165,20 +166,20 @@ impl Parts {
         within("time zone offset hour", 0..=24, hours)?;
         let total = i32::try_from((hours * 60 + minutes) * 60 + seconds).unwrap_or_default();
         match text[0] {
-            _ if !is_number => return Err(Fault::Mismatch),
+            _ if !is_number => return Err(TimeFieldError::Mismatch),
             b'+' => self.offset = Some(total),
             b'-' => self.offset = Some(-total),
-            _ => return Err(Fault::Mismatch),
+            _ => return Err(TimeFieldError::Mismatch),
         }
         Ok(rest)
     }
 
-    fn abbreviation<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], Fault> {
+    fn abbreviation<'t>(&mut self, text: &'t [u8]) -> Result<&'t [u8], TimeFieldError> {
         if let Some(rest) = text.strip_prefix(b"UTC") {
             self.is_utc = true;
             return Ok(rest);
         }
-        let length = abbreviation(text).ok_or(Fault::Mismatch)?;
+        let length = abbreviation(text).ok_or(TimeFieldError::Mismatch)?;
         let (name, rest) = text.split_at(length);
         self.zone = Some(String::from_utf8_lossy(name).into_owned());
         Ok(rest)
@@ -189,8 +190,8 @@ fn within(
     what: &'static str,
     range: std::ops::RangeInclusive<u32>,
     number: u32,
-) -> Result<(), Fault> {
-    if range.contains(&number) { Ok(()) } else { Err(Fault::OutOfRange(what)) }
+) -> Result<(), TimeFieldError> {
+    if range.contains(&number) { Ok(()) } else { Err(TimeFieldError::OutOfRange(what)) }
 }
 
 fn without_spaces(text: &[u8], most: u32) -> &[u8] {
@@ -205,7 +206,7 @@ fn number(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
     match (digit(0), digit(1)) {
         (Some(tens), Some(ones)) => Ok((tens * 10 + ones, &text[2..])),
         (Some(ones), None) if !is_fixed => Ok((ones, &text[1..])),
-        (Some(_) | None, _) => Err(Fault::Mismatch),
+        (Some(_) | None, _) => Err(TimeFieldError::Mismatch),
     }
 }
 
@@ -213,14 +214,14 @@ fn number(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
 fn year_day(text: &[u8], is_fixed: bool) -> Read<'_, u32> {
     let length = text.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
     if length == 0 || is_fixed && length != 3 {
-        return Err(Fault::Mismatch);
+        return Err(TimeFieldError::Mismatch);
     }
     let (digits, rest) = text.split_at(length);
     Ok((digits.iter().fold(0, |day, digit| day * 10 + u32::from(digit - b'0')), rest))
 }
 
 /// A number that is all of a text, which may have a sign and then be nothing else.
-fn signed(text: &[u8]) -> Result<i64, Fault> {
+fn signed(text: &[u8]) -> Result<i64, TimeFieldError> {
     let (sign, digits) = match text {
         [b'-', digits @ ..] => (-1, digits),
         [b'+', digits @ ..] => (1, digits),
@@ -228,7 +229,7 @@ fn signed(text: &[u8]) -> Result<i64, Fault> {
     };
     let number = digits.iter().try_fold(0, |number, digit| match digit {
         b'0'..=b'9' => Ok(number * 10 + i64::from(digit - b'0')),
-        _ => Err(Fault::Mismatch),
+        _ => Err(TimeFieldError::Mismatch),
     });
     number.map(|number| sign * number)
 }
@@ -243,7 +244,7 @@ fn name<'t>(names: &[&str], is_long: bool, text: &'t [u8]) -> Read<'t, u32> {
             return Ok((index, rest));
         }
     }
-    Err(Fault::Mismatch)
+    Err(TimeFieldError::Mismatch)
 }
 
 fn has_fraction(text: &[u8]) -> bool {

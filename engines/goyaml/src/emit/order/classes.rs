@@ -6,12 +6,12 @@
 
 /// Whether Go's `unicode.IsLetter` holds: the general category is L.
 pub(super) fn is_letter(c: char) -> bool {
-    if c.is_ascii() { c.is_ascii_alphabetic() } else { is_inside(&LETTERS, c) }
+    if c.is_ascii() { c.is_ascii_alphabetic() } else { is_inside(&LETTER_RANGE_BOUNDS, c) }
 }
 
 /// Whether Go's `unicode.IsDigit` holds: the general category is Nd.
 pub(super) fn is_digit(c: char) -> bool {
-    if c.is_ascii() { c.is_ascii_digit() } else { is_inside(&DIGITS, c) }
+    if c.is_ascii() { c.is_ascii_digit() } else { is_inside(&DIGIT_RANGE_BOUNDS, c) }
 }
 
 /// Whether an odd number of borders has been crossed on the way up to `c`.
@@ -21,7 +21,7 @@ fn is_inside(borders: &[u32], c: char) -> bool {
 
 /// Where runs of digits begin and end, in turn.
 #[rustfmt::skip]
-const DIGITS: [u32; 126] = [
+const DIGIT_RANGE_BOUNDS: [u32; 126] = [
     0x660, 0x66a, 0x6f0, 0x6fa, 0x7c0, 0x7ca, 0x966, 0x970, 0x9e6, 0x9f0, 0xa66, 0xa70, 0xae6,
     0xaf0, 0xb66, 0xb70, 0xbe6, 0xbf0, 0xc66, 0xc70, 0xce6, 0xcf0, 0xd66, 0xd70, 0xde6, 0xdf0,
     0xe50, 0xe5a, 0xed0, 0xeda, 0xf20, 0xf2a, 0x1040, 0x104a, 0x1090, 0x109a, 0x17e0, 0x17ea,
@@ -38,7 +38,7 @@ const DIGITS: [u32; 126] = [
 
 /// Where runs of letters begin and end, in turn.
 #[rustfmt::skip]
-const LETTERS: [u32; 1314] = [
+const LETTER_RANGE_BOUNDS: [u32; 1314] = [
     0xaa, 0xab, 0xb5, 0xb6, 0xba, 0xbb, 0xc0, 0xd7, 0xd8, 0xf7, 0xf8, 0x2c2, 0x2c6, 0x2d2, 0x2e0,
     0x2e5, 0x2ec, 0x2ed, 0x2ee, 0x2ef, 0x370, 0x375, 0x376, 0x378, 0x37a, 0x37e, 0x37f, 0x380,
     0x386, 0x387, 0x388, 0x38b, 0x38c, 0x38d, 0x38e, 0x3a2, 0x3a3, 0x3f6, 0x3f7, 0x482, 0x48a,
@@ -171,6 +171,9 @@ mod tests {
 
     #[test]
     fn borders_rise() {
-        assert!(LETTERS.is_sorted_by(|a, b| a < b) && DIGITS.is_sorted_by(|a, b| a < b));
+        assert!(
+            LETTER_RANGE_BOUNDS.is_sorted_by(|a, b| a < b)
+                && DIGIT_RANGE_BOUNDS.is_sorted_by(|a, b| a < b)
+        );
     }
 }

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use serde_json::Value;
 
-use super::super::node::{Kind, Node};
+use super::super::node::{Node, YamlNodeKind};
 use super::super::tag;
 use super::{Decoder, mark};
 use crate::Dialect;
@@ -52,7 +52,7 @@ impl<'n> Decoder<'n> {
     pub(super) fn key(&mut self, key: &'n Node, map: usize) -> Result<Option<String>, Error> {
         self.count(key)?;
         let key = match key.kind {
-            Kind::Alias => {
+            YamlNodeKind::Alias => {
                 let target = self.follow(key)?;
                 let counted = self.count(target);
                 self.close_aliases();
@@ -61,7 +61,7 @@ impl<'n> Decoder<'n> {
             }
             _ => key,
         };
-        if key.kind != Kind::Scalar {
+        if key.kind != YamlNodeKind::Scalar {
             self.refuse_key(key)?;
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl<'n> Decoder<'n> {
     /// A key that is a list or map where keys have to be text.
     fn refuse_key(&mut self, key: &'n Node) -> Result<(), Error> {
         self.count_keys(key)?;
-        if key.kind == Kind::Mapping && self.note_duplicates(key)? {
+        if key.kind == YamlNodeKind::Mapping && self.note_duplicates(key)? {
             return Ok(());
         }
         if self.problems.is_empty() {
@@ -91,7 +91,7 @@ impl<'n> Decoder<'n> {
     /// The text of a key that is one.
     pub(super) fn text_of(&self, key: &'n Node) -> Result<Option<String>, Error> {
         let key = self.targets.get(&std::ptr::from_ref(key)).copied().unwrap_or(key);
-        if key.kind != Kind::Scalar {
+        if key.kind != YamlNodeKind::Scalar {
             return Ok(None);
         }
         Ok(match meaning(key)? {

@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::to_json;
-use crate::Limits;
+use crate::YamlLimits;
 use crate::v3::parse;
 
 fn read(text: &str) -> Result<serde_json::Value, String> {
-    let documents = parse(text.as_bytes(), &Limits::default()).unwrap();
-    to_json(&documents[0], &Limits::default()).map_err(|error| error.to_string())
+    let documents = parse(text.as_bytes(), &YamlLimits::default()).unwrap();
+    to_json(&documents[0], &YamlLimits::default()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn an_alias_means_the_anchor_before_it_where_it_was_written() {
     assert_eq!(read(text), Ok(json!({ "a": 1, "b": [1], "c": 2, "d": [[1], 2] })));
     assert_eq!(read("a: &a [*a]\n"), Err("yaml: anchor 'a' value contains itself".to_owned()));
     let unknown = Err("yaml: unknown anchor 'a' referenced".to_owned());
-    let documents = parse(b"- &a 1\n- [*a]\n", &Limits::default()).unwrap();
+    let documents = parse(b"- &a 1\n- [*a]\n", &YamlLimits::default()).unwrap();
     let list = &documents[0].content[0].content[1];
-    assert_eq!(to_json(list, &Limits::default()).map_err(|error| error.to_string()), unknown);
+    assert_eq!(to_json(list, &YamlLimits::default()).map_err(|error| error.to_string()), unknown);
 }
 
 #[test]

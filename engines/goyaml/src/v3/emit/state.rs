@@ -43,13 +43,13 @@ enum State {
 
 /// Where a node stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Place {
+struct EmitContext {
     mapping: bool,
     simple_key: bool,
 }
 
-const IN_MAPPING: Place = Place { mapping: true, simple_key: false };
-const SIMPLE_KEY: Place = Place { mapping: true, simple_key: true };
+const IN_MAPPING: EmitContext = EmitContext { mapping: true, simple_key: false };
+const SIMPLE_KEY: EmitContext = EmitContext { mapping: true, simple_key: true };
 
 #[derive(Debug)]
 pub(super) struct Emitter<'n> {
@@ -61,7 +61,7 @@ pub(super) struct Emitter<'n> {
     states: Vec<State>,
     indents: Vec<Option<usize>>,
     flow_level: usize,
-    place: Place,
+    place: EmitContext,
     head: &'n str,
     line: &'n str,
     foot: &'n str,
@@ -81,7 +81,7 @@ impl<'n> Emitter<'n> {
             states: Vec::new(),
             indents: Vec::new(),
             flow_level: 0,
-            place: Place::default(),
+            place: EmitContext::default(),
             head: "",
             line: "",
             foot: "",
@@ -124,7 +124,7 @@ impl<'n> Emitter<'n> {
             State::DocumentContent => {
                 self.states.push(State::DocumentEnd);
                 self.put_head_comment();
-                self.node(event, Place::default())?;
+                self.node(event, EmitContext::default())?;
                 self.put_comments_behind();
             }
             State::DocumentEnd => self.document_end(event)?,
@@ -182,7 +182,7 @@ impl<'n> Emitter<'n> {
         self.separate_flow(first || trail);
         let trail = self.is_commented_behind();
         self.states.push(State::FlowItem { first: false, trail });
-        self.node(event, Place::default())?;
+        self.node(event, EmitContext::default())?;
         self.end_flow_node();
         Ok(())
     }
@@ -267,7 +267,7 @@ impl<'n> Emitter<'n> {
         self.writer.start_line();
         self.writer.indicator("-", true, false, true);
         self.states.push(State::BlockItem { first: false });
-        self.node(event, Place::default())?;
+        self.node(event, EmitContext::default())?;
         self.put_comments_behind();
         Ok(())
     }
@@ -323,7 +323,7 @@ impl<'n> Emitter<'n> {
         Ok(())
     }
 
-    fn node(&mut self, event: &Event<'n>, place: Place) -> Result<(), EmitError> {
+    fn node(&mut self, event: &Event<'n>, place: EmitContext) -> Result<(), EmitError> {
         self.place = place;
         match event.kind {
             EventKind::Alias => {

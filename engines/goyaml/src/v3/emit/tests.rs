@@ -2,7 +2,7 @@
 //! `cargo xtask conformance`.
 
 use super::*;
-use crate::Limits;
+use crate::YamlLimits;
 use crate::v3::{Note, parse};
 
 fn layout(indent: usize, compact_sequences: bool) -> Layout {
@@ -10,7 +10,7 @@ fn layout(indent: usize, compact_sequences: bool) -> Layout {
 }
 
 fn again(text: &str, layout: &Layout) -> String {
-    emit_documents(&parse(text.as_bytes(), &Limits::default()).unwrap(), layout).unwrap()
+    emit_documents(&parse(text.as_bytes(), &YamlLimits::default()).unwrap(), layout).unwrap()
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn a_tag_is_written_where_the_value_does_not_imply_it() {
 fn what_cannot_be_written_is_an_error_in_gos_words() {
     let error = |node: &Node| emit(node, &Layout::default()).unwrap_err().to_string();
     let document = |content: Vec<Node>| Node {
-        kind: Kind::Document,
+        kind: YamlNodeKind::Document,
         content: content.into(),
         ..Node::default()
     };
     let mut anchored = Node::string("x");
     anchored.notes.set(Note::Anchor, "a b");
     assert_eq!(error(&anchored), "yaml: anchor value must contain alphanumerical characters only");
-    let alias = Node { kind: Kind::Alias, ..Node::default() };
+    let alias = Node { kind: YamlNodeKind::Alias, ..Node::default() };
     assert_eq!(error(&alias), "yaml: alias value must not be empty");
     let wanted = "yaml: expected SCALAR, SEQUENCE-START, MAPPING-START, or ALIAS, but got";
     assert_eq!(error(&document(Vec::new())), format!("{wanted} document end"));

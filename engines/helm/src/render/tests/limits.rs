@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use golang::value::{List, Map, Type};
-use gotemplate::{Budget, Failure, LimitError, Limits, Set};
+use gotemplate::{FunctionError, LimitError, Set, TemplateBudget, TemplateLimits};
 use serde_json::{Value as Json, json};
 
 use super::super::host::Host;
@@ -14,7 +14,7 @@ use super::super::{Mode, Templates, functions};
 use super::{chart, env, on_stack, release, render};
 use crate::Env;
 use crate::chart::{Chart, File};
-use crate::env::{Lookup, Wanted};
+use crate::env::{Lookup, LookupQuery};
 
 /// Go's own, with how many arguments they are given here.
 const OF_GO: [(&str, usize); 17] = [
@@ -148,20 +148,22 @@ const ALL: [Hostile; 5] =
 const ITEMS: usize = 10_000;
 
 impl Hostile {
-    fn any(self) -> Value {
+    fn any(self) -> GoRuntimeValue {
         match self {
-            Self::Text => Value::from("a".repeat(256 << 10)),
-            Self::Lines => Value::from("a: b\n".repeat(50 << 10)),
-            Self::List => Value::list((0..ITEMS as i64).map(Value::int)),
-            Self::Map => Value::map((0..ITEMS).map(|at| (format!("k{at}"), Value::int(at as i64)))),
-            Self::Doubled => {
-                (0..30).fold(Value::from("a"), |inner, _| Value::list([inner.clone(), inner]))
-            }
+            Self::Text => GoRuntimeValue::from("a".repeat(256 << 10)),
+            Self::Lines => GoRuntimeValue::from("a: b\n".repeat(50 << 10)),
+            Self::List => GoRuntimeValue::list((0..ITEMS as i64).map(GoRuntimeValue::int)),
+            Self::Map => GoRuntimeValue::map(
+                (0..ITEMS).map(|at| (format!("k{at}"), GoRuntimeValue::int(at as i64))),
+            ),
+            Self::Doubled => (0..30).fold(GoRuntimeValue::from("a"), |inner, _| {
+                GoRuntimeValue::list([inner.clone(), inner])
+            }),
         }
     }
 
     /// An argument of a type; nothing where a function of it cannot be given what is large.
-    fn argument(self, wanted: &Type) -> Option<Value> {
+    fn argument(self, wanted: &Type) -> Option<GoRuntimeValue> {
         let text = || match self {
             Self::Lines => Self::Lines.any(),
             _ => Self::Text.any(),
@@ -169,21 +171,21 @@ impl Hostile {
         Some(match wanted {
             Type::Any | Type::Reflected => self.any(),
             Type::String => text(),
-            Type::Bool => Value::Bool(true),
+            Type::Bool => GoRuntimeValue::Bool(true),
             Type::Integer(kind) => {
-                Value::Integer(golang::value::Integer::new(*kind, 2_000_000_000))
+                GoRuntimeValue::Integer(golang::value::Integer::new(*kind, 2_000_000_000))
             }
-            Type::Float64 => Value::Float(1e9),
+            Type::Float64 => GoRuntimeValue::Float(1e9),
             Type::Map(item) if **item == Type::Any => match self {
                 Self::Map => self.any(),
-                _ => Value::map([("a", self.any())]),
+                _ => GoRuntimeValue::map([("a", self.any())]),
             },
             Type::Slice(item) if **item == Type::Any => match self.any() {
-                list @ Value::List(_) => list,
-                other => Value::list([other]),
+                list @ GoRuntimeValue::List(_) => list,
+                other => GoRuntimeValue::list([other]),
             },
             Type::Named(name, _) if &**name == "time.Time" => {
-                Value::object(Time::from_unix(0, 0, Zone::Utc))
+                GoRuntimeValue::object(Time::from_unix(0, 0, Zone::Utc))
             }
             _ => return None,
         })
@@ -191,10 +193,14 @@ impl Hostile {
 }
 
 /// Calls a function with values below `.a`, and puts what it gives below `.out.r`.
-fn call(name: &str, arguments: &[Value], limits: Limits) -> Result<Option<Value>, Failure> {
+fn call(
+    name: &str,
+    arguments: &[GoRuntimeValue],
+    limits: TemplateLimits,
+) -> Result<Option<GoRuntimeValue>, FunctionError> {
     let keys: String = (0..arguments.len()).map(|at| format!(" .a{at}")).collect();
     let out = Map::default();
-    let data = Map::new(Type::Any, [("out".into(), Value::Map(out.clone()))]);
+    let data = Map::new(Type::Any, [("out".into(), GoRuntimeValue::Map(out.clone()))]);
     for (at, argument) in arguments.iter().enumerate() {
         data.insert(format!("a{at}"), argument.clone());
     }
@@ -202,12 +208,12 @@ fn call(name: &str, arguments: &[Value], limits: Limits) -> Result<Option<Value>
     set.parse("n", b"{{ define \"a\" }}{{ end }}").unwrap();
     set.parse("t", format!("{{{{ $_ := set .out \"r\" ({name}{keys}) }}}}").as_bytes()).unwrap();
     let host = Host::new(env(), Mode::default());
-    set.run_with("t", Value::Map(data), &host)?;
+    set.run_with("t", GoRuntimeValue::Map(data), &host)?;
     Ok(out.get(b"r"))
 }
 
 /// Every function, with arguments that are hostile in a way.
-fn calls(hostile: Hostile) -> Vec<(String, Vec<Value>)> {
+fn calls(hostile: Hostile) -> Vec<(String, Vec<GoRuntimeValue>)> {
     let all = functions::functions();
     let mut calls = Vec::new();
     for name in all.names() {
@@ -216,7 +222,8 @@ fn calls(hostile: Hostile) -> Vec<(String, Vec<Value>)> {
             true => signature.params.last(),
             false => None,
         });
-        let arguments: Option<Vec<Value>> = types.map(|wanted| hostile.argument(wanted)).collect();
+        let arguments: Option<Vec<GoRuntimeValue>> =
+            types.map(|wanted| hostile.argument(wanted)).collect();
         if let Some(arguments) = arguments.filter(|it| !it.is_empty()) {
             calls.push((name.to_owned(), arguments));
         }
@@ -228,24 +235,27 @@ fn calls(hostile: Hostile) -> Vec<(String, Vec<Value>)> {
 }
 
 /// Bytes that a value has of its own, beside what it was made of.
-fn weight(value: &Value, given: &[Value]) -> usize {
+fn weight(value: &GoRuntimeValue, given: &[GoRuntimeValue]) -> usize {
     let is_given = |list: &List| {
-        given.iter().any(|given| matches!(given, Value::List(given) if given.is_same(list)))
+        given
+            .iter()
+            .any(|given| matches!(given, GoRuntimeValue::List(given) if given.is_same(list)))
     };
     match value {
-        Value::String(text) | Value::Bytes(text) => {
-            let shared = given.iter().filter_map(Value::bytes);
+        GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => {
+            let shared = given.iter().filter_map(GoRuntimeValue::bytes);
             if shared.into_iter().any(|given| given.as_ptr() == text.as_ptr()) {
                 0
             } else {
                 text.len()
             }
         }
-        Value::List(list) if is_given(list) => 0,
-        Value::List(list) => list.len() * 8,
-        Value::Map(map) => {
-            let is_given =
-                given.iter().any(|given| matches!(given, Value::Map(given) if given.is_same(map)));
+        GoRuntimeValue::List(list) if is_given(list) => 0,
+        GoRuntimeValue::List(list) => list.len() * 8,
+        GoRuntimeValue::Map(map) => {
+            let is_given = given
+                .iter()
+                .any(|given| matches!(given, GoRuntimeValue::Map(given) if given.is_same(map)));
             if is_given { 0 } else { map.len() * 40 }
         }
         _ => 0,
@@ -254,7 +264,7 @@ fn weight(value: &Value, given: &[Value]) -> usize {
 
 #[test]
 fn every_function_counts_what_it_reads() {
-    let few = Limits { steps: 1_000, output: usize::MAX, ..Limits::default() };
+    let few = TemplateLimits { steps: 1_000, output: usize::MAX, ..TemplateLimits::default() };
     let mut free = Vec::new();
     on_stack(|| {
         for hostile in ALL {
@@ -264,9 +274,9 @@ fn every_function_counts_what_it_reads() {
                 if OF_NUMBERS.contains(&name) || holds_items && LOOK_AT_NO_ITEM.contains(&name) {
                     continue;
                 }
-                let is_large = |value: &Value| match value {
-                    Value::List(list) => list.len() >= ITEMS,
-                    Value::Map(map) => map.len() >= ITEMS,
+                let is_large = |value: &GoRuntimeValue| match value {
+                    GoRuntimeValue::List(list) => list.len() >= ITEMS,
+                    GoRuntimeValue::Map(map) => map.len() >= ITEMS,
                     value => value.bytes().is_some(),
                 };
                 let has_large = arguments.iter().any(is_large);
@@ -286,7 +296,7 @@ fn every_function_counts_what_it_reads() {
 #[test]
 fn every_function_counts_what_it_makes() {
     const LITTLE: usize = 50_000;
-    let little = Limits { output: LITTLE, steps: 20_000_000, ..Limits::default() };
+    let little = TemplateLimits { output: LITTLE, steps: 20_000_000, ..TemplateLimits::default() };
     let mut free = Vec::new();
     on_stack(|| {
         for hostile in ALL {
@@ -325,7 +335,7 @@ fn no_function_is_left_out() {
 
 #[test]
 fn what_cannot_be_interrupted_is_counted_before_it_begins() {
-    let few = Limits { steps: 100_000, ..Limits::default() };
+    let few = TemplateLimits { steps: 100_000, ..TemplateLimits::default() };
     for call in [
         r#"genCA "c" 1"#,
         r#"genPrivateKey "rsa""#,
@@ -340,15 +350,16 @@ fn what_cannot_be_interrupted_is_counted_before_it_begins() {
         let mut set = Set::new("t", functions::functions()).with_limits(few);
         set.parse("t", format!("{{{{ $_ := {call} }}}}").as_bytes()).unwrap();
         let host = Host::new(env(), Mode::default());
-        let limit = set.run_with("t", Value::Nil, &host).err().and_then(|failure| failure.limit());
+        let limit =
+            set.run_with("t", GoRuntimeValue::Nil, &host).err().and_then(|failure| failure.limit());
         assert_eq!(limit, Some(LimitError::Steps(100_000)), "{call}");
     }
 }
 
 /// Renders a chart of one template within limits, and gives its error.
-fn error_within(chart: &Chart, env: &Env, limits: Limits) -> String {
+fn error_within(chart: &Chart, env: &Env, limits: TemplateLimits) -> String {
     on_stack(|| {
-        let mut budget = Budget::with_stop(limits, env.stop.clone());
+        let mut budget = TemplateBudget::with_stop(limits, env.stop.clone());
         let templates = Templates::parse(chart).unwrap();
         let values = Map::default();
         let release = release();
@@ -359,8 +370,13 @@ fn error_within(chart: &Chart, env: &Env, limits: Limits) -> String {
     })
 }
 
-const FEW_BYTES: Limits =
-    Limits { steps: 200_000_000, output: 4 << 20, nesting: 100, templates: 100, calls: 12_000 };
+const FEW_BYTES: TemplateLimits = TemplateLimits {
+    steps: 200_000_000,
+    output: 4 << 20,
+    nesting: 100,
+    templates: 100,
+    calls: 12_000,
+};
 
 #[test]
 fn a_render_that_is_stopped_says_where() {
@@ -368,11 +384,11 @@ fn a_render_that_is_stopped_says_where() {
     stop.set();
     let late = Env { stop, ..env() };
     let text = "k: v\n\nlist: {{ range until 100 }}{{ . }}{{ end }}\n";
-    let error = error_within(&chart("c", &[("a.yaml", text)]), &late, Limits::default());
+    let error = error_within(&chart("c", &[("a.yaml", text)]), &late, TemplateLimits::default());
     assert!(error.contains("c/templates/a.yaml:1"), "{error}");
     assert!(error.ends_with("the time limit is reached"), "{error}");
     let text = "a: 1\nb: {{ repeat 1000000000 \"x\" | quote }}\n";
-    let error = error_within(&chart("c", &[("a.yaml", text)]), &env(), Limits::default());
+    let error = error_within(&chart("c", &[("a.yaml", text)]), &env(), TemplateLimits::default());
     assert_eq!(
         error,
         "template: c/templates/a.yaml:2:6: executing \"c/templates/a.yaml\" at <repeat 1000000000 \"x\">: error calling repeat: the output is longer than 268435456 bytes"
@@ -405,7 +421,7 @@ fn files_that_are_made_strings_are_counted() {
 struct Many;
 
 impl Lookup for Many {
-    fn lookup(&self, _: &Wanted<'_>) -> Result<Option<Json>, String> {
+    fn lookup(&self, _: &LookupQuery<'_>) -> Result<Option<Json>, String> {
         let items: Vec<Json> = (0..100).map(|at| json!({ "metadata": { "name": at } })).collect();
         Ok(Some(json!({ "items": items })))
     }
@@ -447,6 +463,6 @@ fn files_of_one_chart_stop_together_and_say_where() {
     let late = Env { stop, ..env() };
     let long = format!("{}{{{{ range until 100 }}}}{{{{ end }}}}", "# x\n".repeat(20_000));
     let chart = chart("c", &[("a", &long), ("b", &long), ("d", &long)]);
-    let text = error_within(&chart, &late, Limits::default());
+    let text = error_within(&chart, &late, TemplateLimits::default());
     assert!(text.contains("c/templates/") && text.ends_with("the time limit is reached"), "{text}");
 }

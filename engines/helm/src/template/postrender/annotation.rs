@@ -3,7 +3,7 @@
 //! Nodes are those below a document. Null passes for any kind and has no fields.
 //! Elsewhere: streams of them (`stream.rs`).
 
-use goyaml::v3::{self, Kind, Layout, Node, Style};
+use goyaml::v3::{self, Layout, Node, Style, YamlNodeKind};
 
 /// How kyaml lays out what it writes, unless a document asks for something else.
 pub(super) const LAYOUT: Layout = Layout { indent: 2, compact_sequences: true };
@@ -28,7 +28,7 @@ pub(super) fn is_null(node: &Node) -> bool {
 
 /// Whether a node is null, an empty list or an empty map.
 pub(super) fn is_empty(node: &Node) -> bool {
-    let is_collection = matches!(node.kind, Kind::Mapping | Kind::Sequence);
+    let is_collection = matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence);
     is_null(node) || is_collection && node.content.is_empty()
 }
 
@@ -119,7 +119,7 @@ fn made<'n>(map: &'n mut Node, name: &str) -> Result<Option<&'n mut Node>, NoMap
         Some(at) => at,
         None => {
             let key = Node { value: name.to_owned(), ..Node::default() };
-            map.content.extend([key, Node { kind: Kind::Mapping, ..Node::default() }]);
+            map.content.extend([key, Node { kind: YamlNodeKind::Mapping, ..Node::default() }]);
             map.content.len() - 1
         }
     };
@@ -134,12 +134,12 @@ fn position(map: &Node, name: &str) -> Result<Option<usize>, NoMap> {
 
 fn expect_map(node: &Node) -> Result<(), NoMap> {
     let found = match node.kind {
-        Kind::Mapping => return Ok(()),
+        YamlNodeKind::Mapping => return Ok(()),
         _ if is_null(node) => return Ok(()),
-        Kind::Document => "DocumentNode",
-        Kind::Sequence => "SequenceNode",
-        Kind::Scalar => "ScalarNode",
-        Kind::Alias => "AliasNode",
+        YamlNodeKind::Document => "DocumentNode",
+        YamlNodeKind::Sequence => "SequenceNode",
+        YamlNodeKind::Scalar => "ScalarNode",
+        YamlNodeKind::Alias => "AliasNode",
     };
     Err(NoMap { found, contents: v3::emit(node, &LAYOUT).unwrap_or_default() })
 }

@@ -3,11 +3,11 @@
 //! Nodes that are read are documents, or the items of a list that is a stream of its own.
 //! Elsewhere: the YAML of a document (`goyaml::v3`), its annotations (`annotation.rs`).
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::json::{self, Form};
 use golang::value::{IntKind, Integer};
-use goyaml::Limits;
-use goyaml::v3::{self, Documents, EmitError, Kind, Layout, Node};
+use goyaml::YamlLimits;
+use goyaml::v3::{self, Documents, EmitError, Layout, Node, YamlNodeKind};
 use serde_json::Value as Json;
 
 use super::annotation::{self, LAYOUT, NoMap};
@@ -48,14 +48,14 @@ pub enum StreamError {
 
 /// What is below a document; the node itself if it is none.
 pub(super) fn root_mut(node: &mut Node) -> &mut Node {
-    if node.kind == Kind::Document && !node.content.is_empty() {
+    if node.kind == YamlNodeKind::Document && !node.content.is_empty() {
         return &mut node.content[0];
     }
     node
 }
 
 fn root(node: &Node) -> &Node {
-    if node.kind == Kind::Document { node.content.first().unwrap_or(node) } else { node }
+    if node.kind == YamlNodeKind::Document { node.content.first().unwrap_or(node) } else { node }
 }
 
 /// The documents of a stream; those that hold nothing are left out, and a list that is alone is its items.
@@ -67,7 +67,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Node>, StreamError> {
     let is_alone = parts.len() == 1;
     let mut nodes = Vec::new();
     for part in parts {
-        let Some(document) = Documents::new(part, &Limits::default())?.next() else { continue };
+        let Some(document) = Documents::new(part, &YamlLimits::default())?.next() else { continue };
         let mut document = document?;
         let root = root_mut(&mut document);
         if annotation::is_null(root) {
@@ -175,28 +175,28 @@ fn is_of_json_file(root: &Node) -> bool {
 fn to_json(node: &Node) -> Result<String, StreamError> {
     let failed = |error: &dyn ToString| StreamError::Json(error.to_string());
     let text = v3::emit(node, &LAYOUT)?;
-    let again = v3::parse(text.as_bytes(), &Limits::default())?;
+    let again = v3::parse(text.as_bytes(), &YamlLimits::default())?;
     let Some(document) = again.first() else { return Ok("{}\n".to_owned()) };
-    let value = v3::to_json(document, &Limits::default()).map_err(|error| failed(&error))?;
+    let value = v3::to_json(document, &YamlLimits::default()).map_err(|error| failed(&error))?;
     let form = Form { indent: Some("  "), ..Form::default() };
-    let text = json::encode(&decoded(&value), form, Limits::default().bytes);
+    let text = json::encode(&decoded(&value), form, YamlLimits::default().bytes);
     Ok(text.map_err(|error| failed(&error))? + "\n")
 }
 
-/// What go-yaml decodes: other than from JSON, integers stay integers. No deeper than [`Limits::MAX_DEPTH`].
-fn decoded(json: &Json) -> Value {
+/// What go-yaml decodes: other than from JSON, integers stay integers. No deeper than [`YamlLimits::MAX_DEPTH`].
+fn decoded(json: &Json) -> GoRuntimeValue {
     match json {
-        Json::Array(items) => Value::list(items.iter().map(decoded)),
+        Json::Array(items) => GoRuntimeValue::list(items.iter().map(decoded)),
         Json::Object(fields) => {
-            Value::map(fields.iter().map(|(key, value)| (key.as_str(), decoded(value))))
+            GoRuntimeValue::map(fields.iter().map(|(key, value)| (key.as_str(), decoded(value))))
         }
         Json::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(signed), _) => Value::int64(signed),
+            (Some(signed), _) => GoRuntimeValue::int64(signed),
             (None, Some(unsigned)) => {
-                Value::Integer(Integer::new(IntKind::Uint64, unsigned.cast_signed()))
+                GoRuntimeValue::Integer(Integer::new(IntKind::Uint64, unsigned.cast_signed()))
             }
-            (None, None) => Value::from_json(json),
+            (None, None) => GoRuntimeValue::from_json(json),
         },
-        Json::Null | Json::Bool(_) | Json::String(_) => Value::from_json(json),
+        Json::Null | Json::Bool(_) | Json::String(_) => GoRuntimeValue::from_json(json),
     }
 }

@@ -20,14 +20,14 @@ fn both() -> String {
     format!("{UNTIDY}---\n{HOOK}")
 }
 
-type Files = BTreeMap<String, Vec<u8>>;
+type RenderedFiles = BTreeMap<String, Vec<u8>>;
 
 fn files(
     strategy: Strategy,
     given: &str,
     plugin: Option<&str>,
     run: impl Fn(String) -> Result<String, String> + Sync,
-) -> Result<Files, Error> {
+) -> Result<RenderedFiles, Error> {
     let run = |input: &[u8]| {
         run(String::from_utf8(input.to_vec()).expect("kyaml writes text")).map(String::into_bytes)
     };

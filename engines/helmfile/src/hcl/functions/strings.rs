@@ -1,6 +1,6 @@
 //! Functions of HCL on strings, and those that read and write JSON and YAML.
 
-use golang::Value as GoValue;
+use golang::GoRuntimeValue as GoValue;
 use golang::fmt::sprintf;
 use golang::regexp::Regexp;
 use golang::time::{Duration, RFC3339_NANO, Time, Zone};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::yaml;
 
 /// The most JSON or YAML that is written, in bytes.
-const OUTPUT: usize = 16 << 20;
+const MAX_ENCODED_BYTES: usize = 16 << 20;
 
 /// The value of a call, if there is such a function.
 pub(super) fn call(
@@ -46,7 +46,7 @@ pub(super) fn call(
             substring(&text(from)?, whole(offset)?, whole(length)?)
         }),
         "indent" => exactly(arguments).and_then(|[spaces, lines]| {
-            let spaces = super::index(spaces)?.min(OUTPUT);
+            let spaces = super::index(spaces)?.min(MAX_ENCODED_BYTES);
             let lines = text(lines)?;
             evaluator.take(spaces.saturating_mul(lines.matches('\n').count()) / 64)?;
             Ok(lines.replace('\n', &format!("\n{}", " ".repeat(spaces))).into())
@@ -131,8 +131,11 @@ fn join(arguments: &[Value]) -> Result<Value> {
 }
 
 fn json(value: &Value) -> Result<String> {
-    let encoded =
-        golang::json::encode(&GoValue::from_json(value), golang::json::Form::default(), OUTPUT);
+    let encoded = golang::json::encode(
+        &GoValue::from_json(value),
+        golang::json::Form::default(),
+        MAX_ENCODED_BYTES,
+    );
     encoded.map_err(|error| error.to_string().into())
 }
 

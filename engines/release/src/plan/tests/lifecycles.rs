@@ -20,13 +20,13 @@ fn hold(name: &str, phases: &[Phase]) -> Hold {
 }
 
 /// A world in which these lifecycles hold the release.
-fn held(holds: Vec<Hold>) -> World {
+fn held(holds: Vec<Hold>) -> TestCluster {
     let lifecycles = Lifecycles { holds, ..Lifecycles::default() };
-    World::new(Desired { lifecycles, ..desired("1.0.0", "a") })
+    TestCluster::new(ReleaseDesiredState { lifecycles, ..desired("1.0.0", "a") })
 }
 
 /// What is done in a run, and where it rests.
-fn step(world: &mut World) -> String {
+fn step(world: &mut TestCluster) -> String {
     let End::Rest(rest) = world.run() else { panic!("crashed") };
     let log = std::mem::take(&mut world.log).join(", ");
     format!("{log} = {}", text(&rest))
@@ -36,7 +36,7 @@ fn step(world: &mut World) -> String {
 fn each_phase_is_asked_and_awaited_in_turn() {
     let all = [Phase::PreInstall, Phase::PostInstall, Phase::Promote];
     let mut world = held(vec![hold("b", &all[..1]), hold("a", &all)]);
-    let waits = |name: &str, phase: &str, world: &World| {
+    let waits = |name: &str, phase: &str, world: &TestCluster| {
         let event = &world.asked.last().unwrap().name;
         format!(
             "running LifecyclePending: waiting for lifecycle {name} at {phase}: LifecycleEvent {event} is Pending"
@@ -44,7 +44,10 @@ fn each_phase_is_asked_and_awaited_in_turn() {
     };
     let told = step(&mut world);
     assert_eq!(told, format!("ask b at PreInstall = {}", waits("b", "PreInstall", &world)));
-    assert!(world.records.is_empty() && world.status == Status::default(), "nothing is written");
+    assert!(
+        world.records.is_empty() && world.status == ReleaseStatus::default(),
+        "nothing is written"
+    );
     world.answer(State::Succeeded);
     let told = step(&mut world);
     assert_eq!(told, format!("ask a at PreInstall = {}", waits("a", "PreInstall", &world)));
@@ -105,10 +108,10 @@ fn a_failure_after_the_upgrade_is_remediated() {
     for (phase, tests) in
         [(Phase::PostUpgrade, false), (Phase::Promote, false), (Phase::Promote, true)]
     {
-        let mut world = World::new(desired("1.0.0", "a"));
+        let mut world = TestCluster::new(desired("1.0.0", "a"));
         world.hooks = hooks();
         world.settle();
-        world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+        world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
         world.desired.upgrade.remediation.remediate_last_failure = Some(true);
         (world.desired.test.enable, world.desired.test.ignore_failures) = (tests, true);
         world.desired.lifecycles.holds = vec![hold("a", &[phase])];
@@ -142,11 +145,11 @@ fn a_failure_after_the_upgrade_is_remediated() {
 #[test]
 fn something_newer_cancels_and_a_suspension_waits() {
     for phase in [Phase::PreUpgrade, Phase::PostUpgrade] {
-        let mut world = World::new(desired("1.0.0", "a"));
+        let mut world = TestCluster::new(desired("1.0.0", "a"));
         world.settle();
         world.log.clear();
         let lifecycles = Lifecycles { holds: vec![hold("a", &[phase])], ..Lifecycles::default() };
-        world.desired = Desired { generation: 2, lifecycles, ..desired("2.0.0", "a") };
+        world.desired = ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
         let told = step(&mut world);
         assert!(told.contains(&format!("ask a at {}", phase.as_str())), "{told}");
         world.desired.suspended = true;
@@ -190,9 +193,9 @@ fn rollbacks_and_removals_are_held() {
 
 #[test]
 fn a_run_that_ends_with_a_rollback_leaves_no_event() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.desired.upgrade.remediation.remediate_last_failure = Some(true);
     world.desired.lifecycles.holds = vec![hold("a", &[Phase::Promote, Phase::PostRollback])];
     assert!(step(&mut world).contains("ask a at Promote"));
@@ -234,14 +237,14 @@ fn a_request_asks_anew_after_a_refusal() {
 fn a_crash_at_any_step_asks_nothing_twice() {
     let phases = [Phase::PreUpgrade, Phase::PostUpgrade, Phase::Promote];
     let world = || {
-        let mut world = World::new(desired("1.0.0", "a"));
+        let mut world = TestCluster::new(desired("1.0.0", "a"));
         world.settle();
         (world.steps, world.log) = (0, Vec::new());
         let lifecycles = Lifecycles { holds: vec![hold("a", &phases)], ..Lifecycles::default() };
-        world.desired = Desired { generation: 2, lifecycles, ..desired("2.0.0", "a") };
+        world.desired = ReleaseDesiredState { generation: 2, lifecycles, ..desired("2.0.0", "a") };
         world
     };
-    let finish = |world: &mut World| {
+    let finish = |world: &mut TestCluster| {
         for _ in 0..20 {
             if let End::Rest(rest) = world.run()
                 && rest.is_settled()

@@ -3,8 +3,8 @@
 use super::*;
 
 /// A settled release whose last record and journal were changed by another owner, context or client, and that is to be removed.
-fn removed(change: impl Fn(&mut Record, &mut Option<Journal>)) -> World {
-    let mut world = World::new(desired("1.0.0", "a"));
+fn removed(change: impl Fn(&mut Record, &mut Option<Journal>)) -> TestCluster {
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     let began = Time::from_second(1_800_000_000).unwrap();
     world.status.history.iter_mut().for_each(|known| known.first_deployed = Some(began));
@@ -64,7 +64,7 @@ fn a_release_in_the_place_of_the_known_one_is_not_uninstalled() {
 
 #[test]
 fn an_operation_of_another_context_is_not_taken_for_an_own_one() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     world.run();
     let journal = world.records[&1].1.clone().unwrap();

@@ -16,7 +16,7 @@ enum Writer {
 
 /// What the HelmRelease knows of the record.
 #[derive(Debug, Clone, Copy)]
-enum Known {
+enum RecordKnowledge {
     /// Nothing: it is new.
     New,
     /// The record as it is.
@@ -25,8 +25,8 @@ enum Known {
     AsItWas,
 }
 
-fn world(life: &str, writer: Writer, known: Known) -> World {
-    let mut world = World::new(desired("1.0.0", "a"));
+fn world(life: &str, writer: Writer, known: RecordKnowledge) -> TestCluster {
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     let (record, journal) = world.records.get_mut(&1).unwrap();
     record.info.status = Life::parse(life);
@@ -37,16 +37,16 @@ fn world(life: &str, writer: Writer, known: Known) -> World {
     }
     let snapshot = Snapshot::of(record, Some(SnapshotAction::Install), "").unwrap();
     match known {
-        Known::New => world.status = Status::default(),
-        Known::AsItIs => world.status.history = vec![snapshot],
-        Known::AsItWas => {}
+        RecordKnowledge::New => world.status = ReleaseStatus::default(),
+        RecordKnowledge::AsItIs => world.status.history = vec![snapshot],
+        RecordKnowledge::AsItWas => {}
     }
     (world.log, world.events) = (Vec::new(), Vec::new());
     world
 }
 
 /// What is done in some runs, and how the last of them rests.
-fn outcome(mut world: World) -> String {
+fn outcome(mut world: TestCluster) -> String {
     let mut rest = None;
     for _ in 0..8 {
         let End::Rest(now) = world.run() else { panic!() };
@@ -82,36 +82,36 @@ const NAME_IN_USE: &str = "InstallFailed, cannot reuse a name that is still in u
 const NOT_ACTED_ON: &str = "unable to determine state for release";
 
 #[rustfmt::skip]
-const OUTCOMES: [(&str, Known, &str, Flux); 27] = [
+const OUTCOMES: [(&str, RecordKnowledge, &str, Flux); 27] = [
     // It is what is wished for, so it is taken over as it is.
-    ("deployed", Known::New, "InstallSucceeded, Ready", Some(UPGRADED)),
-    ("deployed", Known::AsItIs, "Ready", None),
-    ("deployed", Known::AsItWas, "Ready", None),
-    ("superseded", Known::New, UPGRADED, None),
-    ("superseded", Known::AsItIs, UPGRADED, Some(NOT_ACTED_ON)),
-    ("superseded", Known::AsItWas, UPGRADED, None),
-    ("failed", Known::New, UPGRADED, None),
-    ("failed", Known::AsItIs, UPGRADED, None),
-    ("failed", Known::AsItWas, UPGRADED, None),
-    ("uninstalled", Known::New, INSTALLED, Some(NAME_IN_USE)),
-    ("uninstalled", Known::AsItIs, INSTALLED, Some(NAME_IN_USE)),
-    ("uninstalled", Known::AsItWas, INSTALLED, Some(NONE_DEPLOYED)),
-    ("uninstalling", Known::New, UNLOCKED, Some(NONE_DEPLOYED)),
-    ("uninstalling", Known::AsItIs, UNLOCKED, Some(NOT_ACTED_ON)),
-    ("uninstalling", Known::AsItWas, UNLOCKED, Some(NONE_DEPLOYED)),
-    ("pending-install", Known::New, UNLOCKED, None),
-    ("pending-install", Known::AsItIs, UNLOCKED, None),
-    ("pending-install", Known::AsItWas, UNLOCKED, None),
-    ("pending-upgrade", Known::New, UNLOCKED, None),
-    ("pending-upgrade", Known::AsItIs, UNLOCKED, None),
-    ("pending-upgrade", Known::AsItWas, UNLOCKED, None),
-    ("pending-rollback", Known::New, UNLOCKED, None),
-    ("pending-rollback", Known::AsItIs, UNLOCKED, None),
-    ("pending-rollback", Known::AsItWas, UNLOCKED, None),
+    ("deployed", RecordKnowledge::New, "InstallSucceeded, Ready", Some(UPGRADED)),
+    ("deployed", RecordKnowledge::AsItIs, "Ready", None),
+    ("deployed", RecordKnowledge::AsItWas, "Ready", None),
+    ("superseded", RecordKnowledge::New, UPGRADED, None),
+    ("superseded", RecordKnowledge::AsItIs, UPGRADED, Some(NOT_ACTED_ON)),
+    ("superseded", RecordKnowledge::AsItWas, UPGRADED, None),
+    ("failed", RecordKnowledge::New, UPGRADED, None),
+    ("failed", RecordKnowledge::AsItIs, UPGRADED, None),
+    ("failed", RecordKnowledge::AsItWas, UPGRADED, None),
+    ("uninstalled", RecordKnowledge::New, INSTALLED, Some(NAME_IN_USE)),
+    ("uninstalled", RecordKnowledge::AsItIs, INSTALLED, Some(NAME_IN_USE)),
+    ("uninstalled", RecordKnowledge::AsItWas, INSTALLED, Some(NONE_DEPLOYED)),
+    ("uninstalling", RecordKnowledge::New, UNLOCKED, Some(NONE_DEPLOYED)),
+    ("uninstalling", RecordKnowledge::AsItIs, UNLOCKED, Some(NOT_ACTED_ON)),
+    ("uninstalling", RecordKnowledge::AsItWas, UNLOCKED, Some(NONE_DEPLOYED)),
+    ("pending-install", RecordKnowledge::New, UNLOCKED, None),
+    ("pending-install", RecordKnowledge::AsItIs, UNLOCKED, None),
+    ("pending-install", RecordKnowledge::AsItWas, UNLOCKED, None),
+    ("pending-upgrade", RecordKnowledge::New, UNLOCKED, None),
+    ("pending-upgrade", RecordKnowledge::AsItIs, UNLOCKED, None),
+    ("pending-upgrade", RecordKnowledge::AsItWas, UNLOCKED, None),
+    ("pending-rollback", RecordKnowledge::New, UNLOCKED, None),
+    ("pending-rollback", RecordKnowledge::AsItIs, UNLOCKED, None),
+    ("pending-rollback", RecordKnowledge::AsItWas, UNLOCKED, None),
     // Nobody knows what it means.
-    ("unknown", Known::New, NONE_DEPLOYED, None),
-    ("unknown", Known::AsItIs, "unable to determine state for release with status 'unknown'", None),
-    ("unknown", Known::AsItWas, NONE_DEPLOYED, None),
+    ("unknown", RecordKnowledge::New, NONE_DEPLOYED, None),
+    ("unknown", RecordKnowledge::AsItIs, "unable to determine state for release with status 'unknown'", None),
+    ("unknown", RecordKnowledge::AsItWas, NONE_DEPLOYED, None),
 ];
 
 #[test]
@@ -137,7 +137,7 @@ fn a_record_that_somebody_left_keeps_no_helm_release_from_going() {
             world.desired.deleted = true;
             let rest = world.settle();
             assert!(rest.is_settled(), "{life} {writer:?} {known:?}: {rest:?}");
-            let is_left = matches!(known, Known::New);
+            let is_left = matches!(known, RecordKnowledge::New);
             assert_eq!(!world.records.is_empty(), is_left, "{life} {writer:?} {known:?}");
         }
     }
@@ -145,7 +145,7 @@ fn a_record_that_somebody_left_keeps_no_helm_release_from_going() {
 
 #[test]
 fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
-    let mut world = world("uninstalling", Writer::Helm, Known::AsItWas);
+    let mut world = world("uninstalling", Writer::Helm, RecordKnowledge::AsItWas);
     let began = world.now - 60 * SECOND;
     world.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());
     let End::Rest(Rest::Blocked(why, text, wake)) = world.run() else { panic!() };
@@ -161,7 +161,7 @@ fn another_client_has_as_long_to_uninstall_as_an_uninstallation_takes() {
     assert_eq!(world.log[0], "unlock v1");
     // Whoever did it is gone, and so is nobody's clock in the future waited for.
     for (writer, ago) in [(Writer::Gone, 60), (Writer::Helm, -60)] {
-        let mut world = super::records::world("uninstalling", writer, Known::AsItWas);
+        let mut world = super::records::world("uninstalling", writer, RecordKnowledge::AsItWas);
         let began = world.now - SECOND * 60;
         let began = if ago > 0 { began } else { began + 120 * SECOND };
         world.records.get_mut(&1).unwrap().0.info.deleted = Some(began.into());

@@ -10,7 +10,7 @@ use crate::hold::Lifecycles;
 struct Path {
     name: &'static str,
     /// A release of which a run deletes something next.
-    prepare: fn() -> World,
+    prepare: fn() -> TestCluster,
     /// Whether a closed window holds it.
     waits_for_window: bool,
     /// Whether lifecycles hold it.
@@ -36,7 +36,7 @@ const OBSTACLES: [Obstacle; 5] = [
 ];
 
 impl Obstacle {
-    fn put(self, world: &mut World) {
+    fn put(self, world: &mut TestCluster) {
         let desired = &mut world.desired;
         match self {
             Self::None => {}
@@ -70,8 +70,8 @@ impl Obstacle {
 }
 
 /// An installed release whose desired state differs from what is installed.
-fn changed(change: fn(&mut Desired)) -> World {
-    let mut world = World::new(desired("1.0.0", "a"));
+fn changed(change: fn(&mut ReleaseDesiredState)) -> TestCluster {
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     world.desired.generation = 2;
     change(&mut world.desired);
@@ -79,8 +79,8 @@ fn changed(change: fn(&mut Desired)) -> World {
 }
 
 /// A release whose installation has failed, as it is about to be removed.
-fn failed_installation() -> World {
-    let mut world = World::new(desired("1.0.0", "a"));
+fn failed_installation() -> TestCluster {
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.desired.install.remediation.retries = 1;
     world.slow.insert("ready".to_owned());
     world.run();
@@ -90,7 +90,7 @@ fn failed_installation() -> World {
 }
 
 /// A release whose upgrade is to fail, and leaves objects behind.
-fn failing_upgrade() -> World {
+fn failing_upgrade() -> TestCluster {
     let mut world = changed(|desired| {
         desired.chart_version = "2.0.0".to_owned();
         desired.inputs.push('x');
@@ -101,7 +101,7 @@ fn failing_upgrade() -> World {
 }
 
 fn paths() -> Vec<Path> {
-    let held = |name, prepare: fn() -> World| Path {
+    let held = |name, prepare: fn() -> TestCluster| Path {
         name,
         prepare,
         waits_for_window: true,
@@ -144,7 +144,7 @@ fn paths() -> Vec<Path> {
 }
 
 /// Whether objects were deleted.
-fn has_deleted(world: &World) -> bool {
+fn has_deleted(world: &TestCluster) -> bool {
     let is_deletion = |line: &String| {
         line.starts_with("delete objects of")
             || line.starts_with("clean up")

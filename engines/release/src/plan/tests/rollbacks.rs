@@ -3,11 +3,11 @@
 use super::*;
 
 /// Three revisions, suspended, with a rollback that is asked for.
-fn asked(from: i64, to: i64) -> World {
-    let mut world = World::new(desired("1.0.0", "a"));
+fn asked(from: i64, to: i64) -> TestCluster {
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
     for (generation, version) in [(2, "2.0.0"), (3, "3.0.0")] {
-        world.desired = Desired { generation, ..desired(version, "a") };
+        world.desired = ReleaseDesiredState { generation, ..desired(version, "a") };
         world.settle();
     }
     world.desired.suspended = true;
@@ -40,7 +40,7 @@ fn a_suspended_release_is_rolled_back_once_and_goes_on_when_it_is_resumed() {
     assert!(world.log.is_empty(), "it is done once: {:?}", world.log);
     // What was rolled back to is what the repository says by now.
     let mut same = world.clone();
-    same.desired = Desired { generation: 5, ..desired("1.0.0", "a") };
+    same.desired = ReleaseDesiredState { generation: 5, ..desired("1.0.0", "a") };
     same.desired.requests = world.desired.requests.clone();
     let rest = same.settle();
     assert!(rest.is_settled(), "{rest:?}");
@@ -53,16 +53,17 @@ fn a_suspended_release_is_rolled_back_once_and_goes_on_when_it_is_resumed() {
 
 #[test]
 fn the_journal_of_a_rollback_names_who_asked_for_it_and_that_of_a_remediation_nobody() {
-    let request = crate::origin::Request { user: "alice".to_owned(), ..Default::default() };
+    let request = crate::origin::ManualRequest { user: "alice".to_owned(), ..Default::default() };
     let mut world = asked(3, 1);
     world.desired.origin.rollback = Some(request.clone());
     world.settle();
-    let of =
-        |world: &World, version: i64| world.records[&version].1.clone().unwrap().origin.rollback;
+    let of = |world: &TestCluster, version: i64| {
+        world.records[&version].1.clone().unwrap().origin.rollback
+    };
     assert_eq!(of(&world, 4), Some(request.clone()));
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.desired.upgrade.remediation = Remediation { retries: 1, ..Remediation::default() };
     world.desired.origin.rollback = Some(request);
     let mut world = failing_upgrade(world);

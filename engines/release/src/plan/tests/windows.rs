@@ -5,7 +5,7 @@ use crate::phase::Gates;
 
 #[test]
 fn outside_of_its_windows_an_operation_ends_and_none_begins() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.slow.insert("ready".to_owned());
     world.run();
     world.desired.gates.closes = Some(world.now);
@@ -13,9 +13,9 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
     let rest = world.settle();
     assert!(rest.is_settled(), "{}", told(&mut world, &rest));
     for change in [
-        |next: &mut Desired| next.inputs.push('x'),
-        |next: &mut Desired| next.test.enable = true,
-        |next: &mut Desired| next.target.namespace = "prod".to_owned(),
+        |next: &mut ReleaseDesiredState| next.inputs.push('x'),
+        |next: &mut ReleaseDesiredState| next.test.enable = true,
+        |next: &mut ReleaseDesiredState| next.target.namespace = "prod".to_owned(),
     ] {
         let mut world = world.clone();
         world.desired.chart_version = "2.0.0".to_owned();
@@ -29,7 +29,7 @@ fn outside_of_its_windows_an_operation_ends_and_none_begins() {
 
 #[test]
 fn the_removal_of_what_was_pruned_waits_for_a_window_unless_it_has_begun() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.hooks = vec![hook("pd", &["pre-delete"], &[])];
     world.settle();
     world.log.clear();
@@ -53,9 +53,9 @@ fn the_removal_of_what_was_pruned_waits_for_a_window_unless_it_has_begun() {
 
 #[test]
 fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
-    let mut world = World::new(desired("1.0.0", "a"));
+    let mut world = TestCluster::new(desired("1.0.0", "a"));
     world.settle();
-    world.desired = Desired { generation: 2, ..desired("2.0.0", "a") };
+    world.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
     world.desired.upgrade.remediation.retries = 1;
     world.fails("ready");
     world.slow.insert("ready".to_owned());

@@ -20,15 +20,15 @@ pub(super) const PREFIX: &str = "AGE-SECRET-KEY-PQ-1";
 const NAME: &str = "age-secret-key-pq-";
 
 const STANZA: &str = "mlkem768x25519";
-const LABEL: &[u8] = b"age-encryption.org/mlkem768x25519";
+const HPKE_INFO_LABEL: &[u8] = b"age-encryption.org/mlkem768x25519";
 
 /// What the cipher adds to a file key.
-const TAG: usize = 16;
+const CIPHER_TAG_BYTES: usize = 16;
 
 /// An identity. It has no `Debug`.
-pub(super) struct Identity(<XWing as Kem>::PrivateKey);
+pub(super) struct HybridIdentity(<XWing as Kem>::PrivateKey);
 
-impl Identity {
+impl HybridIdentity {
     /// Reads a line.
     pub(super) fn parse(line: &str) -> Result<Self, &'static str> {
         let seed = super::secret(line, NAME)?;
@@ -44,14 +44,14 @@ impl Identity {
         let encapsulated =
             encapsulated.and_then(|it| <XWing as Kem>::EncappedKey::from_bytes(&it).ok());
         let encapsulated = encapsulated.ok_or(DecryptError::InvalidHeader)?;
-        if stanza.body.len() != FILE_KEY_BYTES + TAG {
+        if stanza.body.len() != FILE_KEY_BYTES + CIPHER_TAG_BYTES {
             return Err(DecryptError::InvalidHeader);
         }
         let opened = single_shot_open::<ChaCha20Poly1305, HkdfSha256, XWing>(
             &OpModeR::Base,
             &self.0,
             &encapsulated,
-            LABEL,
+            HPKE_INFO_LABEL,
             &stanza.body,
             &[],
         );
@@ -62,7 +62,7 @@ impl Identity {
     }
 }
 
-impl age::Identity for Identity {
+impl age::Identity for HybridIdentity {
     fn unwrap_stanza(&self, stanza: &Stanza) -> Option<Result<FileKey, DecryptError>> {
         if stanza.tag != STANZA {
             return None;

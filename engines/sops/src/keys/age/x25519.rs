@@ -18,21 +18,21 @@ pub(super) const PREFIX: &str = "AGE-SECRET-KEY-1";
 const NAME: &str = "age-secret-key-";
 
 const STANZA: &str = "X25519";
-const LABEL: &[u8] = b"age-encryption.org/v1/X25519";
+const HKDF_INFO_LABEL: &[u8] = b"age-encryption.org/v1/X25519";
 
 /// The length of a public key.
-const PUBLIC: usize = 32;
+const PUBLIC_KEY_BYTES: usize = 32;
 
 /// What the cipher adds to a file key.
-const TAG: usize = 16;
+const CIPHER_TAG_BYTES: usize = 16;
 
 /// An identity. It has no `Debug`.
-pub(super) struct Identity {
+pub(super) struct X25519Identity {
     key: PrivateKey,
-    public: [u8; PUBLIC],
+    public: [u8; PUBLIC_KEY_BYTES],
 }
 
-impl Identity {
+impl X25519Identity {
     /// Reads a line.
     pub(super) fn parse(line: &str) -> Result<Self, &'static str> {
         let secret = super::secret(line, NAME)?;
@@ -44,22 +44,25 @@ impl Identity {
     }
 }
 
-impl age::Identity for Identity {
+impl age::Identity for X25519Identity {
     fn unwrap_stanza(&self, stanza: &Stanza) -> Option<Result<FileKey, DecryptError>> {
         if stanza.tag != STANZA {
             return None;
         }
         let share = match stanza.args.as_slice() {
-            [share] => STANDARD_NO_PAD.decode(share).ok().filter(|share| share.len() == PUBLIC),
+            [share] => {
+                STANDARD_NO_PAD.decode(share).ok().filter(|share| share.len() == PUBLIC_KEY_BYTES)
+            }
             _ => None,
         };
-        let Some(share) = share.filter(|_| stanza.body.len() == FILE_KEY_BYTES + TAG) else {
+        let Some(share) = share.filter(|_| stanza.body.len() == FILE_KEY_BYTES + CIPHER_TAG_BYTES)
+        else {
             return Some(Err(DecryptError::InvalidHeader));
         };
         let peer = UnparsedPublicKey::new(&X25519, &share);
         // It fails for a share that makes the same secret with every key.
         let wrapping = agree(&self.key, peer, DecryptError::InvalidHeader, |secret| {
-            Ok(Zeroizing::new(hkdf(&[&share, &self.public[..]].concat(), LABEL, secret)))
+            Ok(Zeroizing::new(hkdf(&[&share, &self.public[..]].concat(), HKDF_INFO_LABEL, secret)))
         });
         let wrapping = match wrapping {
             Ok(wrapping) => wrapping,
@@ -79,7 +82,7 @@ mod tests {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-    use super::Identity;
+    use super::X25519Identity;
 
     /// A stanza to a recipient, as the crate `age` makes it.
     fn wrapped(recipient: &age::x25519::Recipient, key: [u8; 16]) -> Stanza {
@@ -93,12 +96,12 @@ mod tests {
         for _ in 0..20 {
             let theirs = age::x25519::Identity::generate();
             let line = theirs.to_string();
-            let own = Identity::parse(line.expose_secret()).ok().unwrap();
+            let own = X25519Identity::parse(line.expose_secret()).ok().unwrap();
             let stanza = wrapped(&theirs.to_public(), *b"sixteen bytes it");
             let opened = own.unwrap_stanza(&stanza).unwrap().ok().unwrap();
             assert_eq!(opened.expose_secret(), b"sixteen bytes it");
             let other = age::x25519::Identity::generate().to_string();
-            let other = Identity::parse(other.expose_secret()).ok().unwrap();
+            let other = X25519Identity::parse(other.expose_secret()).ok().unwrap();
             assert!(other.unwrap_stanza(&stanza).is_none());
         }
     }
@@ -106,7 +109,7 @@ mod tests {
     #[test]
     fn damaged_stanzas_and_shares_without_a_secret_are_refused() {
         let theirs = age::x25519::Identity::generate();
-        let own = Identity::parse(theirs.to_string().expose_secret()).ok().unwrap();
+        let own = X25519Identity::parse(theirs.to_string().expose_secret()).ok().unwrap();
         let good = wrapped(&theirs.to_public(), [7; 16]);
         let is_refused = |stanza: &Stanza| matches!(own.unwrap_stanza(stanza), Some(Err(_)));
         let with = |change: &dyn Fn(&mut Stanza)| {

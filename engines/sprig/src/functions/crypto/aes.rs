@@ -10,38 +10,46 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::iv::FixedLength;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::Value;
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use gotemplate::{Call, FunctionError};
 
 use super::super::encoding::decode64;
-use crate::arguments::{TEXT, text};
-use crate::table::{Entry, bounded, random};
+use crate::arguments::{TEXT_OVERHEAD_BYTES, text};
+use crate::table::{SprigFunctionEntry, bounded, random};
 use crate::world::Draws;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("encryptAES", "func(string, string) (string, error)", encrypt_aes),
     bounded("decryptAES", "func(string, string) (string, error)", decrypt_aes),
 ];
 
 /// Bytes of a block.
-const BLOCK: usize = 16;
+const AES_BLOCK_BYTES: usize = 16;
 
 /// A text encrypted, in base64 behind the random block that it begins with. An empty text stays empty.
-fn encrypt_aes(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn encrypt_aes(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let password = text(args, 0);
     let plain = text(args, 1);
     if plain.is_empty() {
-        return Ok(Value::from(""));
+        return Ok(GoRuntimeValue::from(""));
     }
     call.work(plain.len() / 8)?;
-    call.produce(plain.len() * 2 + TEXT)?;
-    let mut iv = [0; BLOCK];
+    call.produce(plain.len() * 2 + TEXT_OVERHEAD_BYTES)?;
+    let mut iv = [0; AES_BLOCK_BYTES];
     world.fill(&mut iv);
     let encrypted = encrypted(password, plain, iv).map_err(failed)?;
-    Ok(Value::from(STANDARD.encode([iv.as_slice(), &encrypted].concat())))
+    Ok(GoRuntimeValue::from(STANDARD.encode([iv.as_slice(), &encrypted].concat())))
 }
 
-fn encrypted(password: &[u8], plain: &[u8], iv: [u8; BLOCK]) -> Result<Vec<u8>, Unspecified> {
+fn encrypted(
+    password: &[u8],
+    plain: &[u8],
+    iv: [u8; AES_BLOCK_BYTES],
+) -> Result<Vec<u8>, Unspecified> {
     let mut text = plain.to_vec();
     let context = EncryptionContext::Iv128(FixedLength::from(iv));
     PaddedBlockEncryptingKey::cbc_pkcs7(key(password)?)?.less_safe_encrypt(&mut text, context)?;
@@ -49,24 +57,27 @@ fn encrypted(password: &[u8], plain: &[u8], iv: [u8; BLOCK]) -> Result<Vec<u8>, 
 }
 
 /// The text that was encrypted.
-fn decrypt_aes(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn decrypt_aes(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let password = text(args, 0);
     let encoded = text(args, 1);
     if encoded.is_empty() {
-        return Ok(Value::from(""));
+        return Ok(GoRuntimeValue::from(""));
     }
     call.work(encoded.len() / 2)?;
-    call.produce(encoded.len() + TEXT)?;
+    call.produce(encoded.len() + TEXT_OVERHEAD_BYTES)?;
     let mut all = decode64(encoded)?;
     // Parity(sprig): the first block is cut from Go's buffer, which has room for padding too.
     let room = encoded.len() / 4 * 3;
-    if room < BLOCK {
-        return Err(out_of_range(&format!("[:{BLOCK}] with capacity {room}")));
+    if room < AES_BLOCK_BYTES {
+        return Err(out_of_range(&format!("[:{AES_BLOCK_BYTES}] with capacity {room}")));
     }
-    let Some((iv, text)) = all.split_first_chunk_mut::<BLOCK>() else {
-        return Err(out_of_range(&format!("[{BLOCK}:{}]", all.len())));
+    let Some((iv, text)) = all.split_first_chunk_mut::<AES_BLOCK_BYTES>() else {
+        return Err(out_of_range(&format!("[{AES_BLOCK_BYTES}:{}]", all.len())));
     };
-    if text.len() % BLOCK != 0 {
+    if text.len() % AES_BLOCK_BYTES != 0 {
         return Err("crypto/cipher: input not full blocks".into());
     }
     let Some(last) = text.len().checked_sub(1) else {
@@ -75,12 +86,12 @@ fn decrypt_aes(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
     decrypt(password, *iv, text).map_err(failed)?;
     let padding = usize::from(text[last]);
     match text.len().checked_sub(padding) {
-        Some(length) => Ok(Value::string(&text[..length])),
+        Some(length) => Ok(GoRuntimeValue::string(&text[..length])),
         None => Err(out_of_range(&format!("[:-{}]", padding - text.len()))),
     }
 }
 
-fn decrypt(password: &[u8], iv: [u8; BLOCK], text: &mut [u8]) -> Result<(), Unspecified> {
+fn decrypt(password: &[u8], iv: [u8; AES_BLOCK_BYTES], text: &mut [u8]) -> Result<(), Unspecified> {
     let context = DecryptionContext::Iv128(FixedLength::from(iv));
     DecryptingKey::cbc(key(password)?)?.decrypt(text, context).map(drop)
 }
@@ -92,11 +103,11 @@ fn key(password: &[u8]) -> Result<UnboundCipherKey, Unspecified> {
     UnboundCipherKey::new(&AES_256, &key)
 }
 
-fn out_of_range(what: &str) -> Failure {
+fn out_of_range(what: &str) -> FunctionError {
     format!("runtime error: slice bounds out of range {what}").into()
 }
 
-fn failed(_: Unspecified) -> Failure {
+fn failed(_: Unspecified) -> FunctionError {
     "the text cannot be encrypted or decrypted".into()
 }
 

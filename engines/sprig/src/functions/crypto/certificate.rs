@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote};
 use golang::time::{Duration, Time, Zone};
 use golang::value::{Object, Str};
-use gotemplate::Failure;
+use gotemplate::FunctionError;
 use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use yasna::models::TaggedDerValue;
 use yasna::tags::{TAG_GENERALIZEDTIME, TAG_UTCTIME};
@@ -37,8 +37,11 @@ impl Object for Pair {
         "sprig.certificate"
     }
 
-    fn fields(&self) -> Vec<(&'static str, Value)> {
-        vec![("Cert", Value::String(self.cert.clone())), ("Key", Value::String(self.key.clone()))]
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
+        vec![
+            ("Cert", GoRuntimeValue::String(self.cert.clone())),
+            ("Key", GoRuntimeValue::String(self.key.clone())),
+        ]
     }
 
     fn equals(&self, other: &dyn Object) -> bool {
@@ -48,7 +51,7 @@ impl Object for Pair {
 }
 
 /// What a certificate shall say.
-pub(super) struct Request<'a> {
+pub(super) struct CertificateRequest<'a> {
     pub(super) common_name: &'a [u8],
     pub(super) days: i64,
     pub(super) addresses: Vec<IpAddr>,
@@ -56,7 +59,7 @@ pub(super) struct Request<'a> {
     pub(super) is_authority: bool,
 }
 
-impl<'a> Request<'a> {
+impl<'a> CertificateRequest<'a> {
     /// A certificate for a name, valid for so many days.
     pub(super) fn new(common_name: &'a [u8], days: i64) -> Self {
         Self { common_name, days, addresses: vec![], hosts: vec![], is_authority: false }
@@ -77,10 +80,10 @@ impl Authority {
     ///
     /// # Errors
     /// It holds no certificate or no key, in sprig's words.
-    pub(super) fn parse(pair: &Value) -> Result<Self, String> {
+    pub(super) fn parse(pair: &GoRuntimeValue) -> Result<Self, String> {
         let text = |name| match pair {
-            Value::Object(object) => match object.field(name) {
-                Some(Value::String(text)) => text,
+            GoRuntimeValue::Object(object) => match object.field(name) {
+                Some(GoRuntimeValue::String(text)) => text,
                 _ => Str::default(),
             },
             _ => Str::default(),
@@ -126,9 +129,9 @@ fn read(der: &[u8]) -> Result<X509Certificate<'_>, String> {
 ///
 /// # Errors
 /// One of the items is none.
-pub(super) fn addresses(list: &Value) -> Result<Vec<IpAddr>, Failure> {
-    let address = |item: &Value| {
-        let Value::String(text) = item else {
+pub(super) fn addresses(list: &GoRuntimeValue) -> Result<Vec<IpAddr>, FunctionError> {
+    let address = |item: &GoRuntimeValue| {
+        let GoRuntimeValue::String(text) = item else {
             return Err(format!("error parsing ip: {} is not a string", printed(item)));
         };
         let parsed: Option<IpAddr> = std::str::from_utf8(text).ok().and_then(|it| it.parse().ok());
@@ -141,9 +144,9 @@ pub(super) fn addresses(list: &Value) -> Result<Vec<IpAddr>, Failure> {
 ///
 /// # Errors
 /// One of the items is no string.
-pub(super) fn hosts(list: &Value) -> Result<Vec<Str>, Failure> {
-    let host = |item: &Value| match item {
-        Value::String(text) => Ok(text.clone()),
+pub(super) fn hosts(list: &GoRuntimeValue) -> Result<Vec<Str>, FunctionError> {
+    let host = |item: &GoRuntimeValue| match item {
+        GoRuntimeValue::String(text) => Ok(text.clone()),
         other => {
             let text = printed(other);
             Err(format!("error processing alternate dns name: {text} is not a string"))
@@ -152,14 +155,14 @@ pub(super) fn hosts(list: &Value) -> Result<Vec<Str>, Failure> {
     Ok(items(list).iter().map(host).collect::<Result<_, _>>()?)
 }
 
-fn items(list: &Value) -> &[Value] {
+fn items(list: &GoRuntimeValue) -> &[GoRuntimeValue] {
     match list {
-        Value::List(list) => list.items(),
+        GoRuntimeValue::List(list) => list.items(),
         _ => &[],
     }
 }
 
-fn printed(value: &Value) -> String {
+fn printed(value: &GoRuntimeValue) -> String {
     let text = golang::fmt::sprint(std::slice::from_ref(value)).unwrap_or_default();
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -167,9 +170,9 @@ fn printed(value: &Value) -> String {
 /// A certificate that its own key signs.
 pub(super) fn self_signed(
     world: Draws<'_>,
-    request: &Request<'_>,
+    request: &CertificateRequest<'_>,
     key: &PrivateKey,
-) -> Result<Value, Failure> {
+) -> Result<GoRuntimeValue, FunctionError> {
     let name = name(request.common_name).map_err(failed)?;
     issue(world, request, key, &Issuer { name: &name, key_id: &[], key })
 }
@@ -177,10 +180,10 @@ pub(super) fn self_signed(
 /// A certificate that an authority signs.
 pub(super) fn signed(
     world: Draws<'_>,
-    request: &Request<'_>,
+    request: &CertificateRequest<'_>,
     key: &PrivateKey,
     authority: &Authority,
-) -> Result<Value, Failure> {
+) -> Result<GoRuntimeValue, FunctionError> {
     let Authority { name, key_id, public_info, key: signer } = authority;
     if signer.is_signer() && signer.public_info().as_ref() != Ok(public_info) {
         return Err(failed("x509: provided PrivateKey doesn't match parent's PublicKey"));
@@ -188,7 +191,7 @@ pub(super) fn signed(
     issue(world, request, key, &Issuer { name, key_id, key: signer })
 }
 
-fn failed(error: impl fmt::Display) -> Failure {
+fn failed(error: impl fmt::Display) -> FunctionError {
     format!("error creating certificate: {error}").into()
 }
 
@@ -201,10 +204,10 @@ struct Issuer<'a> {
 
 fn issue(
     world: Draws<'_>,
-    request: &Request<'_>,
+    request: &CertificateRequest<'_>,
     key: &PrivateKey,
     issuer: &Issuer<'_>,
-) -> Result<Value, Failure> {
+) -> Result<GoRuntimeValue, FunctionError> {
     if !issuer.key.is_signer() {
         return Err(failed("x509: certificate private key does not implement crypto.Signer"));
     }
@@ -252,7 +255,7 @@ fn issue(
         });
     });
     let cert = pem::encode("CERTIFICATE", &certificate).into();
-    Ok(Value::Object(Arc::new(Pair { cert, key: key.to_pem().into() })))
+    Ok(GoRuntimeValue::Object(Arc::new(Pair { cert, key: key.to_pem().into() })))
 }
 
 const KEY_USAGE: u64 = 15;
@@ -264,7 +267,7 @@ const SUBJECT_ALTERNATIVE_NAME: u64 = 17;
 
 fn extensions(
     writer: &mut DERWriterSeq<'_>,
-    request: &Request<'_>,
+    request: &CertificateRequest<'_>,
     public_key: &[u8],
     authority_id: &[u8],
 ) {
@@ -308,7 +311,7 @@ fn extensions(
     }
 }
 
-fn names(writer: &mut DERWriterSeq<'_>, request: &Request<'_>) {
+fn names(writer: &mut DERWriterSeq<'_>, request: &CertificateRequest<'_>) {
     for host in &request.hosts {
         writer.next().write_tagged_implicit(Tag::context(2), |writer| writer.write_bytes(host));
     }

@@ -8,12 +8,12 @@ use crate::world::Draws;
 const P_BITS: u64 = 2048;
 const Q_BITS: u64 = 256;
 /// How many random witnesses a number has to survive to be called a prime.
-const WITNESSES: usize = 32;
+const PRIMALITY_WITNESS_COUNT: usize = 32;
 
 /// How many steps of a run it takes to look for a small divisor of a number of 2048 bits, and to test whether one
 /// without is a prime. A key takes some 700 numbers, of which one in seven has none.
-const DIVIDING: usize = 2_000;
-const TESTING: usize = 100_000;
+const TRIAL_DIVISION_STEPS: usize = 2_000;
+const PRIMALITY_TEST_STEPS: usize = 100_000;
 
 /// A new key: version, `p`, `q`, `g`, public and private number in a sequence. `work` is called with the steps of each
 /// test before it is made: of the thousands of numbers that may be drawn most are told by a small divisor.
@@ -95,15 +95,15 @@ fn is_prime<E>(
     let one = BigUint::from(1_u32);
     let two = BigUint::from(2_u32);
     // Most numbers have a small divisor.
-    work(DIVIDING)?;
+    work(TRIAL_DIVISION_STEPS)?;
     if (3_u32..2000).step_by(2).any(|divisor| number % divisor == zero) {
         return Ok(false);
     }
-    work(TESTING)?;
+    work(PRIMALITY_TEST_STEPS)?;
     let before = number - &one;
     let twos = before.trailing_zeros().unwrap_or(0);
     let odd = &before >> twos;
-    Ok((0..WITNESSES).all(|_| {
+    Ok((0..PRIMALITY_WITNESS_COUNT).all(|_| {
         let witness = random(world, number.bits() + 64) % (&before - &two) + &two;
         let mut power = witness.modpow(&odd, number);
         if power == one || power == before {

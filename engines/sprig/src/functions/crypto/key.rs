@@ -64,10 +64,10 @@ const CURVES: [Curve; 3] = [
     },
 ];
 
-const RSA: &[u64] = &[1, 2, 840, 113_549, 1, 1, 1];
+const RSA_ALGORITHM_OID: &[u64] = &[1, 2, 840, 113_549, 1, 1, 1];
 const SHA256_WITH_RSA: &[u64] = &[1, 2, 840, 113_549, 1, 1, 11];
-const EC: &[u64] = &[1, 2, 840, 10045, 2, 1];
-const ED25519: &[u64] = &[1, 3, 101, 112];
+const EC_ALGORITHM_OID: &[u64] = &[1, 2, 840, 10045, 2, 1];
+const ED25519_ALGORITHM_OID: &[u64] = &[1, 3, 101, 112];
 
 /// What Go says of bytes that have not the form of a key.
 const MALFORMED: &str = "asn1: structure error: tags don't match";
@@ -156,7 +156,9 @@ impl PrivateKey {
                 let der = yasna::construct_der(|writer| {
                     writer.write_sequence(|writer| {
                         writer.next().write_i64(0);
-                        writer.next().write_sequence(|writer| oid(writer.next(), ED25519));
+                        writer
+                            .next()
+                            .write_sequence(|writer| oid(writer.next(), ED25519_ALGORITHM_OID));
                         writer.next().write_bytes(&secret);
                     });
                 });
@@ -188,15 +190,15 @@ impl PrivateKey {
     pub(super) fn public_info(&self) -> Result<Vec<u8>, String> {
         let bits = self.public_key();
         let algorithm: &dyn Fn(DERWriter<'_>) = match self {
-            Self::Rsa(_) => &|writer| with_null(writer, RSA),
+            Self::Rsa(_) => &|writer| with_null(writer, RSA_ALGORITHM_OID),
             Self::Ec(Ec { curve, .. }) => &|writer| {
                 writer.write_sequence(|writer| {
-                    oid(writer.next(), EC);
+                    oid(writer.next(), EC_ALGORITHM_OID);
                     oid(writer.next(), curve.oid);
                 });
             },
             Self::Ed25519(..) => {
-                &|writer| writer.write_sequence(|writer| oid(writer.next(), ED25519))
+                &|writer| writer.write_sequence(|writer| oid(writer.next(), ED25519_ALGORITHM_OID))
             }
             Self::Dsa(_) => {
                 return Err("x509: unsupported public key type: *dsa.PublicKey".to_owned());
@@ -217,7 +219,9 @@ impl PrivateKey {
             Self::Ec(Ec { curve, .. }) => {
                 writer.write_sequence(|writer| oid(writer.next(), curve.signature_oid));
             }
-            Self::Ed25519(..) => writer.write_sequence(|writer| oid(writer.next(), ED25519)),
+            Self::Ed25519(..) => {
+                writer.write_sequence(|writer| oid(writer.next(), ED25519_ALGORITHM_OID));
+            }
         })
     }
 
@@ -285,11 +289,11 @@ fn from_sec1(der: &[u8]) -> Result<PrivateKey, String> {
 fn from_pkcs8(der: &[u8]) -> Result<PrivateKey, String> {
     let (algorithm, inner) = pkcs8(der).map_err(|_| MALFORMED)?;
     let components = algorithm.components().as_slice();
-    if components == RSA {
+    if components == RSA_ALGORITHM_OID {
         from_pkcs1(inner)
-    } else if components == EC {
+    } else if components == EC_ALGORITHM_OID {
         from_sec1(der)
-    } else if components == ED25519 {
+    } else if components == ED25519_ALGORITHM_OID {
         let seed = yasna::parse_der(&inner, |reader| reader.read_bytes()).map_err(|_| MALFORMED)?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(|_| MALFORMED)?;
         Ok(PrivateKey::Ed25519(pair, seed))

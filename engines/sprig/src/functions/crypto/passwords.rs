@@ -2,15 +2,15 @@
 
 use aws_lc_rs::hmac;
 use blowfish::Blowfish;
-use golang::Value;
-use gotemplate::{Call, Failure};
+use golang::GoRuntimeValue;
+use gotemplate::{Call, FunctionError};
 use scrypt::{Params, scrypt};
 
-use crate::arguments::{TEXT, int, text};
-use crate::table::{Entry, bounded, random};
+use crate::arguments::{TEXT_OVERHEAD_BYTES, int, text};
+use crate::table::{SprigFunctionEntry, bounded, random};
 use crate::world::Draws;
 
-pub(crate) const ENTRIES: &[Entry] = &[
+pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("bcrypt", "func(string) string", bcrypt),
     random("htpasswd", "func(string, string) string", htpasswd),
     bounded(
@@ -21,27 +21,35 @@ pub(crate) const ENTRIES: &[Entry] = &[
 ];
 
 /// Two to this power times the key is mixed in.
-const COST: u32 = 10;
+const BCRYPT_COST: u32 = 10;
 /// How many steps of a run a hash counts for, which cannot be interrupted.
-const WORK: usize = 1_000_000;
+const PASSWORD_HASH_STEPS: usize = 1_000_000;
 
 /// A password hashed by bcrypt. What is wrong with it is the result, not an error.
-fn bcrypt(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
-    call.work(WORK)?;
-    call.produce(TEXT + 60)?;
-    Ok(Value::from(hashed(world, text(args, 0))))
+fn bcrypt(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
+    call.work(PASSWORD_HASH_STEPS)?;
+    call.produce(TEXT_OVERHEAD_BYTES + 60)?;
+    Ok(GoRuntimeValue::from(hashed(world, text(args, 0))))
 }
 
 /// A line of a file of users: a name, and a password hashed by bcrypt.
-fn htpasswd(world: Draws<'_>, call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn htpasswd(
+    world: Draws<'_>,
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let name = text(args, 0);
-    call.produce(name.len() + TEXT + 80)?;
+    call.produce(name.len() + TEXT_OVERHEAD_BYTES + 80)?;
     if name.contains(&b':') {
-        return Ok(Value::string([b"invalid username: ", name].concat()));
+        return Ok(GoRuntimeValue::string([b"invalid username: ", name].concat()));
     }
-    call.work(WORK)?;
+    call.work(PASSWORD_HASH_STEPS)?;
     let hash = hashed(world, text(args, 1));
-    Ok(Value::string([name, b":", hash.as_bytes()].concat()))
+    Ok(GoRuntimeValue::string([name, b":", hash.as_bytes()].concat()))
 }
 
 fn hashed(world: Draws<'_>, password: &[u8]) -> String {
@@ -51,7 +59,7 @@ fn hashed(world: Draws<'_>, password: &[u8]) -> String {
     }
     let mut salt = [0; 16];
     world.fill(&mut salt);
-    format!("$2a${COST}${}{}", encoded(&salt), encoded(&digest(password, &salt)[..23]))
+    format!("$2a${BCRYPT_COST}${}{}", encoded(&salt), encoded(&digest(password, &salt)[..23]))
 }
 
 /// bcrypt itself, of a password of at most 72 bytes.
@@ -59,7 +67,7 @@ fn digest(password: &[u8], salt: &[u8; 16]) -> Vec<u8> {
     let key = [password, b"\0"].concat();
     let mut state = Blowfish::bc_init_state();
     state.salted_expand_key(salt, &key);
-    for _ in 0..1_u32 << COST {
+    for _ in 0..1_u32 << BCRYPT_COST {
         state.bc_expand_key(&key);
         state.bc_expand_key(salt);
     }
@@ -78,40 +86,44 @@ fn digest(password: &[u8], salt: &[u8; 16]) -> Vec<u8> {
 
 /// Bytes in bcrypt's own base64, which has no padding.
 fn encoded(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    const BCRYPT_ALPHABET: &[u8; 64] =
+        b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
         let bits = chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
         let bits = bits << (8 * (3 - chunk.len()));
         for digit in 0..=chunk.len() {
-            out.push(char::from(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]));
+            out.push(char::from(BCRYPT_ALPHABET[(bits >> (18 - 6 * digit)) as usize & 63]));
         }
     }
     out
 }
 
 /// What the keys of Master Password begin with.
-const SCOPE: &[u8] = b"com.lyndir.masterpassword";
+const MASTER_PASSWORD_SCOPE: &[u8] = b"com.lyndir.masterpassword";
 
 /// The password of a user for a site, by Master Password.
-fn derive_password(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure> {
+fn derive_password(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
     let kind = text(args, 1);
-    call.produce(kind.len() + 2 * TEXT)?;
+    call.produce(kind.len() + 2 * TEXT_OVERHEAD_BYTES)?;
     let Some(templates) = templates(kind) else {
-        return Ok(Value::string([b"cannot find password template ", kind].concat()));
+        return Ok(GoRuntimeValue::string([b"cannot find password template ", kind].concat()));
     };
     let [password, user, site] = [2, 3, 4].map(|at| text(args, at));
-    call.work(WORK + password.len() + user.len() + site.len())?;
+    call.work(PASSWORD_HASH_STEPS + password.len() + user.len() + site.len())?;
     call.has_room(user.len() + site.len())?;
     let length = |text: &[u8]| (text.len() as u32).to_be_bytes();
-    let salt = [SCOPE, &length(user), user].concat();
+    let salt = [MASTER_PASSWORD_SCOPE, &length(user), user].concat();
     let mut key = [0; 64];
     let derived = Params::new(15, 8, 2).map(|params| scrypt(password, &salt, &params, &mut key));
     if !matches!(derived, Ok(Ok(()))) {
         return Err("failed to derive password".into());
     }
     let counter = (int(args, 0) as u32).to_be_bytes();
-    let message = [SCOPE, &length(site), site, &counter].concat();
+    let message = [MASTER_PASSWORD_SCOPE, &length(site), site, &counter].concat();
     let seed = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), &message);
     let (first, rest) = seed.as_ref().split_first().unwrap_or((&0, &[]));
     let template = templates[usize::from(*first) % templates.len()];
@@ -120,7 +132,7 @@ fn derive_password(call: &mut Call<'_>, args: &[Value]) -> Result<Value, Failure
         characters[usize::from(*byte) % characters.len()]
     };
     let password: Vec<u8> = template.bytes().zip(rest).map(character).collect();
-    Ok(Value::string(password))
+    Ok(GoRuntimeValue::string(password))
 }
 
 /// The shapes of passwords of a kind, a letter a class of characters.

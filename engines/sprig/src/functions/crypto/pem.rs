@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::super::encoding::decode64;
 
 /// How many characters of base64 stand on a line.
-const LINE: usize = 64;
+const PEM_LINE_CHARACTERS: usize = 64;
 
 /// A block.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub(super) struct Block {
 pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     let mut out = format!("-----BEGIN {label}-----\n");
     let mut rest = STANDARD.encode(bytes);
-    while rest.len() > LINE {
-        let after = rest.split_off(LINE);
+    while rest.len() > PEM_LINE_CHARACTERS {
+        let after = rest.split_off(PEM_LINE_CHARACTERS);
         out.push_str(&rest);
         out.push('\n');
         rest = after;
@@ -75,7 +75,9 @@ mod tests {
     fn blocks_are_found_in_other_text() {
         let bytes: Vec<u8> = (0..100).collect();
         let text = encode("X KEY", &bytes);
-        assert!(text.lines().all(|line| line.len() <= LINE) && text.lines().count() == 5);
+        assert!(
+            text.lines().all(|line| line.len() <= PEM_LINE_CHARACTERS) && text.lines().count() == 5
+        );
         let block = Block { label: "X KEY".to_owned(), bytes };
         let around = format!("junk\n-----BEGIN Y-----\n{text}more");
         assert_eq!(decode(around.as_bytes()), Some(block.clone()));

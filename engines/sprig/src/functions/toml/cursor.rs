@@ -5,7 +5,7 @@ use golang::unicode::decode;
 
 /// What is wrong, and in which line.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct TomlError {
     pub(super) line: usize,
     pub(super) message: String,
 }
@@ -23,7 +23,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// The next character, if there is one.
-    pub(super) fn next(&mut self) -> Result<Option<char>, Fault> {
+    pub(super) fn next(&mut self) -> Result<Option<char>, TomlError> {
         let next = self.look()?;
         if let Some((character, width)) = next {
             self.line += usize::from(character == '\n');
@@ -33,18 +33,18 @@ impl<'t> Cursor<'t> {
     }
 
     /// The next character, which stays.
-    pub(super) fn peek(&self) -> Result<Option<char>, Fault> {
+    pub(super) fn peek(&self) -> Result<Option<char>, TomlError> {
         Ok(self.look()?.map(|(character, _)| character))
     }
 
-    fn look(&self) -> Result<Option<(char, usize)>, Fault> {
+    fn look(&self) -> Result<Option<(char, usize)>, TomlError> {
         let rest = &self.text[self.pos..];
         let Some(first) = rest.first() else { return Ok(None) };
         let (character, width) = decode(rest);
         // A line feed counts as soon as it is examined.
         let line = self.line + usize::from(*first == b'\n');
         if character == char::REPLACEMENT_CHARACTER && width == 1 {
-            return Err(Fault { line, message: format!("invalid UTF-8 byte: 0x{first:02x}") });
+            return Err(TomlError { line, message: format!("invalid UTF-8 byte: 0x{first:02x}") });
         }
         let is_lone_return = character == '\r' && rest.get(1) != Some(&b'\n');
         let is_control = matches!(character, '\0'..='\u{1f}' | '\u{7f}')
@@ -54,13 +54,13 @@ impl<'t> Cursor<'t> {
                 "TOML files cannot contain control characters: '0x{:02x}'",
                 u32::from(character)
             );
-            return Err(Fault { line, message });
+            return Err(TomlError { line, message });
         }
         Ok(Some((character, width)))
     }
 
     /// Takes the next character if it is this one.
-    pub(super) fn accept(&mut self, wanted: char) -> Result<bool, Fault> {
+    pub(super) fn accept(&mut self, wanted: char) -> Result<bool, TomlError> {
         let is_there = self.peek()? == Some(wanted);
         if is_there {
             self.next()?;
@@ -69,7 +69,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Takes characters as long as they are wanted.
-    pub(super) fn skip(&mut self, wanted: impl Fn(char) -> bool) -> Result<(), Fault> {
+    pub(super) fn skip(&mut self, wanted: impl Fn(char) -> bool) -> Result<(), TomlError> {
         while self.peek()?.is_some_and(&wanted) {
             self.next()?;
         }
@@ -97,20 +97,20 @@ impl<'t> Cursor<'t> {
     }
 
     /// An error in this line.
-    pub(super) fn fault(&self, message: impl Into<String>) -> Fault {
-        Fault { line: self.line, message: message.into() }
+    pub(super) fn fault(&self, message: impl Into<String>) -> TomlError {
+        TomlError { line: self.line, message: message.into() }
     }
 
     /// An error in the line before: a line feed was taken.
-    pub(super) fn fault_before(&self, message: impl Into<String>) -> Fault {
-        Fault { line: self.line.saturating_sub(1), message: message.into() }
+    pub(super) fn fault_before(&self, message: impl Into<String>) -> TomlError {
+        TomlError { line: self.line.saturating_sub(1), message: message.into() }
     }
 
     /// An error about a character that was taken, or about the end, which belongs to the last line with text.
-    pub(super) fn fault_at(&self, found: Option<char>, message: impl Into<String>) -> Fault {
+    pub(super) fn fault_at(&self, found: Option<char>, message: impl Into<String>) -> TomlError {
         let is_after_line = self.text[..self.pos].ends_with(b"\n");
         let line = self.line - usize::from(found.is_none() && is_after_line);
-        Fault { line, message: message.into() }
+        TomlError { line, message: message.into() }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::{List, Map, Str, Type};
 
 use super::encode::string;
@@ -12,12 +12,12 @@ use super::encode::string;
 /// How deep tables may be nested; the library has no limit.
 pub(super) const MAX_DEPTH: usize = 500;
 
-type Table = BTreeMap<Str, Item>;
+type Table = BTreeMap<Str, TomlItem>;
 
 /// What a key holds.
 #[derive(Debug)]
-enum Item {
-    Value(Value),
+enum TomlItem {
+    Value(GoRuntimeValue),
     Table(Table),
     /// Tables of one header, of which the last is meant.
     Tables(Vec<Table>),
@@ -38,7 +38,7 @@ pub(super) struct Document {
 }
 
 /// What is wrong; the line is known to who reads.
-type Outcome = Result<(), String>;
+type InsertResult = Result<(), String>;
 
 impl Document {
     /// What errors name as the last key.
@@ -52,7 +52,7 @@ impl Document {
     }
 
     /// Goes to a table, which is made if need be.
-    pub(super) fn enter(&mut self, key: &[Str], is_array: bool) -> Outcome {
+    pub(super) fn enter(&mut self, key: &[Str], is_array: bool) -> InsertResult {
         let Some((last, parents)) = key.split_last() else { return Ok(()) };
         if key.len() > MAX_DEPTH {
             return Err(format!("tables are nested more than {MAX_DEPTH} deep"));
@@ -61,7 +61,7 @@ impl Document {
         for (at, part) in parents.iter().enumerate() {
             if !table.contains_key(part) {
                 self.implicit.insert(shown(&parents[..=at]));
-                table.insert(part.clone(), Item::Table(Table::new()));
+                table.insert(part.clone(), TomlItem::Table(Table::new()));
             }
             table = inside(table.get_mut(part)).ok_or_else(|| {
                 format!("Key '{}' was already created as a hash.", lossy(&parents[..=at]))
@@ -69,8 +69,8 @@ impl Document {
         }
         self.context = parents.to_vec();
         if is_array {
-            let tables = table.entry(last.clone()).or_insert_with(|| Item::Tables(Vec::new()));
-            let Item::Tables(tables) = tables else {
+            let tables = table.entry(last.clone()).or_insert_with(|| TomlItem::Tables(Vec::new()));
+            let TomlItem::Tables(tables) = tables else {
                 return Err(format!(
                     "Key '{}' was already created and cannot be used as an array.",
                     lossy(key)
@@ -78,14 +78,14 @@ impl Document {
             };
             tables.push(Table::new());
         } else {
-            self.put(last, Item::Table(Table::new()))?;
+            self.put(last, TomlItem::Table(Table::new()))?;
         }
         self.context.push(last.clone());
         Ok(())
     }
 
     /// As [`Document::enter`], for a table that a dotted key mentions.
-    pub(super) fn enter_implicitly(&mut self, key: &[Str]) -> Outcome {
+    pub(super) fn enter_implicitly(&mut self, key: &[Str]) -> InsertResult {
         self.imply(key);
         self.enter(key, false)
     }
@@ -96,11 +96,11 @@ impl Document {
     }
 
     /// Sets the key whose value was read.
-    pub(super) fn set(&mut self, value: Value) -> Outcome {
-        self.put(&self.key.clone(), Item::Value(value))
+    pub(super) fn set(&mut self, value: GoRuntimeValue) -> InsertResult {
+        self.put(&self.key.clone(), TomlItem::Value(value))
     }
 
-    fn put(&mut self, key: &Str, item: Item) -> Outcome {
+    fn put(&mut self, key: &Str, item: TomlItem) -> InsertResult {
         let mut table = &mut self.root;
         for (at, part) in self.context.iter().enumerate() {
             table = inside(table.get_mut(part)).ok_or_else(|| {
@@ -146,21 +146,21 @@ impl Document {
 }
 
 /// The table that a key holds.
-fn inside(item: Option<&mut Item>) -> Option<&mut Table> {
+fn inside(item: Option<&mut TomlItem>) -> Option<&mut Table> {
     match item? {
-        Item::Table(table) => Some(table),
-        Item::Tables(tables) => tables.last_mut(),
-        Item::Value(_) => None,
+        TomlItem::Table(table) => Some(table),
+        TomlItem::Tables(tables) => tables.last_mut(),
+        TomlItem::Value(_) => None,
     }
 }
 
 fn map(table: Table) -> Map {
     let value = |item| match item {
-        Item::Value(value) => value,
-        Item::Table(table) => Value::Map(map(table)),
-        Item::Tables(tables) => {
-            let tables = tables.into_iter().map(|table| Value::Map(map(table))).collect();
-            Value::List(List::new(Type::map(), tables))
+        TomlItem::Value(value) => value,
+        TomlItem::Table(table) => GoRuntimeValue::Map(map(table)),
+        TomlItem::Tables(tables) => {
+            let tables = tables.into_iter().map(|table| GoRuntimeValue::Map(map(table))).collect();
+            GoRuntimeValue::List(List::new(Type::map(), tables))
         }
     };
     Map::new(Type::Any, table.into_iter().map(|(key, item)| (key, value(item))))

@@ -2,11 +2,11 @@
 
 use std::any::Any;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::json::marshalled;
 use golang::strconv::{FloatForm, format_float};
 use golang::time::{RFC3339_NANO, Time, Zone};
-use golang::value::{Kind, Object, Str};
+use golang::value::{Object, ReflectKind, Str};
 
 use super::{LOCAL_DATE, LOCAL_DATETIME, LOCAL_TIME};
 
@@ -31,10 +31,10 @@ pub(super) enum EncodeError {
 }
 
 /// A value as TOML, in about as many bytes as the limit says at most.
-pub(super) fn encode(value: &Value, limit: usize) -> Result<Vec<u8>, EncodeError> {
+pub(super) fn encode(value: &GoRuntimeValue, limit: usize) -> Result<Vec<u8>, EncodeError> {
     let mut encoder = Encoder { out: Vec::new(), limit };
     let value = resolved(value.clone());
-    if matches!(value, Value::Nil) {
+    if matches!(value, GoRuntimeValue::Nil) {
         return Err(EncodeError::Panic("reflect: call of reflect.Value.Type on zero Value"));
     }
     encoder.value(&mut Vec::new(), &value)?;
@@ -43,7 +43,7 @@ pub(super) fn encode(value: &Value, limit: usize) -> Result<Vec<u8>, EncodeError
 
 /// What decides where a value stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum TomlShape {
     Nil,
     Table,
     Tables,
@@ -51,7 +51,7 @@ enum Shape {
 }
 
 /// A part of a table; of a struct's, with the number of the field.
-type Part = (usize, Str, Value);
+type TomlTablePart = (usize, Str, GoRuntimeValue);
 
 struct Encoder {
     out: Vec<u8>,
@@ -74,12 +74,12 @@ impl Encoder {
     }
 
     /// Writes a value below its keys.
-    fn value(&mut self, keys: &mut Vec<Str>, value: &Value) -> Result<(), EncodeError> {
+    fn value(&mut self, keys: &mut Vec<Str>, value: &GoRuntimeValue) -> Result<(), EncodeError> {
         if keys.len() > MAX_DEPTH {
             return Err(EncodeError::Depth);
         }
         match value {
-            Value::List(list) if shape(value, 0)? == Shape::Tables => {
+            GoRuntimeValue::List(list) if shape(value, 0)? == TomlShape::Tables => {
                 if keys.is_empty() {
                     let text = "toml: top-level values must be Go maps or structs";
                     return Err(EncodeError::Refused(text.to_owned()));
@@ -93,9 +93,11 @@ impl Encoder {
                 }
                 Ok(())
             }
-            Value::Map(map) if map.is_nil() => Ok(()),
-            Value::Object(object) if object.is_nil() => Ok(()),
-            Value::Map(_) | Value::Object(_) if shape(value, 0)? == Shape::Table => {
+            GoRuntimeValue::Map(map) if map.is_nil() => Ok(()),
+            GoRuntimeValue::Object(object) if object.is_nil() => Ok(()),
+            GoRuntimeValue::Map(_) | GoRuntimeValue::Object(_)
+                if shape(value, 0)? == TomlShape::Table =>
+            {
                 if keys.len() == 1 {
                     self.newline()?;
                 }
@@ -106,7 +108,7 @@ impl Encoder {
                 }
                 self.table(keys, value)
             }
-            Value::Function(_) | Value::Complex(..) => {
+            GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
                 let kind = value.kind();
                 let key = String::from_utf8_lossy(&joined(keys)).into_owned();
                 Err(EncodeError::Refused(format!("unsupported type for key '{key}': {kind}")))
@@ -116,7 +118,7 @@ impl Encoder {
     }
 
     /// Writes the parts of a table: those that are tables come last.
-    fn table(&mut self, keys: &mut Vec<Str>, table: &Value) -> Result<(), EncodeError> {
+    fn table(&mut self, keys: &mut Vec<Str>, table: &GoRuntimeValue) -> Result<(), EncodeError> {
         let (direct, tables, _) = parts(table)?;
         for (_, key, value) in direct.into_iter().chain(tables) {
             if is_nil(&value) {
@@ -133,7 +135,7 @@ impl Encoder {
     fn pair(
         &mut self,
         keys: &[Str],
-        value: &Value,
+        value: &GoRuntimeValue,
         is_inline: bool,
         depth: usize,
     ) -> Result<(), EncodeError> {
@@ -145,23 +147,23 @@ impl Encoder {
     }
 
     /// Writes what can stand in a list.
-    fn element(&mut self, value: &Value, depth: usize) -> Result<(), EncodeError> {
+    fn element(&mut self, value: &GoRuntimeValue, depth: usize) -> Result<(), EncodeError> {
         if depth > MAX_DEPTH {
             return Err(EncodeError::Depth);
         }
         match value {
-            Value::String(text) => self.put(string(text)),
-            Value::Bool(truth) => self.put(truth.to_string()),
-            Value::Integer(integer) if integer.kind().is_signed() => {
+            GoRuntimeValue::String(text) => self.put(string(text)),
+            GoRuntimeValue::Bool(truth) => self.put(truth.to_string()),
+            GoRuntimeValue::Integer(integer) if integer.kind().is_signed() => {
                 self.put(integer.signed().to_string())
             }
-            Value::Integer(integer) => self.put(integer.unsigned().to_string()),
-            Value::Float(float) => self.put(number(*float)),
-            Value::Bytes(bytes) => {
+            GoRuntimeValue::Integer(integer) => self.put(integer.unsigned().to_string()),
+            GoRuntimeValue::Float(float) => self.put(number(*float)),
+            GoRuntimeValue::Bytes(bytes) => {
                 let items: Vec<String> = bytes.iter().map(u8::to_string).collect();
                 self.put(format!("[{}]", items.join(", ")))
             }
-            Value::List(list) => {
+            GoRuntimeValue::List(list) => {
                 self.put("[")?;
                 for (at, item) in list.items().iter().enumerate() {
                     self.put(if at > 0 { ", " } else { "" })?;
@@ -169,22 +171,22 @@ impl Encoder {
                 }
                 self.put("]")
             }
-            Value::Map(_) => self.inline_table(value, depth),
-            Value::Object(object) => match scalar(&**object)? {
+            GoRuntimeValue::Map(_) => self.inline_table(value, depth),
+            GoRuntimeValue::Object(object) => match scalar(&**object)? {
                 Some(text) => self.put(text),
                 None => self.inline_table(value, depth),
             },
-            Value::Nil => {
+            GoRuntimeValue::Nil => {
                 Err(EncodeError::Panic("reflect: call of reflect.Value.Interface on zero Value"))
             }
-            Value::Function(_) | Value::Complex(..) => {
+            GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
                 let name = value.type_name();
                 Err(EncodeError::Refused(format!("unexpected type: {name}")))
             }
         }
     }
 
-    fn inline_table(&mut self, table: &Value, depth: usize) -> Result<(), EncodeError> {
+    fn inline_table(&mut self, table: &GoRuntimeValue, depth: usize) -> Result<(), EncodeError> {
         let (direct, tables, is_struct) = parts(table)?;
         let count = direct.len() + tables.len();
         let more = !tables.is_empty();
@@ -206,10 +208,12 @@ impl Encoder {
 }
 
 /// The parts of a map or struct that are no tables, those that are, and whether it is a struct.
-fn parts(table: &Value) -> Result<(Vec<Part>, Vec<Part>, bool), EncodeError> {
-    let (entries, is_struct): (Vec<(Str, Value)>, bool) = match table {
-        Value::Map(map) => (map.entries(), false),
-        Value::Object(object) => {
+fn parts(
+    table: &GoRuntimeValue,
+) -> Result<(Vec<TomlTablePart>, Vec<TomlTablePart>, bool), EncodeError> {
+    let (entries, is_struct): (Vec<(Str, GoRuntimeValue)>, bool) = match table {
+        GoRuntimeValue::Map(map) => (map.entries(), false),
+        GoRuntimeValue::Object(object) => {
             let fields = object.fields().into_iter();
             (fields.map(|(name, value)| (Str::from(name), value)).collect(), true)
         }
@@ -223,63 +227,63 @@ fn parts(table: &Value) -> Result<(Vec<Part>, Vec<Part>, bool), EncodeError> {
         }
         let value = resolved(value);
         match shape(&value, 0)? {
-            Shape::Table | Shape::Tables => tables.push((field, key, value)),
-            Shape::Nil | Shape::Other => direct.push((field, key, value)),
+            TomlShape::Table | TomlShape::Tables => tables.push((field, key, value)),
+            TomlShape::Nil | TomlShape::Other => direct.push((field, key, value)),
         }
     }
     Ok((direct, tables, is_struct))
 }
 
 /// A value without the name of its type, unless that decides how it is written.
-fn resolved(value: Value) -> Value {
+fn resolved(value: GoRuntimeValue) -> GoRuntimeValue {
     match &value {
-        Value::Object(object) if object.type_name() != "time.Duration" => {
+        GoRuntimeValue::Object(object) if object.type_name() != "time.Duration" => {
             object.underlying().unwrap_or(value)
         }
         _ => value,
     }
 }
 
-fn is_nil(value: &Value) -> bool {
+fn is_nil(value: &GoRuntimeValue) -> bool {
     match value {
-        Value::Nil => true,
-        Value::List(list) => list.is_nil(),
-        Value::Map(map) => map.is_nil(),
-        Value::Object(object) => object.is_nil(),
+        GoRuntimeValue::Nil => true,
+        GoRuntimeValue::List(list) => list.is_nil(),
+        GoRuntimeValue::Map(map) => map.is_nil(),
+        GoRuntimeValue::Object(object) => object.is_nil(),
         _ => false,
     }
 }
 
-fn shape(value: &Value, depth: usize) -> Result<Shape, EncodeError> {
+fn shape(value: &GoRuntimeValue, depth: usize) -> Result<TomlShape, EncodeError> {
     if depth > MAX_DEPTH {
         return Err(EncodeError::Depth);
     }
     Ok(match value {
-        _ if is_nil(value) => Shape::Nil,
-        Value::Map(_) => Shape::Table,
-        Value::List(list) if list.is_empty() => Shape::Other,
-        Value::List(list) => {
-            let mut all = Shape::Tables;
+        _ if is_nil(value) => TomlShape::Nil,
+        GoRuntimeValue::Map(_) => TomlShape::Table,
+        GoRuntimeValue::List(list) if list.is_empty() => TomlShape::Other,
+        GoRuntimeValue::List(list) => {
+            let mut all = TomlShape::Tables;
             for item in list.items() {
                 match shape(&resolved(item.clone()), depth + 1)? {
-                    Shape::Nil => {
+                    TomlShape::Nil => {
                         let text = "toml: cannot encode array with nil element";
                         return Err(EncodeError::Refused(text.to_owned()));
                     }
-                    Shape::Table => {}
-                    Shape::Tables | Shape::Other => all = Shape::Other,
+                    TomlShape::Table => {}
+                    TomlShape::Tables | TomlShape::Other => all = TomlShape::Other,
                 }
             }
             all
         }
-        Value::Object(object) => match scalar(&**object)? {
-            Some(_) => Shape::Other,
-            None => Shape::Table,
+        GoRuntimeValue::Object(object) => match scalar(&**object)? {
+            Some(_) => TomlShape::Other,
+            None => TomlShape::Table,
         },
-        Value::Function(_) | Value::Complex(..) => {
+        GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
             return Err(EncodeError::Refused(format!("unsupported type: {}", value.kind())));
         }
-        _ => Shape::Other,
+        _ => TomlShape::Other,
     })
 }
 
@@ -302,9 +306,9 @@ fn scalar(object: &dyn Object) -> Result<Option<Vec<u8>>, EncodeError> {
         return Ok(object.text().map(|text| string(&text)));
     }
     match marshalled(object) {
-        Some(Ok(Value::String(text))) => Ok(Some(string(&text))),
+        Some(Ok(GoRuntimeValue::String(text))) => Ok(Some(string(&text))),
         Some(Err(error)) => Err(EncodeError::Refused(error)),
-        _ if matches!(object.kind(), Kind::Struct | Kind::Pointer) => Ok(None),
+        _ if matches!(object.kind(), ReflectKind::Struct | ReflectKind::Pointer) => Ok(None),
         _ => Err(EncodeError::Refused(format!("unsupported type: {}", object.kind()))),
     }
 }

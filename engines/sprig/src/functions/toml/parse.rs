@@ -5,14 +5,14 @@
 
 mod string;
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, quote};
 use golang::value::{List, Map, Str, Type};
 
-use super::cursor::{Cursor, Fault, is_blank, is_line_end, quoted};
+use super::cursor::{Cursor, TomlError, is_blank, is_line_end, quoted};
 use super::document::{Document, MAX_DEPTH};
 use super::scalar;
-use crate::world::World;
+use crate::world::TemplateEnvironment;
 
 /// Why a text is no TOML.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub(super) struct ParseError {
 }
 
 /// The document that a text is.
-pub(super) fn parse(text: &[u8], world: &dyn World) -> Result<Map, ParseError> {
+pub(super) fn parse(text: &[u8], world: &dyn TemplateEnvironment) -> Result<Map, ParseError> {
     let marks: [&[u8]; 3] = [b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf"];
     let text = marks.iter().find_map(|mark| text.strip_prefix(*mark)).unwrap_or(text);
     if text.iter().take(6).any(|byte| *byte == 0) {
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &[u8], world: &dyn World) -> Result<Map, ParseError> {
     };
     match parser.document() {
         Ok(()) => Ok(parser.document.finish()),
-        Err(Fault { line, message }) => {
+        Err(TomlError { line, message }) => {
             let key = match parser.document.last_key().as_slice() {
                 b"" => String::new(),
                 key => {
@@ -58,19 +58,19 @@ pub(super) fn parse(text: &[u8], world: &dyn World) -> Result<Map, ParseError> {
 struct Parser<'t> {
     cursor: Cursor<'t>,
     document: Document,
-    world: &'t dyn World,
+    world: &'t dyn TemplateEnvironment,
     /// Where the last key or header stands.
     line: usize,
     depth: usize,
 }
 
-type Outcome<T = ()> = Result<T, Fault>;
+type TomlResult<T = ()> = Result<T, TomlError>;
 
 /// Whether a character is a digit of a base.
 type IsDigit = fn(&char) -> bool;
 
 impl Parser<'_> {
-    fn document(&mut self) -> Outcome {
+    fn document(&mut self) -> TomlResult {
         loop {
             match self.cursor.peek()? {
                 None => return Ok(()),
@@ -95,12 +95,12 @@ impl Parser<'_> {
     }
 
     /// Takes a comment up to the end of its line.
-    fn comment(&mut self) -> Outcome {
+    fn comment(&mut self) -> TomlResult {
         self.cursor.skip(|character| !is_line_end(character))
     }
 
     /// Takes what may follow a header or an entry.
-    fn end_of_line(&mut self) -> Outcome {
+    fn end_of_line(&mut self) -> TomlResult {
         self.cursor.skip(is_blank)?;
         if self.cursor.peek()? == Some('#') {
             return self.comment();
@@ -116,12 +116,12 @@ impl Parser<'_> {
     }
 
     /// A fault of the document, at the last key or header.
-    fn at_key<T>(&self, outcome: Result<T, String>) -> Outcome<T> {
-        outcome.map_err(|message| Fault { line: self.line, message })
+    fn at_key<T>(&self, outcome: Result<T, String>) -> TomlResult<T> {
+        outcome.map_err(|message| TomlError { line: self.line, message })
     }
 
     /// `[a.b]` or `[[a.b]]`, behind the first bracket.
-    fn header(&mut self) -> Outcome {
+    fn header(&mut self) -> TomlResult {
         let is_array = self.cursor.accept('[')?;
         let mut key = Vec::new();
         loop {
@@ -169,7 +169,7 @@ impl Parser<'_> {
     }
 
     /// One part of a key, bare or in quotes.
-    fn key_part(&mut self) -> Outcome<Str> {
+    fn key_part(&mut self) -> TomlResult<Str> {
         match self.cursor.peek()? {
             Some('"') => {
                 self.cursor.next()?;
@@ -189,7 +189,7 @@ impl Parser<'_> {
     }
 
     /// The parts of a key, and the `=` behind it.
-    fn key(&mut self) -> Outcome<Vec<Str>> {
+    fn key(&mut self) -> TomlResult<Vec<Str>> {
         match self.cursor.peek()? {
             Some('=') | None => {
                 return Err(self.cursor.fault("unexpected '=': key name appears blank"));
@@ -229,7 +229,7 @@ impl Parser<'_> {
     }
 
     /// A key and its value; gives both.
-    fn entry(&mut self) -> Outcome<(Vec<Str>, Value)> {
+    fn entry(&mut self) -> TomlResult<(Vec<Str>, GoRuntimeValue)> {
         let key = self.key()?;
         let (last, parents) =
             key.split_last().map_or((Str::default(), &[][..]), |(last, rest)| (last.clone(), rest));
@@ -248,7 +248,7 @@ impl Parser<'_> {
     }
 
     /// A value, and whether it is an array.
-    fn value(&mut self, is_in_array: bool) -> Outcome<(Value, bool)> {
+    fn value(&mut self, is_in_array: bool) -> TomlResult<(GoRuntimeValue, bool)> {
         self.cursor.skip(is_blank)?;
         let from = self.cursor.place();
         let found = self.cursor.next()?;
@@ -260,15 +260,15 @@ impl Parser<'_> {
             Some('"') if self.cursor.starts_with(b"\"\"") => {
                 self.cursor.next()?;
                 self.cursor.next()?;
-                Value::String(self.long_string()?)
+                GoRuntimeValue::String(self.long_string()?)
             }
-            Some('"') => Value::String(self.basic_string()?),
+            Some('"') => GoRuntimeValue::String(self.basic_string()?),
             Some('\'') if self.cursor.starts_with(b"''") => {
                 self.cursor.next()?;
                 self.cursor.next()?;
-                Value::String(self.long_raw_string()?)
+                GoRuntimeValue::String(self.long_raw_string()?)
             }
-            Some('\'') => Value::String(self.raw_string()?),
+            Some('\'') => GoRuntimeValue::String(self.raw_string()?),
             Some('.') => return Err(self.cursor.fault("floats must start with a digit, not '.'")),
             Some('0'..='9') => self.number_or_time(from)?,
             Some('-' | '+') => self.signed_number(from)?,
@@ -296,7 +296,7 @@ impl Parser<'_> {
         Ok((value, false))
     }
 
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> TomlResult<T>) -> TomlResult<T> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             let message = format!("arrays and tables are nested more than {MAX_DEPTH} deep");
@@ -308,11 +308,11 @@ impl Parser<'_> {
     }
 
     /// `true` or `false`; what was passed since `from` counts, the error shows what comes from `shown`.
-    fn word(&mut self, shown: usize, from: usize) -> Outcome<Value> {
+    fn word(&mut self, shown: usize, from: usize) -> TomlResult<GoRuntimeValue> {
         self.cursor.skip(char::is_alphabetic)?;
         match self.cursor.since(shown) {
-            b"true" if shown == from => Ok(Value::Bool(true)),
-            b"false" if shown == from => Ok(Value::Bool(false)),
+            b"true" if shown == from => Ok(GoRuntimeValue::Bool(true)),
+            b"false" if shown == from => Ok(GoRuntimeValue::Bool(false)),
             other => {
                 let other = quote(other, Quoting::Printable);
                 let other = String::from_utf8_lossy(&other);
@@ -325,13 +325,13 @@ impl Parser<'_> {
     fn scalar(
         &self,
         from: usize,
-        read: impl FnOnce(&str) -> Result<Value, String>,
-    ) -> Outcome<Value> {
+        read: impl FnOnce(&str) -> Result<GoRuntimeValue, String>,
+    ) -> TomlResult<GoRuntimeValue> {
         let text = String::from_utf8_lossy(self.cursor.since(from));
         read(text.trim()).map_err(|message| self.cursor.fault(message))
     }
 
-    fn number_or_time(&mut self, from: usize) -> Outcome<Value> {
+    fn number_or_time(&mut self, from: usize) -> TomlResult<GoRuntimeValue> {
         let digit = |c: char| c.is_ascii_digit();
         if self.cursor.since(from) == b"0" {
             let digits: Option<(&str, IsDigit)> = match self.cursor.peek()? {
@@ -370,7 +370,7 @@ impl Parser<'_> {
         }
     }
 
-    fn signed_number(&mut self, from: usize) -> Outcome<Value> {
+    fn signed_number(&mut self, from: usize) -> TomlResult<GoRuntimeValue> {
         let passed =
             |parser: &Self| String::from_utf8_lossy(parser.cursor.since(from)).into_owned();
         let found = self.cursor.next()?;
@@ -402,7 +402,7 @@ impl Parser<'_> {
     }
 
     /// The rest of a decimal number.
-    fn decimal(&mut self, from: usize) -> Outcome<Value> {
+    fn decimal(&mut self, from: usize) -> TomlResult<GoRuntimeValue> {
         self.cursor.skip(|c| c.is_ascii_digit() || c == '_')?;
         if !matches!(self.cursor.peek()?, Some('.' | 'e' | 'E')) {
             return self.scalar(from, scalar::integer);
@@ -413,7 +413,7 @@ impl Parser<'_> {
     }
 
     /// Takes blanks, line ends and comments.
-    fn space(&mut self) -> Outcome {
+    fn space(&mut self) -> TomlResult {
         loop {
             self.cursor.skip(|c| is_blank(c) || is_line_end(c))?;
             if self.cursor.peek()? != Some('#') {
@@ -424,7 +424,7 @@ impl Parser<'_> {
     }
 
     /// An array, behind its bracket.
-    fn array(&mut self) -> Outcome<Value> {
+    fn array(&mut self) -> TomlResult<GoRuntimeValue> {
         let key = self.document.key.clone();
         self.document.note_array(&key, true);
         let mut items = Vec::new();
@@ -456,7 +456,7 @@ impl Parser<'_> {
     }
 
     /// An inline table, behind its brace. It is entered as other tables are, so that the same rules hold.
-    fn inline_table(&mut self, is_in_array: bool) -> Outcome<Value> {
+    fn inline_table(&mut self, is_in_array: bool) -> TomlResult<GoRuntimeValue> {
         let context = self.document.context.clone();
         let key = self.document.key.clone();
         let mut inside = context.clone();
@@ -498,20 +498,20 @@ impl Parser<'_> {
         self.cursor.next()?;
         self.document.context = context;
         self.document.key = key;
-        Ok(Value::Map(table))
+        Ok(GoRuntimeValue::Map(table))
     }
 
     /// Puts a value under keys that lead from table to table.
-    fn insert(&self, table: &Map, keys: &[Str], value: Value) -> Outcome {
+    fn insert(&self, table: &Map, keys: &[Str], value: GoRuntimeValue) -> TomlResult {
         let Some((last, parents)) = keys.split_last() else { return Ok(()) };
         let mut table = table.clone();
         for key in parents {
-            let next = table.get(key).unwrap_or_else(|| Value::Map(Map::default()));
-            let Value::Map(inner) = &next else {
+            let next = table.get(key).unwrap_or_else(|| GoRuntimeValue::Map(Map::default()));
+            let GoRuntimeValue::Map(inner) = &next else {
                 let names: Vec<String> =
                     self.document.context.iter().map(|key| format!("{key:?}")).collect();
                 let message = format!("[{}] is not a table", names.join(" "));
-                return Err(Fault { line: self.line, message });
+                return Err(TomlError { line: self.line, message });
             };
             let inner = inner.clone();
             table.insert(key.clone(), next);
@@ -522,10 +522,10 @@ impl Parser<'_> {
     }
 }
 
-fn list(items: Vec<Value>) -> Value {
+fn list(items: Vec<GoRuntimeValue>) -> GoRuntimeValue {
     // The library begins with room for two.
     let capacity = items.len().next_power_of_two().max(2);
-    Value::List(List::with_capacity(Type::Any, items, capacity))
+    GoRuntimeValue::List(List::with_capacity(Type::Any, items, capacity))
 }
 
 fn or_end(found: Option<char>) -> String {

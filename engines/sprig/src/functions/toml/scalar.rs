@@ -1,18 +1,18 @@
 //! Numbers and times: what their strings mean, and which of them are refused.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::strconv::{Quoting, Reason, parse_float, parse_int, quote};
 use golang::time::{Time, Zone};
 
 use super::{LOCAL_DATE, LOCAL_DATETIME, LOCAL_TIME};
-use crate::world::World;
+use crate::world::TemplateEnvironment;
 
 fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
 }
 
 /// A whole number, in base 2, 8, 10 or 16.
-pub(super) fn integer(text: &str) -> Result<Value, String> {
+pub(super) fn integer(text: &str) -> Result<GoRuntimeValue, String> {
     let invalid = |what: &str| Err(format!("Invalid integer {}: {what}", quoted(text)));
     if !are_underscores_inside(text) {
         return invalid("underscores must be surrounded by digits");
@@ -21,7 +21,7 @@ pub(super) fn integer(text: &str) -> Result<Value, String> {
         return invalid("cannot have leading zeroes");
     }
     match parse_int(text, 0, 64) {
-        Ok(number) => Ok(Value::int64(number)),
+        Ok(number) => Ok(GoRuntimeValue::int64(number)),
         Err(error) if error.reason == Reason::Range => {
             Err(format!("{text} is out of range for int64"))
         }
@@ -30,7 +30,7 @@ pub(super) fn integer(text: &str) -> Result<Value, String> {
 }
 
 /// Any other number.
-pub(super) fn float(text: &str) -> Result<Value, String> {
+pub(super) fn float(text: &str) -> Result<GoRuntimeValue, String> {
     let invalid = |what: &str| Err(format!("Invalid float {}: {what}", quoted(text)));
     let parts: Vec<&str> = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).collect();
     if !parts.iter().all(|part| are_underscores_inside(part)) {
@@ -45,12 +45,12 @@ pub(super) fn float(text: &str) -> Result<Value, String> {
     }
     let digits = text.replace('_', "");
     match digits.as_str() {
-        "+nan" => return Ok(Value::Float(f64::NAN)),
-        "-nan" => return Ok(Value::Float(-f64::NAN)),
+        "+nan" => return Ok(GoRuntimeValue::Float(f64::NAN)),
+        "-nan" => return Ok(GoRuntimeValue::Float(-f64::NAN)),
         _ => {}
     }
     match parse_float(&digits, 64) {
-        Ok(number) => Ok(Value::Float(number)),
+        Ok(number) => Ok(GoRuntimeValue::Float(number)),
         Err(error) if error.reason == Reason::Range => {
             Err(format!("{text} is out of range for float64"))
         }
@@ -82,7 +82,7 @@ fn are_underscores_inside(text: &str) -> bool {
 }
 
 /// A date, a time of day, or both; what has no offset is of the local zone.
-pub(super) fn time(text: &str, world: &dyn World) -> Result<Value, String> {
+pub(super) fn time(text: &str, world: &dyn TemplateEnvironment) -> Result<GoRuntimeValue, String> {
     let text = text.replace('z', "Z").replace(['t', ' '], "T");
     let local = world.local();
     let (_, offset) = world.now().in_zone(local.clone()).abbreviation_and_offset();
@@ -102,7 +102,7 @@ pub(super) fn time(text: &str, world: &dyn World) -> Result<Value, String> {
         if lacks_zero(&text, layout) {
             break;
         }
-        return Ok(Value::object(time));
+        return Ok(GoRuntimeValue::object(time));
     }
     Err(format!("invalid datetime: {}", quoted(&text)))
 }

@@ -1,37 +1,48 @@
 //! What the library writes and reads; each of these was compared with version 1.6.0.
 
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::time::{Duration, Time, Zone};
 
 use crate::rendering::{check, render_with};
 
-fn check_written(data: Value, wanted: &str) {
+fn check_written(data: GoRuntimeValue, wanted: &str) {
     assert_eq!(render_with("{{ toToml . }}", data), wanted);
 }
 
 fn check_read(text: &str, wanted: &str) {
-    let data = Value::from(text);
+    let data = GoRuntimeValue::from(text);
     assert_eq!(render_with("{{ fromToml . | toJson }}", data), wanted, "{text}");
 }
 
 fn check_refused(text: &str, wanted: &str) {
-    let data = Value::from(text);
+    let data = GoRuntimeValue::from(text);
     assert_eq!(render_with("{{ (fromToml .).Error }}", data), wanted, "{text}");
 }
 
 #[test]
 fn tables_come_behind_other_values_and_are_indented() {
-    let inner =
-        Value::map([("d", Value::list([Value::Float(1.0), Value::Float(2.5)])), ("e", Value::Nil)]);
-    let data = Value::map([
-        ("c", Value::map([("x", inner)])),
-        ("a b", Value::from("line\n\"q\" \\ é\u{1}")),
+    let inner = GoRuntimeValue::map([
+        ("d", GoRuntimeValue::list([GoRuntimeValue::Float(1.0), GoRuntimeValue::Float(2.5)])),
+        ("e", GoRuntimeValue::Nil),
+    ]);
+    let data = GoRuntimeValue::map([
+        ("c", GoRuntimeValue::map([("x", inner)])),
+        ("a b", GoRuntimeValue::from("line\n\"q\" \\ é\u{1}")),
         (
             "l",
-            Value::list([Value::map([("n", Value::int(1))]), Value::map([("n", Value::int(2))])]),
+            GoRuntimeValue::list([
+                GoRuntimeValue::map([("n", GoRuntimeValue::int(1))]),
+                GoRuntimeValue::map([("n", GoRuntimeValue::int(2))]),
+            ]),
         ),
-        ("i", Value::list([Value::list([Value::map([("k", Value::Bool(true))])])])),
-        ("f", Value::Float(1e30)),
+        (
+            "i",
+            GoRuntimeValue::list([GoRuntimeValue::list([GoRuntimeValue::map([(
+                "k",
+                GoRuntimeValue::Bool(true),
+            )])])]),
+        ),
+        ("f", GoRuntimeValue::Float(1e30)),
     ]);
     check_written(
         data,
@@ -42,8 +53,10 @@ fn tables_come_behind_other_values_and_are_indented() {
 #[test]
 fn times_and_durations_have_forms_of_their_own() {
     let time = Time::from_unix(1_577_923_200, 0, Zone::Utc);
-    let data =
-        Value::map([("t", Value::object(time)), ("d", Value::object(Duration(1_500_000_000)))]);
+    let data = GoRuntimeValue::map([
+        ("t", GoRuntimeValue::object(time)),
+        ("d", GoRuntimeValue::object(Duration(1_500_000_000))),
+    ]);
     check_written(data, "d = \"1.5s\"\nt = 2020-01-02T00:00:00Z\n");
     check(
         r#"{{ fromToml "a = 2020-01-02\nb = 03:04:05.5\nc = 2020-01-02 03:04:05\nd = 2020-01-02T03:04Z" | toToml }}"#,
@@ -54,19 +67,25 @@ fn times_and_durations_have_forms_of_their_own() {
 #[test]
 fn what_has_no_toml_is_text_or_an_error() {
     check_written(
-        Value::list([Value::map::<&str>([])]),
+        GoRuntimeValue::list([GoRuntimeValue::map::<&str>([])]),
         "toml: top-level values must be Go maps or structs",
     );
-    check_written(Value::list([Value::Nil]), "toml: cannot encode array with nil element");
-    check_written(Value::list([Value::int(1), Value::from("a")]), "[1, \"a\"]");
+    check_written(
+        GoRuntimeValue::list([GoRuntimeValue::Nil]),
+        "toml: cannot encode array with nil element",
+    );
+    check_written(
+        GoRuntimeValue::list([GoRuntimeValue::int(1), GoRuntimeValue::from("a")]),
+        "[1, \"a\"]",
+    );
     let panic = "reflect: call of reflect.Value.Type on zero Value";
     check("{{ toToml nil }}", &format!("error calling toToml: {panic}"));
     check("{{ mustToToml nil }}", &format!("error calling mustToToml: {panic}"));
     check("{{ mustToToml 5 }}{{ toToml \"x\" }}{{ toToml 5.0 }}", "5\"x\"5.0");
     let map = golang::value::Map::default();
-    map.insert("a", Value::Map(map.clone()));
+    map.insert("a", GoRuntimeValue::Map(map.clone()));
     let deep = "error calling toToml: the value is nested more than 500 deep, or holds itself";
-    check_written(Value::Map(map.clone()), deep);
+    check_written(GoRuntimeValue::Map(map.clone()), deep);
     map.remove(b"a");
 }
 

@@ -4,17 +4,17 @@ use std::any::Any;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::json::marshalled;
 use golang::time::{RFC3339_NANO, Time};
-use golang::value::{Kind, Object, Str};
+use golang::value::{Object, ReflectKind, Str};
 use goyaml::{Emittable, View};
 
 /// A string that is UTF-8.
 #[derive(Debug, Clone)]
-pub(super) struct Text(Str);
+pub(super) struct Utf8Text(Str);
 
-impl Text {
+impl Utf8Text {
     /// A string in which each byte that belongs to no character is replaced.
     fn replaced(text: &Str) -> Self {
         match text.replaced() {
@@ -24,7 +24,7 @@ impl Text {
     }
 }
 
-impl AsRef<str> for Text {
+impl AsRef<str> for Utf8Text {
     fn as_ref(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
@@ -32,62 +32,64 @@ impl AsRef<str> for Text {
 
 /// A value on the way through JSON.
 #[derive(Debug, Clone)]
-pub(super) struct AsJson(pub(super) Value);
+pub(super) struct AsJson(pub(super) GoRuntimeValue);
 
 impl Emittable for AsJson {
-    type Text = Text;
+    type Text = Utf8Text;
 
     fn view(&self) -> View<Self> {
         match &self.0 {
-            Value::Bytes(bytes) => View::Text(Text(STANDARD.encode(&**bytes).into())),
-            Value::String(text) => View::Text(Text::replaced(text)),
-            Value::List(list) if list.is_nil() => View::Null,
-            Value::Map(map) if map.is_nil() => View::Null,
-            Value::Object(object) if object.is_nil() => View::Null,
-            Value::Object(object) => match marshalled(&**object) {
+            GoRuntimeValue::Bytes(bytes) => View::Text(Utf8Text(STANDARD.encode(&**bytes).into())),
+            GoRuntimeValue::String(text) => View::Text(Utf8Text::replaced(text)),
+            GoRuntimeValue::List(list) if list.is_nil() => View::Null,
+            GoRuntimeValue::Map(map) if map.is_nil() => View::Null,
+            GoRuntimeValue::Object(object) if object.is_nil() => View::Null,
+            GoRuntimeValue::Object(object) => match marshalled(&**object) {
                 Some(Ok(value)) => Self(value).view(),
                 Some(Err(error)) => View::Refused(error),
                 None => match object.underlying() {
                     Some(value) => Self(value).view(),
                     None => {
-                        let text = |name: &str| Text(name.into());
+                        let text = |name: &str| Utf8Text(name.into());
                         let fields = object.json_fields().into_iter();
                         View::Map(fields.map(|(name, value)| (text(name), Self(value))).collect())
                     }
                 },
             },
-            Value::Function(_) | Value::Complex(..) => {
+            GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
                 View::Refused(format!("json: unsupported type: {}", self.0.type_name()))
             }
-            other => plain(other, Self, Text::replaced),
+            other => plain(other, Self, Utf8Text::replaced),
         }
     }
 }
 
 /// A value as go-yaml v3 sees it without a detour.
 #[derive(Debug, Clone)]
-pub(super) struct AsValue(pub(super) Value);
+pub(super) struct AsValue(pub(super) GoRuntimeValue);
 
 impl Emittable for AsValue {
-    type Text = Text;
+    type Text = Utf8Text;
 
     fn view(&self) -> View<Self> {
         match &self.0 {
-            Value::Bytes(bytes) => {
-                View::List(bytes.iter().map(|byte| Self(Value::int((*byte).into()))).collect())
-            }
-            Value::String(text) if std::str::from_utf8(text).is_err() => {
+            GoRuntimeValue::Bytes(bytes) => View::List(
+                bytes.iter().map(|byte| Self(GoRuntimeValue::int((*byte).into()))).collect(),
+            ),
+            GoRuntimeValue::String(text) if std::str::from_utf8(text).is_err() => {
                 View::Binary(text.to_vec())
             }
-            Value::String(text) => View::Text(Text(text.clone())),
-            Value::Object(object) if object.is_nil() && object.kind() == Kind::Pointer => {
+            GoRuntimeValue::String(text) => View::Text(Utf8Text(text.clone())),
+            GoRuntimeValue::Object(object)
+                if object.is_nil() && object.kind() == ReflectKind::Pointer =>
+            {
                 View::Null
             }
-            Value::Object(object) => viewed(&**object),
-            Value::Function(_) | Value::Complex(..) => {
+            GoRuntimeValue::Object(object) => viewed(&**object),
+            GoRuntimeValue::Function(_) | GoRuntimeValue::Complex(..) => {
                 View::Refused(format!("cannot marshal type: {}", self.0.type_name()))
             }
-            other => plain(other, Self, Text::replaced),
+            other => plain(other, Self, Utf8Text::replaced),
         }
     }
 }
@@ -95,10 +97,10 @@ impl Emittable for AsValue {
 fn viewed(object: &dyn Object) -> View<AsValue> {
     let any: &dyn Any = object;
     if let Some(time) = any.downcast_ref::<Time>() {
-        return View::Time(Text(time.format(RFC3339_NANO).into()));
+        return View::Time(Utf8Text(time.format(RFC3339_NANO).into()));
     }
     if object.type_name() == "time.Duration" {
-        return View::Text(Text(object.text().unwrap_or_default()));
+        return View::Text(Utf8Text(object.text().unwrap_or_default()));
     }
     match (marshalled(object), object.underlying()) {
         (Some(Ok(value)), _) | (None, Some(value)) => AsValue(value).view(),
@@ -107,7 +109,7 @@ fn viewed(object: &dyn Object) -> View<AsValue> {
             let mut fields = object.fields();
             fields.retain(|(name, _)| name.starts_with(|c: char| c.is_ascii_uppercase()));
             // Parity(go-yaml v3): without a tag a field has its name in small letters.
-            let name = |name: &str| Text(name.to_lowercase().into());
+            let name = |name: &str| Utf8Text(name.to_lowercase().into());
             View::Fields(
                 fields.into_iter().map(|(key, value)| (name(key), AsValue(value))).collect(),
             )
@@ -117,25 +119,29 @@ fn viewed(object: &dyn Object) -> View<AsValue> {
 
 /// What both see in the same way.
 fn plain<T: Emittable>(
-    value: &Value,
-    inside: fn(Value) -> T,
+    value: &GoRuntimeValue,
+    inside: fn(GoRuntimeValue) -> T,
     text: fn(&Str) -> T::Text,
 ) -> View<T> {
     match value {
-        Value::Bool(truth) => View::Bool(*truth),
-        Value::Integer(integer) if integer.kind().is_signed() => View::Int(integer.signed()),
-        Value::Integer(integer) => View::Uint(integer.unsigned()),
-        Value::Float(float) => View::Float(*float),
-        Value::List(list) => View::List(list.items().iter().cloned().map(inside).collect()),
-        Value::Map(map) => {
+        GoRuntimeValue::Bool(truth) => View::Bool(*truth),
+        GoRuntimeValue::Integer(integer) if integer.kind().is_signed() => {
+            View::Int(integer.signed())
+        }
+        GoRuntimeValue::Integer(integer) => View::Uint(integer.unsigned()),
+        GoRuntimeValue::Float(float) => View::Float(*float),
+        GoRuntimeValue::List(list) => {
+            View::List(list.items().iter().cloned().map(inside).collect())
+        }
+        GoRuntimeValue::Map(map) => {
             let entries = map.entries().into_iter();
             View::Map(entries.map(|(key, value)| (text(&key), inside(value))).collect())
         }
-        Value::Nil
-        | Value::Complex(..)
-        | Value::String(_)
-        | Value::Bytes(_)
-        | Value::Function(_)
-        | Value::Object(_) => View::Null,
+        GoRuntimeValue::Nil
+        | GoRuntimeValue::Complex(..)
+        | GoRuntimeValue::String(_)
+        | GoRuntimeValue::Bytes(_)
+        | GoRuntimeValue::Function(_)
+        | GoRuntimeValue::Object(_) => View::Null,
     }
 }

@@ -27,7 +27,7 @@ fn a_host_is_left_alone_for_as_long_as_it_says_within_bounds() {
     for (told, until) in [(secs(30), 30), (secs(0), 1), (secs(1 << 40), 3600), (None, 2)] {
         let mut breaker = CircuitBreaker::default();
         let ticket = breaker.admit(at(0)).unwrap();
-        breaker.learn(ticket, Said::Later(TOO_MANY, told), at(0));
+        breaker.learn(ticket, HostAvailability::Later(TOO_MANY, told), at(0));
         assert_eq!(closed(&breaker, 0), Some(until), "{told:?}");
         assert_eq!(closed(&breaker, until), None);
     }
@@ -40,7 +40,7 @@ fn delays_grow_where_nothing_is_said_and_one_trial_opens_the_host() {
     let mut waits = Vec::new();
     for _ in 0..12 {
         let ticket = breaker.admit(at(now)).unwrap();
-        breaker.learn(ticket, Said::Later(TOO_MANY, None), at(now));
+        breaker.learn(ticket, HostAvailability::Later(TOO_MANY, None), at(now));
         let until = closed(&breaker, now).unwrap();
         waits.push(until - now);
         now = until;
@@ -49,7 +49,7 @@ fn delays_grow_where_nothing_is_said_and_one_trial_opens_the_host() {
     let ticket = breaker.admit(at(now)).unwrap();
     let shut = breaker.admit(at(now)).unwrap_err();
     assert!(shut.is_tried && shut.until == at(now + 2), "{shut:?}");
-    breaker.learn(ticket, Said::Fine, at(now + 1));
+    breaker.learn(ticket, HostAvailability::Fine, at(now + 1));
     assert!(breaker.is_forgettable());
     assert_eq!(breaker.admit(at(now + 1)), Ok(Ticket::Usual));
 }
@@ -63,11 +63,12 @@ fn one_page_that_is_unavailable_does_not_close_its_host_and_three_in_a_row_do() 
         }
         closed(&breaker, 0)
     };
-    let later = Said::Later(UNAVAILABLE, None);
-    let seen: Vec<_> = [later, later, Said::Fine, later, later, later].map(&mut answer).into();
+    let later = HostAvailability::Later(UNAVAILABLE, None);
+    let seen: Vec<_> =
+        [later, later, HostAvailability::Fine, later, later, later].map(&mut answer).into();
     assert_eq!(seen, [None, None, None, None, None, Some(2)]);
     let mut told = CircuitBreaker::default();
-    told.learn(Ticket::Usual, Said::Later(UNAVAILABLE, secs(9)), at(0));
+    told.learn(Ticket::Usual, HostAvailability::Later(UNAVAILABLE, secs(9)), at(0));
     assert_eq!(closed(&told, 0), Some(9));
 }
 
@@ -75,35 +76,35 @@ fn one_page_that_is_unavailable_does_not_close_its_host_and_three_in_a_row_do() 
 fn answers_that_were_on_their_way_neither_open_nor_count() {
     let mut breaker = CircuitBreaker::default();
     for _ in 0..50 {
-        breaker.learn(Ticket::Usual, Said::Later(TOO_MANY, None), at(0));
+        breaker.learn(Ticket::Usual, HostAvailability::Later(TOO_MANY, None), at(0));
     }
     assert_eq!(closed(&breaker, 0), Some(2));
-    breaker.learn(Ticket::Usual, Said::Fine, at(1));
+    breaker.learn(Ticket::Usual, HostAvailability::Fine, at(1));
     assert_eq!(closed(&breaker, 1), Some(2));
-    breaker.learn(Ticket::Usual, Said::Later(TOO_MANY, secs(60)), at(1));
+    breaker.learn(Ticket::Usual, HostAvailability::Later(TOO_MANY, secs(60)), at(1));
     assert_eq!(closed(&breaker, 1), Some(61));
 }
 
 #[test]
 fn a_trial_that_is_given_up_or_forgotten_is_followed_by_another() {
     let mut breaker = CircuitBreaker::default();
-    breaker.learn(Ticket::Usual, Said::Later(TOO_MANY, None), at(0));
+    breaker.learn(Ticket::Usual, HostAvailability::Later(TOO_MANY, None), at(0));
     let trial = breaker.admit(at(5)).unwrap();
     assert!(breaker.admit(at(6)).is_err());
     breaker.abandon(trial);
     let forgotten = breaker.admit(at(6)).unwrap();
     assert!(breaker.admit(at(100)).is_err());
     let last = breaker.admit(at(6 + 120)).unwrap();
-    breaker.learn(forgotten, Said::Fine, at(127));
+    breaker.learn(forgotten, HostAvailability::Fine, at(127));
     assert!(breaker.admit(at(127)).is_err());
-    breaker.learn(last, Said::Fine, at(127));
+    breaker.learn(last, HostAvailability::Fine, at(127));
     assert!(breaker.is_forgettable());
 }
 
 #[test]
 fn a_clock_that_is_put_back_opens_the_host() {
     let mut breaker = CircuitBreaker::default();
-    breaker.learn(Ticket::Usual, Said::Later(TOO_MANY, secs(10)), at(0));
+    breaker.learn(Ticket::Usual, HostAvailability::Later(TOO_MANY, secs(10)), at(0));
     assert!(matches!(breaker.admit(at(-100_000)), Ok(Ticket::Trial(_))));
 }
 
@@ -169,8 +170,8 @@ proptest! {
                     Err(shut) => prop_assert!(shut.until > at(now) && shut.until <= at(now + 3600)),
                 },
                 Act::Answer(which, fine, told) if which < tickets.len() => {
-                    let later = Said::Later(TOO_MANY, told.map(Duration::from_secs));
-                    breaker.learn(tickets.remove(which), if fine { Said::Fine } else { later }, at(now));
+                    let later = HostAvailability::Later(TOO_MANY, told.map(Duration::from_secs));
+                    breaker.learn(tickets.remove(which), if fine { HostAvailability::Fine } else { later }, at(now));
                 }
                 Act::Abandon(which) if which < tickets.len() => breaker.abandon(tickets.remove(which)),
                 Act::Answer(..) | Act::Abandon(_) => {}
@@ -178,7 +179,7 @@ proptest! {
             }
         }
         let ticket = breaker.admit(at(now + 3601)).unwrap();
-        breaker.learn(ticket, Said::Fine, at(now + 3602));
+        breaker.learn(ticket, HostAvailability::Fine, at(now + 3602));
         prop_assert_eq!(breaker.admit(at(now + 3602)), Ok(Ticket::Usual));
     }
 }

@@ -3,7 +3,7 @@
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::super::{Converted, Fields, is_empty, put};
+use super::super::{ConversionResult, Fields, is_empty, put};
 
 /// The cluster that Argo CD itself runs in.
 const HERE: [&str; 2] = ["https://kubernetes.default.svc", "in-cluster"];
@@ -49,7 +49,7 @@ pub(super) struct Policy {
 }
 
 /// The namespace of objects that name none.
-pub(super) fn destination(spec: &mut Fields, done: &mut Converted) -> String {
+pub(super) fn destination(spec: &mut Fields, done: &mut ConversionResult) -> String {
     let mut destination = spec.fields("destination");
     for key in ["server", "name"] {
         let cluster = destination.text(key);
@@ -66,7 +66,7 @@ pub(super) fn destination(spec: &mut Fields, done: &mut Converted) -> String {
 
 impl Policy {
     /// Takes it from an Application.
-    pub(super) fn of(found: &Object, spec: &mut Fields, done: &mut Converted) -> Self {
+    pub(super) fn of(found: &Object, spec: &mut Fields, done: &mut ConversionResult) -> Self {
         let mut policy = Self { history: spec.take("revisionHistoryLimit"), ..Self::default() };
         let project = spec.text("project");
         if !["", "default"].contains(&project.as_str()) {
@@ -107,7 +107,7 @@ impl Policy {
     }
 
     /// Whether it acts by itself, and what it does then.
-    fn automate(&mut self, fields: &mut Fields, done: &mut Converted) {
+    fn automate(&mut self, fields: &mut Fields, done: &mut ConversionResult) {
         let automated = fields.take("automated");
         self.is_manual = automated.is_null() || automated["enabled"] == false;
         let mut automated = Fields::of("spec.syncPolicy.automated", automated);
@@ -125,7 +125,7 @@ impl Policy {
     }
 
     /// Options; whether ignored fields are not written.
-    fn options(&mut self, fields: &mut Fields, done: &mut Converted) -> bool {
+    fn options(&mut self, fields: &mut Fields, done: &mut ConversionResult) -> bool {
         let mut respects = false;
         for option in fields.list("syncOptions").iter().filter_map(Value::as_str) {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -179,7 +179,7 @@ impl Policy {
     }
 
     /// Annotations and labels of the Application itself.
-    fn annotations(&mut self, found: &Object, done: &mut Converted) {
+    fn annotations(&mut self, found: &Object, done: &mut ConversionResult) {
         let of = |field: &str| found.meta(field).and_then(Value::as_object).into_iter().flatten();
         for (key, value) in of("annotations") {
             let value = value.as_str().unwrap_or_default();
@@ -227,7 +227,7 @@ impl Policy {
     }
 
     /// Writes it into a spec: of a HelmRelease, or of a Kustomization.
-    pub(super) fn put(&self, spec: &mut Value, is_release: bool, done: &mut Converted) {
+    pub(super) fn put(&self, spec: &mut Value, is_release: bool, done: &mut ConversionResult) {
         put(spec, &["suspend"], json!(self.is_manual));
         if is_release {
             put(spec, &["maxHistory"], self.history.clone());
@@ -265,7 +265,7 @@ impl Policy {
 }
 
 /// Fields that others may change, as rules of `spec.ignore`.
-fn ignored(spec: &mut Fields, done: &mut Converted) -> Vec<Value> {
+fn ignored(spec: &mut Fields, done: &mut ConversionResult) -> Vec<Value> {
     let mut rules = Vec::new();
     for (at, rule) in spec.list("ignoreDifferences").into_iter().enumerate() {
         let mut rule = Fields::of(&format!("spec.ignoreDifferences[{at}]"), rule);

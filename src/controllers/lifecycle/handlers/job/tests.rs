@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::body::Body;
 
 use super::*;
-use crate::cluster::double::{Asked, answering};
+use crate::cluster::double::{RecordedRequest, answering};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/apps/jobs";
 const STATUS: &str =
@@ -48,7 +48,7 @@ impl ApiServer {
         serde_json::from_value(self.state().event.clone()).unwrap()
     }
 
-    fn answer(&self, (request, body): Asked) -> (u16, Value) {
+    fn answer(&self, (request, body): RecordedRequest) -> (u16, Value) {
         let mut state = self.state();
         match request.split_once('?').map_or(request.as_str(), |(path, _)| path) {
             path if *path == format!("GET {JOBS}/web-0123") => match &state.job {

@@ -91,7 +91,7 @@ pub(super) struct Release {
 
 /// What could be fetched of a project.
 #[derive(Default)]
-pub(super) struct Fetched {
+pub(super) struct ProjectReleases {
     /// The oldest first.
     pub(super) releases: Vec<Release>,
     /// Why others could not be.
@@ -101,8 +101,8 @@ pub(super) struct Fetched {
 impl Project {
     /// The last minor releases that can be fetched, of each its last patch: a proxy of modules need not have all of them.
     /// With a clone the tags are the releases.
-    pub(super) fn fetch(&self, clone: Option<&Path>, count: usize) -> Fetched {
-        let mut fetched = Fetched::default();
+    pub(super) fn fetch(&self, clone: Option<&Path>, count: usize) -> ProjectReleases {
+        let mut fetched = ProjectReleases::default();
         let format = "{{join .Versions \" \"}}";
         let listed = match clone {
             Some(clone) => git(clone, &["tag", "--sort=version:refname", "--list", "v[0-9]*"]),
@@ -185,7 +185,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<Value>> {
     if !String::from_utf8_lossy(&text).contains("CustomResourceDefinition") {
         return Ok(Vec::new());
     }
-    let all = manifest::read(&name, &text, &goyaml::Limits::default()).unwrap_or_default();
+    let all = manifest::read(&name, &text, &goyaml::YamlLimits::default()).unwrap_or_default();
     let all = all.into_iter().map(|it| it.object);
     let is_definition = |it: &objects::Object| {
         it.kind() == "CustomResourceDefinition" && it.api_version() == "apiextensions.k8s.io/v1"

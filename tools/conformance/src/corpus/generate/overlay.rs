@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// How many objects an application has.
-const OBJECTS: u16 = 5;
+const OBJECTS_PER_APPLICATION: u16 = 5;
 
 /// One application; `NAME`, `NUMBER` and `PORT` are replaced.
 const APPLICATION: &str = r#"apiVersion: v1
@@ -140,10 +140,11 @@ pub(super) fn overlay(objects: u16, is_plain: bool) -> BTreeMap<String, Vec<u8>>
     let mut files = BTreeMap::new();
     let place = if is_plain { "overlay" } else { "base" };
     let mut listed = "resources:\n".to_owned();
-    for number in 0..objects.div_ceil(OBJECTS) {
+    for number in 0..objects.div_ceil(OBJECTS_PER_APPLICATION) {
         let name = format!("app-{number:03}");
         let file = format!("{name}.yaml");
-        let left = usize::from(objects - number * OBJECTS).min(usize::from(OBJECTS));
+        let left = usize::from(objects - number * OBJECTS_PER_APPLICATION)
+            .min(usize::from(OBJECTS_PER_APPLICATION));
         let text: Vec<&str> = APPLICATION.split("---\n").take(left).collect();
         let text = text.join("---\n").replace("NAME", &name);
         let text = text.replace("NUMBER", &(u32::from(number) * 1000).to_string());

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::super::case::{Answer, Case, Fault, Judgement, same};
+use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
 use super::super::program::program;
 
 #[derive(Deserialize)]
@@ -28,7 +28,7 @@ const FOLDER: &str = "${DIR}";
 pub(super) fn template(case: Case) -> Judgement {
     let program = program()?;
     let Inputs { files, args, stderr, out_before_err } = case.inputs()?;
-    let not_run = |error: std::io::Error| Fault::NotRun(error.to_string());
+    let not_run = |error: std::io::Error| CaseFailure::NotRun(error.to_string());
     let folder = tempfile::tempdir().map_err(not_run)?;
     for (path, text) in &files {
         write(&folder.path().join(path), text).map_err(not_run)?;
@@ -46,10 +46,10 @@ pub(super) fn template(case: Case) -> Judgement {
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*place, FOLDER);
     let got = (output.status.code(), shown(&output.stdout), shown(&output.stderr));
     let wanted = match &case.answer {
-        Answer::Out(out) => (Some(0), out.as_str().unwrap_or_default().to_owned(), stderr),
-        Answer::Error(error) => (Some(1), out_before_err, error.clone()),
-        Answer::Panic | Answer::Elsewhere => {
-            return Err(Fault::NotRun("no answer is recorded".to_owned()));
+        ReferenceAnswer::Out(out) => (Some(0), out.as_str().unwrap_or_default().to_owned(), stderr),
+        ReferenceAnswer::Error(error) => (Some(1), out_before_err, error.clone()),
+        ReferenceAnswer::Panic | ReferenceAnswer::Elsewhere => {
+            return Err(CaseFailure::NotRun("no answer is recorded".to_owned()));
         }
     };
     let whole = |(status, out, error): &(Option<i32>, String, String)| {

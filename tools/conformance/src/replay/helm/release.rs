@@ -9,7 +9,7 @@ use ::helm::manifests::{self, Hook, Manifest, Order};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::super::case::{Case, Fault, Judgement};
+use super::super::case::{Case, CaseFailure, Judgement};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +37,7 @@ pub(super) fn manifests(case: Case) -> Judgement {
             let order = match order.as_str() {
                 "install" => Order::Install,
                 "uninstall" => Order::Uninstall,
-                other => return Err(Fault::NotRun(format!("unknown order `{other}`"))),
+                other => return Err(CaseFailure::NotRun(format!("unknown order `{other}`"))),
             };
             let sorted = manifests::sort(&files, order).map(|sorted| {
                 json!({

@@ -17,7 +17,7 @@ use golang::value::Map;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::super::case::{Answer, Case, Fault, Judgement, same};
+use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
 use super::table;
 use super::values::GivenChart;
 
@@ -42,7 +42,7 @@ fn fill(buffer: &mut [u8]) {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct TemplateTextCase {
     tpl: String,
     /// The answer, where it is not UTF-8.
     out_base64: Option<String>,
@@ -52,7 +52,7 @@ struct Text {
 
 /// One text as the only template of a chart.
 pub(super) fn text(case: Case) -> Judgement {
-    let Text { tpl, values, out_base64 } = case.inputs()?;
+    let TemplateTextCase { tpl, values, out_base64 } = case.inputs()?;
     let metadata = Metadata {
         name: "c".to_owned(),
         version: "0.1.0".to_owned(),
@@ -63,7 +63,7 @@ pub(super) fn text(case: Case) -> Judgement {
     let template = File { name: name.to_owned(), data: tpl.into_bytes().into() };
     let chart = Chart { metadata, templates: vec![template], ..Chart::default() };
     let coalesced = coalesce(&chart, &table(&values)?);
-    let values = coalesced.map_err(|error| Fault::NotRun(error.to_string()))?.values;
+    let values = coalesced.map_err(|error| CaseFailure::NotRun(error.to_string()))?.values;
     let release = Release {
         name: "rel".to_owned(),
         namespace: "default".to_owned(),
@@ -89,8 +89,8 @@ fn rendered(chart: &Chart, values: &Map, release: &Release, file: &str) -> Resul
 /// The signature of a function, which Go's own errors are told by.
 pub(super) fn function(case: Case) -> Judgement {
     let wanted = match &case.answer {
-        Answer::Out(Json::String(signature)) => signature.clone(),
-        _ => return Err(Fault::NotRun("no signature is recorded".to_owned())),
+        ReferenceAnswer::Out(Json::String(signature)) => signature.clone(),
+        _ => return Err(CaseFailure::NotRun("no signature is recorded".to_owned())),
     };
     let functions = functions();
     let Some(signature) = functions.signature(&case.name) else {

@@ -7,7 +7,7 @@ use ::helm::schema::validate;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::super::case::{Answer, Case, Fault, Judgement, same};
+use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same};
 use super::table;
 
 #[derive(Deserialize)]
@@ -42,13 +42,13 @@ pub(super) fn check(case: Case) -> Judgement {
     let Inputs { chart, values, err_lines_any_order } = case.inputs()?;
     let got = validate(&chart.chart(), &table(&values)?).map_err(|error| error.to_string());
     match (err_lines_any_order, got, &case.answer) {
-        (Some(wanted), Err(got), Answer::Elsewhere) => {
+        (Some(wanted), Err(got), ReferenceAnswer::Elsewhere) => {
             let mut lines: Vec<_> = got.lines().filter(|line| !line.is_empty()).collect();
             lines.sort_unstable();
             same(&wanted.join("\n"), &lines.join("\n"))
         }
         (Some(wanted), Ok(()), _) => same(&wanted.join("\n"), "ok"),
-        (Some(_), Err(_), _) => Err(Fault::NotRun("two answers are recorded".to_owned())),
+        (Some(_), Err(_), _) => Err(CaseFailure::NotRun("two answers are recorded".to_owned())),
         (None, got, _) => case.judge(got.map(|()| "ok".into())),
     }
 }

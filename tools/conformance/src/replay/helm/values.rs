@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use ::helm::chart::{Chart, Dependency, Metadata};
 use ::helm::values::{
-    self, Coalesced, Found, Layer, Leaf, Reference, digest, process_dependencies, yaml,
+    self, CoalescedValues, Layer, Leaf, Reference, ValuesReferenceLookup, digest,
+    process_dependencies, yaml,
 };
-use golang::Value;
+use golang::GoRuntimeValue;
 use golang::value::Map;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::super::case::{Case, Fault, Judgement, nil, same, same_value};
+use super::super::case::{Case, CaseFailure, Judgement, nil, same, same_value};
 use super::{json, render, table};
 
 #[derive(Deserialize)]
@@ -57,7 +58,7 @@ struct GivenDependency {
 }
 
 impl GivenChart {
-    pub(super) fn chart(self) -> Result<Chart, Fault> {
+    pub(super) fn chart(self) -> Result<Chart, CaseFailure> {
         let dependencies = self.dependencies.map(|listed| {
             let listed = listed.into_iter().map(|given| Dependency {
                 name: given.name,
@@ -65,7 +66,7 @@ impl GivenChart {
                 repository: given.repository,
                 condition: given.condition,
                 tags: given.tags,
-                import_values: given.import_values.iter().map(Value::from_json).collect(),
+                import_values: given.import_values.iter().map(GoRuntimeValue::from_json).collect(),
                 alias: given.alias,
                 enabled: false,
             });
@@ -97,7 +98,7 @@ pub(super) fn coalesce(case: Case) -> Judgement {
         has_sources(&chart, &user, &done)?;
     }
     let mut warnings = Vec::new();
-    let mut whole = |coalesced: Result<Coalesced, values::Error>| match coalesced {
+    let mut whole = |coalesced: Result<CoalescedValues, values::Error>| match coalesced {
         Ok(mut done) => {
             warnings.append(&mut done.warnings);
             Ok(Ok(json(&done.values)?))
@@ -128,16 +129,16 @@ pub(super) fn coalesce(case: Case) -> Judgement {
 
 /// Checks the provenance that `windlass values` prints for a merge: every value has a source, values of the user take
 /// precedence over all others, and no value is missing.
-fn has_sources(chart: &Chart, user: &Map, done: &Coalesced) -> Result<(), Fault> {
+fn has_sources(chart: &Chart, user: &Map, done: &CoalescedValues) -> Result<(), CaseFailure> {
     let whole = json(&done.values)?;
     let mut layers = values::layers(chart);
     let own = layers.len();
     layers.push(Layer { name: "user".to_owned(), at: Vec::new(), values: user.clone() });
     let leaves = values::provenance(&done.values, &layers);
-    let leaves = leaves.map_err(|error| Fault::NotRun(error.to_string()))?;
+    let leaves = leaves.map_err(|error| CaseFailure::NotRun(error.to_string()))?;
     let given = json(user)?;
     let mut left = whole.clone();
-    let differs = |leaf: &Leaf, why: &str| Fault::Mismatch {
+    let differs = |leaf: &Leaf, why: &str| CaseFailure::Mismatch {
         wanted: whole.to_string(),
         got: format!("{} {why}, set by {:?}", leaf.path.join("."), leaf.source),
     };
@@ -167,7 +168,7 @@ fn has_sources(chart: &Chart, user: &Map, done: &Coalesced) -> Result<(), Fault>
             Json::Null => {}
             other => {
                 let got = format!("{other} is left out");
-                return Err(Fault::Mismatch { wanted: whole.to_string(), got });
+                return Err(CaseFailure::Mismatch { wanted: whole.to_string(), got });
             }
         }
     }
@@ -189,7 +190,7 @@ fn placed<'j>(value: &'j mut Json, path: &[String]) -> Option<&'j mut Json> {
 }
 
 /// A chart as cases show it.
-fn tree(chart: &Chart) -> Result<Json, Fault> {
+fn tree(chart: &Chart) -> Result<Json, CaseFailure> {
     let charts = chart.charts.iter().map(tree).collect::<Result<Vec<_>, _>>()?;
     Ok(json!({"name": chart.metadata.name, "values": json(&chart.values)?, "charts": charts}))
 }
@@ -238,7 +239,7 @@ pub(super) fn compose(case: Case) -> Judgement {
                 Err(error) => return same("values", &format!("error: {error}")),
             };
             same_value(&json(&table(&values)?)?, &json(&read)?)?;
-            same(&wanted, &yaml(&read).map_err(|error| Fault::NotRun(error.to_string()))?)?;
+            same(&wanted, &yaml(&read).map_err(|error| CaseFailure::NotRun(error.to_string()))?)?;
             case.judge(digest(&read).map(Json::from).map_err(|error| error.to_string()))
         }
         _ => Err(case.unsupported(&[])),
@@ -264,9 +265,12 @@ fn compose_all(case: Case) -> Judgement {
             Some(data) => {
                 let bytes =
                     |(key, text): (&String, &String)| (key.clone(), text.clone().into_bytes());
-                Found::Data(data.iter().map(bytes).collect())
+                ValuesReferenceLookup::Data(data.iter().map(bytes).collect())
             }
-            None => Found::Absent(format!("{}s \"{name}\" not found", kind.to_lowercase())),
+            None => ValuesReferenceLookup::Absent(format!(
+                "{}s \"{name}\" not found",
+                kind.to_lowercase()
+            )),
         })
     };
     let inline = table(&inputs.inline)?;

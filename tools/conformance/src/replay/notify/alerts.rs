@@ -6,9 +6,9 @@ use notify::{Alert, Cluster, Event, ObjectReference, Parcel, Provider, Secret, S
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::requests::{FREE, NOW, is_same_error, mismatch};
-use super::world::{Rule, World, lenient};
-use crate::replay::case::{Answer, Case, Fault, Judgement};
+use super::requests::{FREE, REPLAY_UNIX_TIME, is_same_error, mismatch};
+use super::world::{FakeProvider, Rule, lenient};
+use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
 
 /// Longest body of an event.
 const MAX_BODY: usize = 3 << 20;
@@ -22,7 +22,7 @@ pub(super) fn judge(case: Case) -> Judgement {
     };
     // A form that is not known is a failure here.
     judged.map_err(|fault| match fault {
-        Fault::NotRun(reason) => mismatch("a form that is known", reason),
+        CaseFailure::NotRun(reason) => mismatch("a form that is known", reason),
         fault => fault,
     })
 }
@@ -33,7 +33,7 @@ struct KeyInputs {
     event: Value,
 }
 
-fn event(value: &Value) -> Result<Event, Fault> {
+fn event(value: &Value) -> Result<Event, CaseFailure> {
     Event::parse(value.to_string().as_bytes()).map_err(|error| mismatch("an event", error))
 }
 
@@ -60,7 +60,7 @@ fn commit_status(case: &Case) -> Judgement {
     let alert = Alert::new(inputs.alert).map_err(|error| mismatch("an alert", error))?;
     let got = notify::commit_status(&provider, &alert, &event);
     match (&case.answer, &got) {
-        (Answer::Error(wanted), Err(error)) if is_same_error(wanted, error) => Ok(()),
+        (ReferenceAnswer::Error(wanted), Err(error)) if is_same_error(wanted, error) => Ok(()),
         _ => case.judge(got.map(|status| Value::from(status.unwrap_or_default()))),
     }
 }
@@ -135,10 +135,10 @@ fn handle(case: &Case) -> Judgement {
         .collect();
     let settings = Settings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
-        now: NOW,
+        now: REPLAY_UNIX_TIME,
         ..Settings::default()
     };
-    let mut world = World::new(inputs.responses);
+    let mut world = FakeProvider::new(inputs.responses);
     let mut keys = BTreeSet::new();
     let mut answers = Vec::new();
     for post in &inputs.posts {
@@ -166,7 +166,7 @@ fn answer(
     alerts: &[Alert],
     objects: &Objects,
     settings: Settings,
-    world: &mut World,
+    world: &mut FakeProvider,
     keys: &mut BTreeSet<String>,
 ) -> Value {
     // Go's server of paths redirects what is not clean.

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use notify::receivers::{
-    Gate, Hook, MAX_BODY, MAX_HEADERS, Misfit, Receiver, Reception, Settings, Target, Targets,
-    check, path,
+    AnnotationTarget, Gate, Hook, MAX_BODY, MAX_HEADERS, Misfit, Receiver, Reception, Settings,
+    Targets, check, path,
 };
 use notify::{Parcel, Secret};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::requests::{NOW, is_same_error, mismatch};
-use super::world::{Rule, World};
-use crate::replay::case::{Case, Fault, Judgement};
+use super::requests::{REPLAY_UNIX_TIME, is_same_error, mismatch};
+use super::world::{FakeProvider, Rule};
+use crate::replay::case::{Case, CaseFailure, Judgement};
 
 pub(super) fn judge(case: Case) -> Judgement {
     let judged = match case.op.as_str() {
@@ -24,7 +24,7 @@ pub(super) fn judge(case: Case) -> Judgement {
     };
     // A form that is not known is a failure here.
     judged.map_err(|fault| match fault {
-        Fault::NotRun(reason) => mismatch("a form that is known", reason),
+        CaseFailure::NotRun(reason) => mismatch("a form that is known", reason),
         fault => fault,
     })
 }
@@ -94,7 +94,7 @@ impl Objects {
 }
 
 impl Targets for Objects {
-    fn object(&self, target: &Target) -> Option<Value> {
+    fn object(&self, target: &AnnotationTarget) -> Option<Value> {
         let mut all = self.of(&target.api_version, &target.kind, &target.namespace);
         all.find(|it| it["metadata"]["name"] == *target.name).cloned()
     }
@@ -122,9 +122,9 @@ fn hook(case: &Case) -> Judgement {
     let settings = Settings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
         allows_empty_token: true,
-        now: NOW,
+        now: REPLAY_UNIX_TIME,
     };
-    let mut world = World::new(inputs.responses);
+    let mut world = FakeProvider::new(inputs.responses);
     let wanted: Vec<Value> = case.list()?;
     for (asked, wanted) in inputs.requests.iter().zip(&wanted) {
         let (status, annotated) = answer(asked, &receivers, &objects, settings, &mut world);
@@ -148,7 +148,7 @@ fn answer(
     receivers: &[Receiver],
     objects: &Objects,
     settings: Settings,
-    world: &mut World,
+    world: &mut FakeProvider,
 ) -> (u16, Vec<String>) {
     let long = "x".repeat(300 << 10);
     let headers: Vec<_> = asked
@@ -183,7 +183,8 @@ fn answer(
             Gate::Fetch(request) => gate = reception.answer(world.outcome(&Parcel::Http(request))),
             Gate::Accepted(accepted) => {
                 let selection = accepted.select(receiver, objects, settings);
-                let shown = |it: &Target| format!("{}/{}/{}", it.kind, it.namespace, it.name);
+                let shown =
+                    |it: &AnnotationTarget| format!("{}/{}/{}", it.kind, it.namespace, it.name);
                 return (selection.status, selection.targets.iter().map(shown).collect());
             }
         }
@@ -199,7 +200,7 @@ struct ReconcileInputs {
 /// What the engine decides of a run: path and faults. Intervals and events are the controller's.
 fn reconcile(case: &Case) -> Judgement {
     let inputs: ReconcileInputs = case.inputs()?;
-    let crate::replay::case::Answer::Out(wanted) = &case.answer else {
+    let crate::replay::case::ReferenceAnswer::Out(wanted) = &case.answer else {
         return Err(mismatch("an answer", "none"));
     };
     let objects = Objects(inputs.objects);

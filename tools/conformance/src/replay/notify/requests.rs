@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use notify::{Alert, Event, NatsLogin, Parcel, Provider, Request, Stage};
+use notify::{Alert, Event, NatsLogin, Parcel, Provider, ProviderRequest, Stage};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::world::{Rule, World, lenient, secret};
-use crate::replay::case::{Answer, Case, Fault, Judgement};
+use super::world::{FakeProvider, Rule, lenient, secret};
+use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
 
 /// The time of a replay, which stands for `<now>`.
-pub(super) const NOW: i64 = 1_800_000_000;
+pub(super) const REPLAY_UNIX_TIME: i64 = 1_800_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,17 +40,19 @@ pub(super) fn judge_without_alias(case: Case) -> Judgement {
     run(&case, true)
 }
 
-pub(super) fn mismatch(wanted: impl ToString, got: impl ToString) -> Fault {
-    Fault::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
+pub(super) fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseFailure {
+    CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
 }
 
 fn run(case: &Case, drops_alias: bool) -> Judgement {
     let inputs: Inputs = match case.inputs() {
         Ok(inputs) => inputs,
-        Err(Fault::NotRun(reason)) => return Err(mismatch("a form that is known", reason)),
+        Err(CaseFailure::NotRun(reason)) => return Err(mismatch("a form that is known", reason)),
         Err(fault) => return Err(fault),
     };
-    let Answer::Out(wanted) = &case.answer else { return Err(mismatch("an answer", "none")) };
+    let ReferenceAnswer::Out(wanted) = &case.answer else {
+        return Err(mismatch("an answer", "none"));
+    };
     let _waited = inputs.slow;
     let read = |error: &dyn std::fmt::Display| mismatch("objects", error);
     let provider = Provider::new(inputs.provider).map_err(|error| read(&error))?;
@@ -67,8 +69,8 @@ fn run(case: &Case, drops_alias: bool) -> Judgement {
             return Err(mismatch(wanted, format!("{got:?}")));
         }
     }
-    let mut world = World::new(inputs.responses);
-    let mut delivery = notify::delivery(&event, &provider, &alert, NOW, &secrets);
+    let mut world = FakeProvider::new(inputs.responses);
+    let mut delivery = notify::delivery(&event, &provider, &alert, REPLAY_UNIX_TIME, &secrets);
     let outcome = world.drive(&mut delivery);
     let shown = || format!("{outcome:?} after {:?}", shown(&world.arrived));
     let stage = match &outcome {
@@ -141,7 +143,7 @@ pub(super) fn is_same_error(wanted: &str, got: &str) -> bool {
 }
 
 fn compare_requests(wanted: &[Value], arrived: &[Parcel], drops_alias: bool) -> Judgement {
-    let got: Vec<&Request> = arrived
+    let got: Vec<&ProviderRequest> = arrived
         .iter()
         .filter_map(|parcel| match parcel {
             Parcel::Http(request) => Some(&**request),
@@ -172,7 +174,12 @@ pub(super) const FREE: [&str; 7] = [
     "user-agent",
 ];
 
-fn compare(wanted: &Value, got: &Request, is_tunnelled: bool, drops_alias: bool) -> Judgement {
+fn compare(
+    wanted: &Value,
+    got: &ProviderRequest,
+    is_tunnelled: bool,
+    drops_alias: bool,
+) -> Judgement {
     let differs = |what: &str, wanted: &Value, got: Value| {
         Err(mismatch(format!("{what} {wanted}"), format!("{what} {got}")))
     };
@@ -249,7 +256,7 @@ fn normal(mut body: Value) -> Value {
     body
 }
 
-fn compare_decoded(wanted: &Value, got: &Request) -> Judgement {
+fn compare_decoded(wanted: &Value, got: &ProviderRequest) -> Judgement {
     let mut wanted = wanted.clone();
     let mut decoded = Value::Null;
     if got.get("content-type") == Some("application/x-sentry-envelope") {
@@ -293,7 +300,7 @@ fn envelope(body: &[u8]) -> Value {
     for path in ["/contexts/trace", "/spans/0"] {
         remove(&mut item, path, &["trace_id", "span_id"]);
     }
-    let now = golang::time::Time::from_unix(NOW, 0, golang::time::Zone::Utc)
+    let now = golang::time::Time::from_unix(REPLAY_UNIX_TIME, 0, golang::time::Zone::Utc)
         .format(golang::time::RFC3339);
     let text = item.to_string().replace(&now, "<now>");
     json!([header, kind, lenient(text.as_bytes())])
@@ -374,7 +381,7 @@ fn span(body: &[u8]) -> Option<Value> {
         shown["message"] = json!(text(&status, 2));
     }
     let start = number(&span, 7);
-    let is_now = start == NOW.unsigned_abs() * 1_000_000_000;
+    let is_now = start == REPLAY_UNIX_TIME.unsigned_abs() * 1_000_000_000;
     let trace: String = first(&span, 1).iter().map(|byte| format!("{byte:02x}")).collect();
     Some(json!({"resourceSpans": [{
         "resource": {"attributes": attributes(&first(&resource_spans, 1), 1)},

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use notify::{Delivery, Failure, Parcel, Response, Secret, Step};
+use notify::{Delivery, DeliveryFailure, HttpStep, Parcel, Response, Secret};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub(super) struct Rule {
 
 /// The other side: its rules, and what it saw.
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(super) struct FakeProvider {
     pub(super) rules: Vec<Rule>,
     pub(super) arrived: Vec<Parcel>,
     pub(super) waits: Vec<Duration>,
@@ -38,19 +38,19 @@ pub(super) struct World {
 /// Most parcels that a case sends.
 const MAX_PARCELS: usize = 100;
 
-impl World {
+impl FakeProvider {
     pub(super) fn new(rules: Vec<Rule>) -> Self {
         Self { rules, ..Self::default() }
     }
 
     /// Drives a delivery to its end.
-    pub(super) fn drive(&mut self, delivery: &mut Delivery) -> Result<(), Failure> {
+    pub(super) fn drive(&mut self, delivery: &mut Delivery) -> Result<(), DeliveryFailure> {
         let mut step = delivery.start();
         loop {
             match step {
-                Step::Done => return Ok(()),
-                Step::Failed(failure) => return Err(failure),
-                Step::Send(wait, parcel) => {
+                HttpStep::Done => return Ok(()),
+                HttpStep::Failed(failure) => return Err(failure),
+                HttpStep::Send(wait, parcel) => {
                     assert!(self.arrived.len() < MAX_PARCELS, "the delivery does not end");
                     self.waits.push(wait);
                     let outcome = self.outcome(&parcel);
@@ -62,7 +62,7 @@ impl World {
     }
 
     /// What comes of a parcel.
-    pub(super) fn outcome(&mut self, parcel: &Parcel) -> notify::Outcome {
+    pub(super) fn outcome(&mut self, parcel: &Parcel) -> notify::DeliveryResult {
         match parcel {
             Parcel::Http(request) => Ok(self.answer(request.method, path(&request.url))),
             Parcel::Nats(message) if message.server.contains("unreachable") => {

@@ -8,21 +8,21 @@ use std::sync::Arc;
 use ::helm::chart::{Chart, File, Metadata};
 use ::helm::manifests::{self, Order};
 use ::helm::render::{Mode, Release};
-use ::helm::template::{Rendered, Request};
+use ::helm::template::{RenderRequest, RenderedRelease};
 use ::release::journal::{Journal, Plan, WaitFor};
 use ::release::operation::{
-    Health, HookObject, Live, Next, Opening, Outcome, Removal, Scope, Write, error, next, opened,
-    place, removal, rolled_back, scope, started,
+    Health, HookObject, Live, Next, ObservationScope, Opening, Removal, StepOutcome, Write, error,
+    next, opened, place, removal, rolled_back, scope, started,
 };
-use ::release::record::{Change, Record, Status};
+use ::release::record::{Record, RecordChange, RevisionStatus};
 use ::release::removal::removed;
-use ::release::{Action, Revision, Revisions, Step};
+use ::release::{Action, ReleaseStep, Revision, Revisions};
 use golang::value::Map;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::super::case::{Case, Fault, Judgement};
+use super::super::case::{Case, CaseFailure, Judgement};
 use super::super::helm::render::env;
 use super::mismatch;
 
@@ -77,14 +77,14 @@ struct Cluster {
 
 impl Cluster {
     /// Does an operation; `Some` is its error.
-    fn act(&mut self, given: &LifecycleStep) -> Result<Option<String>, Fault> {
+    fn act(&mut self, given: &LifecycleStep) -> Result<Option<String>, CaseFailure> {
         let action = match given.action.as_str() {
             "install" => Action::Install,
             "upgrade" => Action::Upgrade,
             "rollback" => Action::Rollback,
             "test" => Action::Test,
             "uninstall" => Action::Uninstall,
-            other => return Err(Fault::NotRun(format!("unknown operation `{other}`"))),
+            other => return Err(CaseFailure::NotRun(format!("unknown operation `{other}`"))),
         };
         let plan = Plan {
             hooks: !given.disable_hooks,
@@ -150,9 +150,10 @@ impl Cluster {
     }
 
     /// Goes back to the newest revision that succeeded, after an upgrade failed.
-    fn roll_back(&mut self, plan: Plan, error: &str) -> Result<String, Fault> {
-        let is_good =
-            |it: &&Record| matches!(it.info.status, Status::Superseded | Status::Deployed);
+    fn roll_back(&mut self, plan: Plan, error: &str) -> Result<String, CaseFailure> {
+        let is_good = |it: &&Record| {
+            matches!(it.info.status, RevisionStatus::Superseded | RevisionStatus::Deployed)
+        };
         let Some(target) = self.records.values().rev().find(is_good).cloned() else {
             return Ok(format!(
                 "unable to find a previously successful release when attempting to rollback. original upgrade error: {error}"
@@ -177,10 +178,10 @@ impl Cluster {
     }
 
     /// Plays an operation to its end, reading the journal anew before every step.
-    fn play(&mut self, version: i64, journal: Journal) -> Result<Option<String>, Fault> {
+    fn play(&mut self, version: i64, journal: Journal) -> Result<Option<String>, CaseFailure> {
         let record = self.record(version)?;
         let mut write = started(&record, journal, &[], now());
-        let mut last: Option<Outcome> = None;
+        let mut last: Option<StepOutcome> = None;
         for _ in 0..1000 {
             self.write(&write);
             let journal = Journal::parse(&write.journal.text());
@@ -193,11 +194,11 @@ impl Cluster {
                 let live = self.observe(&journal, &record, last.as_ref());
                 let revisions = self.revisions();
                 match next(&journal, &record, &revisions, &live, last.as_ref(), None, now()) {
-                    Next::Do(Step::Write(due)) => {
+                    Next::Do(ReleaseStep::Write(due)) => {
                         (write, last) = (*due, None);
                         break;
                     }
-                    Next::Do(Step::Purge { .. }) => {
+                    Next::Do(ReleaseStep::Purge { .. }) => {
                         self.records.clear();
                         return Ok(error(&journal, &record));
                     }
@@ -209,7 +210,7 @@ impl Cluster {
         Err(mismatch("an end", &"a thousand steps"))
     }
 
-    fn record(&self, version: i64) -> Result<Record, Fault> {
+    fn record(&self, version: i64) -> Result<Record, CaseFailure> {
         self.records.get(&version).cloned().ok_or_else(|| mismatch("a record", &version))
     }
 
@@ -222,7 +223,7 @@ impl Cluster {
         // A record that goes says that it does only once it is stored.
         let changes = write.changes.iter();
         if let Some(record) = self.records.get_mut(&write.version) {
-            changes.for_each(|change: &Change| record.apply(change));
+            changes.for_each(|change: &RecordChange| record.apply(change));
         }
     }
 
@@ -237,11 +238,11 @@ impl Cluster {
         refused.map(|event| format!("refused: {event}"))
     }
 
-    fn observe(&mut self, journal: &Journal, record: &Record, last: Option<&Outcome>) -> Live {
+    fn observe(&mut self, journal: &Journal, record: &Record, last: Option<&StepOutcome>) -> Live {
         let ids = ids(record);
         match scope(journal, record) {
-            Scope::Nothing => Live::default(),
-            Scope::Hook(hook) | Scope::Run(hook) => {
+            ObservationScope::Nothing => Live::default(),
+            ObservationScope::Hook(hook) | ObservationScope::Run(hook) => {
                 let hook = record.hooks.get(hook).map(|it| format!("{}/{}", it.kind, it.name));
                 let name = hook.unwrap_or_default();
                 let object = match (&self.hook, &journal.hook_uid, last.map(|last| &last.step)) {
@@ -251,7 +252,7 @@ impl Cluster {
                         let health = refused.map_or(Health::Done, Health::Failed);
                         HookObject::Ours { uid: uid.clone(), health }
                     }
-                    (_, None, Some(Step::DeleteHook { .. })) => {
+                    (_, None, Some(ReleaseStep::DeleteHook { .. })) => {
                         self.tell(format!("wait-for-delete {name}"), "wait-for-delete");
                         HookObject::Missing
                     }
@@ -261,16 +262,16 @@ impl Cluster {
                 };
                 Live { hook: Some(object), ..Live::default() }
             }
-            Scope::Ready { .. } | Scope::Gone if ids.is_empty() => {
+            ObservationScope::Ready { .. } | ObservationScope::Gone if ids.is_empty() => {
                 Live { objects: Some(Health::Done), ..Live::default() }
             }
-            Scope::Ready { jobs } => {
+            ObservationScope::Ready { jobs } => {
                 let word = if jobs { "wait-with-jobs" } else { "wait" };
                 let refused = self.tell(format!("{word} {}", ids.join(" ")), word);
                 let health = refused.map_or(Health::Done, Health::Failed);
                 Live { objects: Some(health), ..Live::default() }
             }
-            Scope::Gone => {
+            ObservationScope::Gone => {
                 let gone = removed_ids(record);
                 let refused = self.tell(format!("wait-for-delete {}", gone.join(" ")), "");
                 let health = refused.map_or(Health::Done, Health::Failed);
@@ -279,24 +280,24 @@ impl Cluster {
         }
     }
 
-    fn perform(&mut self, step: Step, record: &Record) -> Result<Outcome, Fault> {
+    fn perform(&mut self, step: ReleaseStep, record: &Record) -> Result<StepOutcome, CaseFailure> {
         let hook = |hook: &usize| {
             record.hooks.get(*hook).map(|it| format!("{}/{}", it.kind, it.name)).unwrap_or_default()
         };
         let mut created = Vec::new();
         let error = match &step {
-            Step::DeleteHook { hook: place, .. } => {
+            ReleaseStep::DeleteHook { hook: place, .. } => {
                 self.hook = None;
                 self.tell(format!("delete(Background) {}", hook(place)), "")
             }
-            Step::CreateHook { hook: place, .. } => {
+            ReleaseStep::CreateHook { hook: place, .. } => {
                 let error = self.tell(format!("create {}", hook(place)), "create");
                 let health = Health::Pending(Vec::new());
                 let object = HookObject::Ours { uid: "uid".to_owned(), health };
                 self.hook = error.is_none().then_some(object);
                 error
             }
-            Step::Apply { base, .. } => {
+            ReleaseStep::Apply { base, .. } => {
                 let ids = ids(record);
                 match base.and_then(|base| self.records.get(&base)).map(self::ids) {
                     None if ids.is_empty() => None,
@@ -308,17 +309,17 @@ impl Cluster {
                     }
                 }
             }
-            Step::Delete { propagation, .. } => {
+            ReleaseStep::Delete { propagation, .. } => {
                 let ids = removed_ids(record);
                 let event = format!("delete({}) {}", propagation.as_str(), ids.join(" "));
                 if ids.is_empty() { None } else { self.tell(event, "") }
             }
-            Step::CleanUp { created, .. } => {
+            ReleaseStep::CleanUp { created, .. } => {
                 self.tell(format!("delete(Background) {}", created.join(" ")), "")
             }
             other => return Err(mismatch("a step of an operation", &format!("{other:?}"))),
         };
-        Ok(Outcome { step, created, error })
+        Ok(StepOutcome { step, created, error })
     }
 
     fn revisions(&self) -> Revisions {
@@ -377,7 +378,7 @@ fn new_record(
     journal: &Journal,
     version: i64,
     base: Option<&Record>,
-) -> Result<Record, Fault> {
+) -> Result<Record, CaseFailure> {
     let metadata = Metadata {
         name: "c".to_owned(),
         version: "0.1.0".to_owned(),
@@ -395,14 +396,14 @@ fn new_record(
     Ok(opened(&opening, &rendered, journal, version))
 }
 
-fn rendered(chart: Chart, revision: i64) -> Result<Rendered, Fault> {
+fn rendered(chart: Chart, revision: i64) -> Result<RenderedRelease, CaseFailure> {
     let release = Release {
         name: "r".to_owned(),
         namespace: "ns".to_owned(),
         revision,
         is_upgrade: revision > 1,
     };
-    let request = Request {
+    let request = RenderRequest {
         chart,
         values: &Map::default(),
         release,

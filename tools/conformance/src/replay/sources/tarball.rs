@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sources::archive::{Contents, ExtractOptions, Symlinks, extract, extract_to_dir, write};
 use sources::ignore::{IGNORE_FILE, Matcher};
-use tree::{Files as _, Kind, RelPath};
+use tree::{FileKind, FileTree as _, RelPath};
 
-use super::super::case::{Answer, Case, Fault, Judgement, nil, same, same_value};
+use super::super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, nil, same, same_value};
 use super::inside;
 
 pub(super) fn tarball(case: Case) -> Judgement {
@@ -27,21 +27,21 @@ pub(super) fn tarball(case: Case) -> Judgement {
 }
 
 /// The reason for which a case is not run, or why it cannot be: a fault of this machine or of the case.
-fn cannot(what: &str, error: impl std::fmt::Display) -> Fault {
-    Fault::NotRun(format!("{what}: {error}"))
+fn cannot(what: &str, error: impl std::fmt::Display) -> CaseFailure {
+    CaseFailure::NotRun(format!("{what}: {error}"))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tree {
     #[serde(deserialize_with = "nil")]
-    tree: Vec<Node>,
+    tree: Vec<TarballNode>,
     ignore: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Node {
+struct TarballNode {
     path: String,
     r#type: String,
     #[serde(default)]
@@ -73,7 +73,7 @@ fn archive(case: &Case) -> Judgement {
             "dir" => contents.dir(path).map_err(collision)?,
             // Links are not archived, which whoever fills the contents sees to; their folders are.
             "symlink" => contents.dir(folder).map_err(collision)?,
-            other => return Err(Fault::NotRun(format!("unknown type {other} in a tree"))),
+            other => return Err(CaseFailure::NotRun(format!("unknown type {other} in a tree"))),
         }
     }
     case.judge(entries(contents, &ignore_files, ignore.as_deref()))
@@ -167,12 +167,12 @@ fn untar(case: &Case) -> Judgement {
 
     let in_memory = extract(archive.as_slice(), &options.extract());
     match (in_memory, &case.answer) {
-        (Ok(tree), Answer::Out(_)) => {
+        (Ok(tree), ReferenceAnswer::Out(_)) => {
             let wanted: Vec<Value> = case.list()?;
             let body = |file: &Value| file.get("body").cloned().unwrap_or_else(|| json!(""));
             let wanted = wanted.iter().map(|file| json!([file["path"], body(file)]));
             let mut found: Vec<(&str, Vec<u8>)> = Vec::new();
-            for (path, _) in tree.walk().filter(|(_, entry)| entry.kind() == Kind::File) {
+            for (path, _) in tree.walk().filter(|(_, entry)| entry.kind() == FileKind::File) {
                 let body = tree.read(path).map_err(|error| cannot("not in the tree", error))?;
                 found.push((path.as_str(), body.to_vec()));
             }
@@ -181,7 +181,7 @@ fn untar(case: &Case) -> Judgement {
                 found.iter().map(|(path, body)| json!([path, String::from_utf8_lossy(body)]));
             same_value(&wanted.collect(), &found.collect())
         }
-        (Err(error), Answer::Error(wanted)) => {
+        (Err(error), ReferenceAnswer::Error(wanted)) => {
             same(&wanted.replace("${DIR}/", ""), &error.to_string())
         }
         (in_memory, _) => {
@@ -191,7 +191,7 @@ fn untar(case: &Case) -> Judgement {
 }
 
 /// A gzip-compressed tar archive, as Go's `archive/tar` would write these entries.
-fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, Fault> {
+fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, CaseFailure> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let failed = |error: std::io::Error| cannot("an archive that cannot be written", error);
     for entry in entries {
@@ -214,7 +214,9 @@ fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, Fault> {
             "char" => tar::EntryType::Char,
             "block" => tar::EntryType::Block,
             "xglobal" => tar::EntryType::XGlobalHeader,
-            other => return Err(Fault::NotRun(format!("unknown type {other} in an archive"))),
+            other => {
+                return Err(CaseFailure::NotRun(format!("unknown type {other} in an archive")));
+            }
         });
         header.set_size(entry.body.len() as u64);
         header.set_cksum();

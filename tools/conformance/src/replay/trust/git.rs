@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use aws_lc_rs::digest;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use signatures::git::{Checkout, Keys, Mode, Refused, Tag, verify};
+use signatures::git::{Checkout, GitVerificationError, Keys, Mode, Tag, verify};
 use sources::versions::Range;
 
-use super::Recorded;
-use crate::replay::case::{Answer, Case, Fault, Judgement, same, same_value};
+use super::TrustCase;
+use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer, same, same_value};
 
 /// Cases that cannot be as recorded.
 pub(super) const EXCEPTIONS: [(&str, &str); 3] = [
@@ -28,7 +28,7 @@ pub(super) const EXCEPTIONS: [(&str, &str); 3] = [
 ];
 
 /// When the cases are judged: they were made for any time from 2026 to 2089.
-const NOW: u64 = 1_800_000_000;
+const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
 /// The answer, which is recorded beside the error.
 #[derive(Deserialize)]
@@ -37,13 +37,13 @@ struct Beside {
     out: Value,
 }
 
-pub(super) fn judge(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
     let beside: Beside = case.inputs()?;
     let (wanted, error) = match &case.answer {
-        Answer::Out(wanted) => (wanted, None),
-        Answer::Error(error) => (&beside.out, Some(error)),
-        Answer::Panic | Answer::Elsewhere => {
-            return Err(Fault::NotRun("no answer is recorded".to_owned()));
+        ReferenceAnswer::Out(wanted) => (wanted, None),
+        ReferenceAnswer::Error(error) => (&beside.out, Some(error)),
+        ReferenceAnswer::Panic | ReferenceAnswer::Elsewhere => {
+            return Err(CaseFailure::NotRun("no answer is recorded".to_owned()));
         }
     };
     let Some(found) = found(recorded)? else {
@@ -56,7 +56,7 @@ pub(super) fn judge(case: &Case, recorded: &Recorded) -> Judgement {
     let hash = hash("tag", &object);
     let is_annotated = found.sha == hash;
     if !is_annotated && found.sha != sha {
-        return Err(Fault::NotRun("the reference leads to neither object".to_owned()));
+        return Err(CaseFailure::NotRun("the reference leads to neither object".to_owned()));
     }
     let object = is_annotated.then_some((hash.as_str(), object.as_slice()));
     let tag = found.tag.as_deref().map(|name| Tag { name, object });
@@ -72,23 +72,23 @@ pub(super) fn judge(case: &Case, recorded: &Recorded) -> Judgement {
 }
 
 fn verified(
-    recorded: &Recorded,
+    recorded: &TrustCase,
     checkout: &Checkout<'_>,
-) -> Result<Result<String, Refused>, Fault> {
+) -> Result<Result<String, GitVerificationError>, CaseFailure> {
     if recorded.flag("missingSecret") {
-        return Ok(Err(Refused::without_keys("secrets \"verify-keys\" not found")));
+        return Ok(Err(GitVerificationError::without_keys("secrets \"verify-keys\" not found")));
     }
     let keys = recorded.folder("keys/")?;
     let keys = Keys::new(keys.iter().map(|(name, value)| (name.as_str(), value.as_slice())));
-    Ok(verify(Mode::named(recorded.arg("mode")), checkout, &keys, NOW))
+    Ok(verify(Mode::named(recorded.arg("mode")), checkout, &keys, VERIFICATION_UNIX_TIME))
 }
 
 /// The answer in the form that is recorded.
 fn answer(
-    recorded: &Recorded,
+    recorded: &TrustCase,
     checkout: &Checkout<'_>,
     revision: String,
-    verified: Result<String, Refused>,
+    verified: Result<String, GitVerificationError>,
 ) -> Value {
     let mut answer = Map::new();
     let mut set = |name: &str, value: &str| answer.insert(name.to_owned(), Value::from(value));
@@ -137,7 +137,7 @@ impl Reference {
 }
 
 /// Looks a reference up among those of the bundle; nothing if it is not there.
-fn found(recorded: &Recorded) -> Result<Option<Reference>, Fault> {
+fn found(recorded: &TrustCase) -> Result<Option<Reference>, CaseFailure> {
     let references = references(&recorded.file("repo.bundle")?);
     let given = |field: &str| {
         let value = recorded.args.get("ref").and_then(|it| it.get(field)).and_then(Value::as_str);
@@ -153,7 +153,7 @@ fn found(recorded: &Recorded) -> Result<Option<Reference>, Fault> {
     } else if let Some(tag) = given("tag") {
         (tag.clone(), format!("refs/tags/{tag}"))
     } else if let Some(range) = given("semver") {
-        let range = Range::parse(&range).map_err(|error| Fault::NotRun(error.to_string()))?;
+        let range = Range::parse(&range).map_err(|error| CaseFailure::NotRun(error.to_string()))?;
         let Some(tag) = range.highest(tags()).pop() else { return Ok(None) };
         (tag.to_owned(), format!("refs/tags/{tag}"))
     } else {

@@ -1,24 +1,24 @@
 //! Charts with provenance, as `helm verify` judges them.
 
 use serde_json::Value;
-use signatures::provenance::{Verified, verify};
+use signatures::provenance::{VerifiedChart, verify};
 
-use super::Recorded;
-use crate::replay::case::{Answer, Case, Judgement, same};
+use super::TrustCase;
+use crate::replay::case::{Case, Judgement, ReferenceAnswer, same};
 
 /// When the cases are judged: they were made for any time from 2026 to 2089.
-const NOW: u64 = 1_800_000_000;
+const VERIFICATION_UNIX_TIME: u64 = 1_800_000_000;
 
-pub(super) fn judge(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn judge(case: &Case, recorded: &TrustCase) -> Judgement {
     let told = told(recorded)?;
     match (&case.answer, told) {
-        (Answer::Error(wanted), Err(got)) => same(wanted, &format!("Error: {got}\n")),
+        (ReferenceAnswer::Error(wanted), Err(got)) => same(wanted, &format!("Error: {got}\n")),
         (_, told) => case.judge(told.map(Value::from)),
     }
 }
 
 /// What the command prints.
-fn told(recorded: &Recorded) -> Result<Result<String, String>, super::Fault> {
+fn told(recorded: &TrustCase) -> Result<Result<String, String>, super::CaseFailure> {
     let file = recorded.arg("chart");
     let beside = format!("{file}.prov");
     if !recorded.files.contains_key(&beside) {
@@ -33,12 +33,13 @@ fn told(recorded: &Recorded) -> Result<Result<String, String>, super::Fault> {
     }
     let chart = recorded.file(file)?;
     let provenance = recorded.file(&beside)?;
-    let verified = verify(file, &chart, &provenance, &recorded.file("keyring")?, NOW);
+    let verified =
+        verify(file, &chart, &provenance, &recorded.file("keyring")?, VERIFICATION_UNIX_TIME);
     Ok(verified.map(|it| shown(&it)).map_err(|refused| refused.to_string()))
 }
 
-fn shown(verified: &Verified) -> String {
-    let Verified { signers, fingerprint, digest } = verified;
+fn shown(verified: &VerifiedChart) -> String {
+    let VerifiedChart { signers, fingerprint, digest } = verified;
     let signers: String = signers.iter().map(|name| format!("Signed by: {name}\n")).collect();
     format!("{signers}Using Key With Fingerprint: {fingerprint}\nChart Hash Verified: {digest}\n")
 }

@@ -7,18 +7,18 @@ use std::io::Read as _;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use signatures::attached::{Answer, Request, Search};
+use signatures::attached::{ImageRequest, RegistryBlob, Search};
 use signatures::cosign;
-use signatures::image::{Trust, Verified, acceptance, refusal};
-use signatures::sigstore::Identity;
+use signatures::image::{ImageVerification, Trust, acceptance, refusal};
+use signatures::sigstore::CertificateIdentity;
 
-use super::Recorded;
-use crate::replay::case::{self, Case, Fault, Judgement};
+use super::TrustCase;
+use crate::replay::case::{self, Case, CaseFailure, Judgement};
 
 /// Where the recorded registry was.
 const REPOSITORY: &str = "127.0.0.1:5599/rec/app";
 /// 2026-12-01, in seconds of Unix time.
-const NOW: i64 = 1_796_083_200;
+const VERIFICATION_UNIX_TIME: i64 = 1_796_083_200;
 
 const NO_CLAIM: &str = "the signed payload is no claim about an image, which `cosign verify` refuses too; Flux does not read it";
 const REPLAY: &str = "the signed payload is of another image, which `cosign verify` refuses too; Flux does not read it";
@@ -50,7 +50,7 @@ pub(super) const EXCEPTIONS: [(&str, &str); 19] = [
 
 /// What is recorded beside an error.
 #[derive(Deserialize)]
-struct Outcome {
+struct RecordedOutput {
     #[serde(default)]
     out: Value,
 }
@@ -64,12 +64,12 @@ struct Registry {
     has_referrers: bool,
 }
 
-fn not_run(error: impl std::fmt::Display) -> Fault {
-    Fault::NotRun(error.to_string())
+fn not_run(error: impl std::fmt::Display) -> CaseFailure {
+    CaseFailure::NotRun(error.to_string())
 }
 
 impl Registry {
-    fn of(recorded: &Recorded) -> Result<Self, Fault> {
+    fn of(recorded: &TrustCase) -> Result<Self, CaseFailure> {
         let mut registry = Self { has_referrers: recorded.flag("referrersApi"), ..Self::default() };
         let layout = recorded.file("layout.tar")?;
         let mut index = Value::Null;
@@ -96,21 +96,22 @@ impl Registry {
         Ok(registry)
     }
 
-    fn answer(&self, request: &Request) -> Option<Answer> {
+    fn answer(&self, request: &ImageRequest) -> Option<RegistryBlob> {
         match request {
-            Request::Manifest(reference) => {
+            ImageRequest::Manifest(reference) => {
                 let digest = self.tags.get(reference).unwrap_or(reference);
                 let media_type = self.manifests.get(digest)?.clone();
-                Some(Answer { media_type, body: self.blobs.get(digest)?.clone() })
+                Some(RegistryBlob { media_type, body: self.blobs.get(digest)?.clone() })
             }
-            Request::Blob { digest, .. } => {
-                Some(Answer { media_type: String::new(), body: self.blobs.get(digest)?.clone() })
-            }
-            Request::Referrers(digest) => self.has_referrers.then(|| self.referrers(digest)),
+            ImageRequest::Blob { digest, .. } => Some(RegistryBlob {
+                media_type: String::new(),
+                body: self.blobs.get(digest)?.clone(),
+            }),
+            ImageRequest::Referrers(digest) => self.has_referrers.then(|| self.referrers(digest)),
         }
     }
 
-    fn referrers(&self, digest: &str) -> Answer {
+    fn referrers(&self, digest: &str) -> RegistryBlob {
         let mut referrers = Vec::new();
         for (own, media_type) in &self.manifests {
             let body = self.blobs.get(own).map(Vec::as_slice).unwrap_or_default();
@@ -121,10 +122,10 @@ impl Registry {
             }
         }
         let body = json!({"schemaVersion": 2, "manifests": referrers}).to_string().into_bytes();
-        Answer { media_type: "application/vnd.oci.image.index.v1+json".to_owned(), body }
+        RegistryBlob { media_type: "application/vnd.oci.image.index.v1+json".to_owned(), body }
     }
 
-    fn gather(&self, mut search: Search) -> Result<Search, Fault> {
+    fn gather(&self, mut search: Search) -> Result<Search, CaseFailure> {
         loop {
             let open = search.open();
             if open.is_empty() {
@@ -139,7 +140,7 @@ impl Registry {
 }
 
 /// Who has to have signed, with the provider as Flux names it.
-fn trust(recorded: &Recorded) -> Result<(&'static str, Result<Trust, String>), Fault> {
+fn trust(recorded: &TrustCase) -> Result<(&'static str, Result<Trust, String>), CaseFailure> {
     let keys = recorded.folder("keys/")?;
     let missing = || Err("secrets \"verify-keys\" not found".to_owned());
     let has_secret = !keys.is_empty() || recorded.flag("secretRef");
@@ -158,15 +159,15 @@ fn trust(recorded: &Recorded) -> Result<(&'static str, Result<Trust, String>), F
     let identities = recorded.args.get("matchOIDCIdentity").and_then(Value::as_array);
     let identities = identities.into_iter().flatten().map(|it| {
         let text = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
-        Identity { issuer: text("issuer"), subject: text("subject") }
+        CertificateIdentity { issuer: text("issuer"), subject: text("subject") }
     });
     Ok(("cosign keyless", Trust::identities("apps/trusted-root", &root, identities.collect())))
 }
 
-pub(super) fn verify(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn verify(case: &Case, recorded: &TrustCase) -> Judgement {
     let wanted = match &case.answer {
-        case::Answer::Out(out) => out.clone(),
-        _ => case.inputs::<Outcome>()?.out,
+        case::ReferenceAnswer::Out(out) => out.clone(),
+        _ => case.inputs::<RecordedOutput>()?.out,
     };
     let registry = Registry::of(recorded)?;
     let tag = match recorded.arg("tag") {
@@ -189,7 +190,7 @@ pub(super) fn verify(case: &Case, recorded: &Recorded) -> Judgement {
     let verified = match trust {
         Ok(trust) => {
             let search = registry.gather(trust.search(&digest))?;
-            trust.verify(&search, REPOSITORY, NOW)
+            trust.verify(&search, REPOSITORY, VERIFICATION_UNIX_TIME)
         }
         Err(why) => Err(why),
     };
@@ -200,11 +201,11 @@ pub(super) fn verify(case: &Case, recorded: &Recorded) -> Judgement {
         got.extend(texts.map(|(name, text)| (name.to_owned(), Value::from(text))));
     };
     match verified {
-        Ok(Verified::By(_)) => {
+        Ok(ImageVerification::By(_)) => {
             let text = acceptance(&format!("{tag}@{digest}"));
             say("verified", "True", "Succeeded", text);
         }
-        Ok(Verified::Ignored) => {
+        Ok(ImageVerification::Ignored) => {
             got.insert("result".to_owned(), Value::from("ignored"));
         }
         Err(why) => say("unverified", "False", "VerificationError", refusal(provider, &why)),
@@ -214,14 +215,14 @@ pub(super) fn verify(case: &Case, recorded: &Recorded) -> Judgement {
     if variants.clone().any(|wanted| is_same(wanted, &got)) || is_same(&wanted, &got) {
         return Ok(());
     }
-    Err(Fault::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
+    Err(CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() })
 }
 
 /// What the verifier says of one key.
 fn word(search: &Search, key: &[u8]) -> String {
     match cosign::verify_by(search, key) {
         Ok(()) => "verified".to_owned(),
-        Err(cosign::Refused::BadKey(why)) => format!("KEY {why}"),
+        Err(cosign::CosignVerificationError::BadKey(why)) => format!("KEY {why}"),
         Err(why) => why.to_string(),
     }
 }

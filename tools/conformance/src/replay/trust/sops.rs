@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kustomize::{Budget, InTree, Options, Restriction};
+use kustomize::{BuildBudget, InTree, Options, Restriction};
 use serde_json::{Map, Value};
-use sops::{Change, Decrypted, Decryptor, Format, Keys};
-use tree::{Files as _, Memory, RelPath};
+use sops::{DecryptedFiles, DecryptionOutcome, Decryptor, Keys, SopsFormat};
+use tree::{FileTree as _, MemoryTree, RelPath};
 use zeroize::Zeroizing;
 
-use super::Recorded;
-use crate::replay::case::{Answer, Case, Fault, Judgement};
+use super::TrustCase;
+use crate::replay::case::{Case, CaseFailure, Judgement, ReferenceAnswer};
 
 /// Cases that cannot be as recorded.
 pub(super) const EXCEPTIONS: [(&str, &str); 1] = [(
@@ -28,12 +28,12 @@ pub(super) const EXCEPTIONS_OF_BUILDS: [(&str, &str); 2] = [
     ("build-file-absolute", "the tree is all there is for a build, and its root is `/`"),
 ];
 
-fn mismatch(wanted: impl ToString, got: impl ToString) -> Fault {
-    Fault::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
+fn mismatch(wanted: impl ToString, got: impl ToString) -> CaseFailure {
+    CaseFailure::Mismatch { wanted: wanted.to_string(), got: got.to_string() }
 }
 
 /// The keys of a case, as `ImportKeys` finds them.
-fn keys(recorded: &Recorded) -> Result<Result<Keys, String>, Fault> {
+fn keys(recorded: &TrustCase) -> Result<Result<Keys, String>, CaseFailure> {
     let names = |data: &'_ BTreeMap<String, Vec<u8>>| -> Vec<(String, Vec<u8>)> {
         data.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
     };
@@ -60,36 +60,40 @@ fn keys(recorded: &Recorded) -> Result<Result<Keys, String>, Fault> {
     Ok(keys.map_err(|error| error.to_string()))
 }
 
-fn format(name: &str) -> Format {
+fn format(name: &str) -> SopsFormat {
     match name {
-        "yaml" => Format::Yaml,
-        "json" => Format::Json,
-        "dotenv" => Format::Dotenv,
-        "ini" => Format::Ini,
-        _ => Format::Binary,
+        "yaml" => SopsFormat::Yaml,
+        "json" => SopsFormat::Json,
+        "dotenv" => SopsFormat::Dotenv,
+        "ini" => SopsFormat::Ini,
+        _ => SopsFormat::Binary,
     }
 }
 
 /// Compares verdicts, and what was accepted. Of refusals, the words are compared up to the first that may differ: ours
 /// never quote values, and have own words for GnuPG's, the operating system's and the parsers'.
-fn same(case: &Case, recorded: &Recorded, got: Result<Value, String>) -> Judgement {
+fn same(case: &Case, recorded: &TrustCase, got: Result<Value, String>) -> Judgement {
     let accepted: Vec<&Value> =
         recorded.variants.iter().filter_map(|variant| variant.get("out")).collect();
     match (&case.answer, got) {
         (_, Ok(got)) if accepted.contains(&&got) => Ok(()),
-        (Answer::Out(wanted), Ok(got)) if *wanted == got => Ok(()),
-        (Answer::Out(wanted), Ok(got)) => Err(mismatch(shown(wanted), shown(&got))),
-        (Answer::Out(wanted), Err(got)) => Err(mismatch(shown(wanted), format!("error: {got}"))),
-        (Answer::Error(wanted), Ok(got)) => Err(mismatch(format!("error: {wanted}"), shown(&got))),
-        (Answer::Error(wanted), Err(got)) => {
+        (ReferenceAnswer::Out(wanted), Ok(got)) if *wanted == got => Ok(()),
+        (ReferenceAnswer::Out(wanted), Ok(got)) => Err(mismatch(shown(wanted), shown(&got))),
+        (ReferenceAnswer::Out(wanted), Err(got)) => {
+            Err(mismatch(shown(wanted), format!("error: {got}")))
+        }
+        (ReferenceAnswer::Error(wanted), Ok(got)) => {
+            Err(mismatch(format!("error: {wanted}"), shown(&got)))
+        }
+        (ReferenceAnswer::Error(wanted), Err(got)) => {
             let wanted = wanted.replace("${DIR}/", "");
             if recorded.text == "loose" || leading(&wanted) == leading(&got) {
                 return Ok(());
             }
             Err(mismatch(format!("error: {wanted}"), format!("error: {got}")))
         }
-        (Answer::Panic | Answer::Elsewhere, _) => {
-            Err(Fault::NotRun("no answer is recorded".to_owned()))
+        (ReferenceAnswer::Panic | ReferenceAnswer::Elsewhere, _) => {
+            Err(CaseFailure::NotRun("no answer is recorded".to_owned()))
         }
     }
 }
@@ -115,7 +119,7 @@ fn shown(value: &Value) -> String {
     decoded.map_or_else(|| value.to_string(), |bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-pub(super) fn decrypt(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn decrypt(case: &Case, recorded: &TrustCase) -> Judgement {
     let from = format(recorded.arg("format"));
     let to = match recorded.arg("outFormat") {
         "" => from,
@@ -129,13 +133,13 @@ pub(super) fn decrypt(case: &Case, recorded: &Recorded) -> Judgement {
     same(case, recorded, got)
 }
 
-pub(super) fn import(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn import(case: &Case, recorded: &TrustCase) -> Judgement {
     same(case, recorded, keys(recorded)?.map(|_| Value::from("ok")))
 }
 
-pub(super) fn resource(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn resource(case: &Case, recorded: &TrustCase) -> Judgement {
     let object = recorded.file("object")?;
-    let limits = goyaml::Limits::default();
+    let limits = goyaml::YamlLimits::default();
     let read = goyaml::v3::parse(&object, &limits)
         .ok()
         .and_then(|documents| goyaml::v3::to_json(documents.first()?, &limits).ok());
@@ -148,7 +152,7 @@ pub(super) fn resource(case: &Case, recorded: &Recorded) -> Judgement {
         other => other.unwrap_or_default(),
     };
     let Value::Object(object) = &mut object else {
-        return Err(Fault::NotRun("the object is none".to_owned()));
+        return Err(CaseFailure::NotRun("the object is none".to_owned()));
     };
     if recorded.arg("provider") == "none" {
         return same(case, recorded, Ok(Value::Null));
@@ -156,8 +160,8 @@ pub(super) fn resource(case: &Case, recorded: &Recorded) -> Judgement {
     let got = keys(recorded)?.and_then(|keys| {
         let change = Decryptor::new(&keys).decrypt_resource(object);
         match change.map_err(|error| error.to_string())? {
-            Change::LeftAlone => Ok(Value::Null),
-            Change::Decrypted => Ok(Value::from(yaml(object)?)),
+            DecryptionOutcome::LeftAlone => Ok(Value::Null),
+            DecryptionOutcome::Decrypted => Ok(Value::from(yaml(object)?)),
         }
     });
     same(case, recorded, got)
@@ -168,23 +172,24 @@ fn yaml(object: &Map<String, Value>) -> Result<String, String> {
 }
 
 /// The files of a case, and the folder of the kustomization.
-fn tree(recorded: &Recorded) -> Result<(Memory, RelPath), Fault> {
-    let not_run = |error: &dyn std::fmt::Display| Fault::NotRun(error.to_string());
+fn tree(recorded: &TrustCase) -> Result<(MemoryTree, RelPath), CaseFailure> {
+    let not_run = |error: &dyn std::fmt::Display| CaseFailure::NotRun(error.to_string());
     if recorded.args.contains_key("symlinks") {
         return Err(not_run(
             &"symbolic links: archives are unpacked without them, so no tree has any",
         ));
     }
-    let tree = Memory::from_files(recorded.folder("tree/")?).map_err(|error| not_run(&error))?;
+    let tree =
+        MemoryTree::from_files(recorded.folder("tree/")?).map_err(|error| not_run(&error))?;
     let folder = RelPath::parse(recorded.arg("path")).map_err(|error| not_run(&error))?;
     Ok((tree, folder))
 }
 
-fn decrypted(keys: &Keys, tree: &Memory, folder: &RelPath) -> Result<Decrypted, String> {
+fn decrypted(keys: &Keys, tree: &MemoryTree, folder: &RelPath) -> Result<DecryptedFiles, String> {
     Decryptor::new(keys).decrypt_sources(tree, folder).map_err(|error| error.to_string())
 }
 
-pub(super) fn sources(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn sources(case: &Case, recorded: &TrustCase) -> Judgement {
     let (tree, folder) = tree(recorded)?;
     if recorded.arg("provider") == "none" {
         return same(case, recorded, Ok(Value::Object(Map::new())));
@@ -199,31 +204,31 @@ pub(super) fn sources(case: &Case, recorded: &Recorded) -> Judgement {
     same(case, recorded, got)
 }
 
-pub(super) fn build(case: &Case, recorded: &Recorded) -> Judgement {
+pub(super) fn build(case: &Case, recorded: &TrustCase) -> Judgement {
     let (tree, folder) = tree(recorded)?;
     let got = keys(recorded)?.and_then(|keys| Ok(Value::from(built(&keys, &tree, &folder)?)));
     same(case, recorded, got)
 }
 
 /// What the build of the kustomize-controller gives: files are decrypted before it, objects after it.
-fn built(keys: &Keys, tree: &Memory, folder: &RelPath) -> Result<String, String> {
+fn built(keys: &Keys, tree: &MemoryTree, folder: &RelPath) -> Result<String, String> {
     let changed = decrypted(keys, tree, folder);
     let changed = changed.map_err(|error| format!("error decrypting sources: {error}"))?;
     let mut files = BTreeMap::new();
     for (path, entry) in tree.walk() {
-        if entry.kind() == tree::Kind::File {
+        if entry.kind() == tree::FileKind::File {
             let body = tree.read(path).map_err(|error| error.to_string())?;
             files.insert(path.as_str().to_owned(), body.to_vec());
         }
     }
     files.extend(changed.iter().map(|(path, plain)| (path.as_str().to_owned(), plain.to_vec())));
-    let plain = Memory::from_files(files).map_err(|error| error.to_string())?;
+    let plain = MemoryTree::from_files(files).map_err(|error| error.to_string())?;
     let restriction = Restriction::None;
     let options = Options { restriction, keeps_builtin_schema: true, ..Options::default() };
     let path = format!("/{}", folder.as_str());
     let built =
-        kustomize::build(&InTree(plain), &path, &options, &Budget::default(), &mut Vec::new());
-    let objects = built.and_then(kustomize::Built::into_objects);
+        kustomize::build(&InTree(plain), &path, &options, &BuildBudget::default(), &mut Vec::new());
+    let objects = built.and_then(kustomize::KustomizeBuildOutput::into_objects);
     let objects = objects.map_err(|error| format!("kustomize build failed: {error}"))?;
     let mut texts = Vec::new();
     for object in objects {

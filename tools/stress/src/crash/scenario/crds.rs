@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{config_map, widget_crd};
-use e2e::harness::{Story, Target};
+use e2e::harness::{Story, StoryTarget};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ impl Scenario for Definitions {
             }
             4 => {
                 stage.story.delete(&target(&group)).await?;
-                stage.story.delete(&Target::kustomization("app")).await?;
+                stage.story.delete(&StoryTarget::kustomization("app")).await?;
                 stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),
@@ -97,7 +97,7 @@ impl Scenario for Definitions {
         let story = &stage.story;
         let group = group(&story.namespace);
         let definition = story.read(&target(&group)).await?;
-        let app = story.read(&Target::kustomization("app")).await?;
+        let app = story.read(&StoryTarget::kustomization("app")).await?;
         if act == 4 {
             return Ok(app.is_none() && stage.source_is_gone().await? && definition.is_none());
         }
@@ -171,12 +171,16 @@ fn definition_name(namespace: &str) -> String {
     format!("widgets.{}", group(namespace))
 }
 
-fn target(group: &str) -> Target {
-    Target::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &format!("widgets.{group}"))
+fn target(group: &str) -> StoryTarget {
+    StoryTarget::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    )
 }
 
-fn own(group: &str, name: &str) -> Target {
-    Target::new(&format!("{group}/v1"), "Widget", name)
+fn own(group: &str, name: &str) -> StoryTarget {
+    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
 }
 
 /// The definition with an older version besides, which objects are stored in.

@@ -4,7 +4,7 @@
 //! Here: the manifests of each revision, and when each act is done. Elsewhere: what a scenario is (`super`).
 
 use anyhow::bail;
-use e2e::harness::Target;
+use e2e::harness::StoryTarget;
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use kube::api::DynamicObject;
@@ -73,7 +73,7 @@ impl Scenario for Kustomizations {
             }
             3 => {
                 for name in ["app", "extra"] {
-                    stage.story.delete(&Target::kustomization(name)).await?;
+                    stage.story.delete(&StoryTarget::kustomization(name)).await?;
                 }
                 stage.delete_source().await
             }
@@ -83,8 +83,8 @@ impl Scenario for Kustomizations {
 
     async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
         let revision = stage.revision();
-        let app = stage.story.read(&Target::kustomization("app")).await?;
-        let extra = stage.story.read(&Target::kustomization("extra")).await?;
+        let app = stage.story.read(&StoryTarget::kustomization("app")).await?;
+        let extra = stage.story.read(&StoryTarget::kustomization("extra")).await?;
         if act == 3 {
             return Ok(app.is_none() && extra.is_none() && stage.source_is_gone().await?);
         }

@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, bail};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecyclePhase, LifecycleState};
-use e2e::harness::Target;
+use e2e::harness::StoryTarget;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{newest, test_pod};
@@ -98,7 +98,7 @@ impl Scenario for Lifecycles {
                 stage.request_source().await
             }
             3 => {
-                stage.story.delete(&Target::helm_release("app")).await?;
+                stage.story.delete(&StoryTarget::helm_release("app")).await?;
                 stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),
@@ -107,14 +107,14 @@ impl Scenario for Lifecycles {
 
     async fn is_done(&self, act: usize, stage: &Stage) -> anyhow::Result<bool> {
         answer(act, stage).await?;
-        let app = stage.story.read(&Target::helm_release("app")).await?;
+        let app = stage.story.read(&StoryTarget::helm_release("app")).await?;
         let is_answered = stage.story.lifecycle_events().await?.is_empty();
         if act == 3 {
             let is_over = app.is_none() && is_answered && stage.source_is_gone().await?;
             if is_over {
                 let every = format!("{}-every", stage.story.namespace);
-                let bound = Target::of::<LifecycleBinding>(&every);
-                for target in [Target::of::<Lifecycle>(&every), bound] {
+                let bound = StoryTarget::of::<LifecycleBinding>(&every);
+                for target in [StoryTarget::of::<Lifecycle>(&every), bound] {
                     if stage.story.read(&target).await?.is_some() {
                         stage.story.delete(&target).await?;
                     }

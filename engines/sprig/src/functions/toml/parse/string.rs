@@ -3,12 +3,12 @@
 use golang::strconv::{Quoting, quote};
 use golang::value::Str;
 
-use super::super::cursor::{Fault, is_line_end};
-use super::{Outcome, Parser};
+use super::super::cursor::{TomlError, is_line_end};
+use super::{Parser, TomlResult};
 
 impl Parser<'_> {
     /// A string behind its `"`.
-    pub(super) fn basic_string(&mut self) -> Outcome<Str> {
+    pub(super) fn basic_string(&mut self) -> TomlResult<Str> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -26,7 +26,7 @@ impl Parser<'_> {
     }
 
     /// A string behind its `'`.
-    pub(super) fn raw_string(&mut self) -> Outcome<Str> {
+    pub(super) fn raw_string(&mut self) -> TomlResult<Str> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -43,7 +43,7 @@ impl Parser<'_> {
     }
 
     /// A string behind its `"""`.
-    pub(super) fn long_string(&mut self) -> Outcome<Str> {
+    pub(super) fn long_string(&mut self) -> TomlResult<Str> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -64,7 +64,7 @@ impl Parser<'_> {
     }
 
     /// A string behind its `'''`.
-    pub(super) fn long_raw_string(&mut self) -> Outcome<Str> {
+    pub(super) fn long_raw_string(&mut self) -> TomlResult<Str> {
         let from = self.cursor.place();
         loop {
             match self.cursor.next()? {
@@ -81,7 +81,7 @@ impl Parser<'_> {
 
     /// Whether the quote that was taken begins the end of a long string, whose other two are taken then.
     /// Up to two quotes may stand in front of those.
-    fn ends(&mut self, from: usize, mark: u8) -> Outcome<bool> {
+    fn ends(&mut self, from: usize, mark: u8) -> TomlResult<bool> {
         if !self.cursor.starts_with(&[mark; 2]) {
             return Ok(false);
         }
@@ -104,7 +104,7 @@ impl Parser<'_> {
     }
 
     /// Checks what stands behind a backslash.
-    fn escape(&mut self, from: usize) -> Outcome {
+    fn escape(&mut self, from: usize) -> TomlResult {
         let found = self.cursor.next()?;
         let (count, digits, letter) = match found {
             Some('e' | 'b' | 't' | 'n' | 'f' | 'r' | '"' | ' ' | '\t' | '\\') => return Ok(()),
@@ -131,7 +131,7 @@ impl Parser<'_> {
     }
 
     /// A text with the characters that its escapes, which were checked, stand for.
-    fn unescaped(&self, text: &[u8]) -> Outcome<Str> {
+    fn unescaped(&self, text: &[u8]) -> TomlResult<Str> {
         if !text.contains(&b'\\') {
             return Ok(text.into());
         }
@@ -172,7 +172,7 @@ impl Parser<'_> {
         Ok(out.into())
     }
 
-    fn not_utf8(&self, hex: &str) -> Fault {
+    fn not_utf8(&self, hex: &str) -> TomlError {
         self.cursor.fault(format!("Escaped character '\\u{hex}' is not valid UTF-8."))
     }
 }
