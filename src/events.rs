@@ -8,11 +8,12 @@ pub(crate) mod forward;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::core::{Resource, ResourceExt as _};
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
@@ -161,7 +162,7 @@ impl Events {
         let bytes = Arc::new(AtomicUsize::new(0));
         let worker = tokio::spawn(work(sink, waiting, bytes.clone()));
         let lane = Lane { name: S::NAME, takes_posted: S::TAKES_POSTED, way, bytes, worker };
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
+        self.lanes.lock().push(lane);
     }
 
     /// Tells everybody of an event about an object of ours, soon. Parity(flux): annotations of the object that are made for
@@ -199,7 +200,7 @@ impl Events {
     pub(crate) fn put(&self, told: Announcement) {
         let told = Arc::new(told);
         let bytes = told.bytes();
-        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lanes = self.lanes.lock();
         for lane in lanes.iter().filter(|it| it.takes_posted || told.origin == Origin::Own) {
             let waiting = lane.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
             if waiting > WAITING_BYTES || lane.way.try_send(told.clone()).is_err() {
@@ -211,7 +212,7 @@ impl Events {
 
     /// Waits until everybody was told of everything, for a short time; nobody is told of anything after that.
     pub(crate) async fn settle(&self) {
-        let lanes = std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner));
+        let lanes = std::mem::take(&mut *self.lanes.lock());
         let (ways, workers): (Vec<_>, Vec<_>) =
             lanes.into_iter().map(|lane| (lane.way, (lane.name, lane.worker))).unzip();
         drop(ways);

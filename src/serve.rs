@@ -7,13 +7,14 @@ mod events;
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,11 +41,11 @@ impl Readiness {
 
     /// Something else works on the same objects, or no longer: meanwhile `/readyz` says no, and names it.
     pub(crate) fn exclude(&self, by: Option<String>) {
-        *self.0.excluded.lock().unwrap_or_else(PoisonError::into_inner) = by;
+        *self.0.excluded.lock() = by;
     }
 
     fn answer(&self) -> (StatusCode, String) {
-        if let Some(by) = &*self.0.excluded.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(by) = &*self.0.excluded.lock() {
             let text = format!("not acting beside a controller of Flux: {by}\n");
             return (StatusCode::SERVICE_UNAVAILABLE, text);
         }

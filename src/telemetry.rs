@@ -126,8 +126,9 @@ where
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use super::*;
 
@@ -136,7 +137,7 @@ mod tests {
 
     impl Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> std::io::Result<()> {
@@ -155,7 +156,7 @@ mod tests {
             }
             LogEncoding::Console => tracing::subscriber::with_default(builder.finish(), log),
         }
-        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+        String::from_utf8(buffer.0.lock().clone()).unwrap()
     }
 
     fn fail() {

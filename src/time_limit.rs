@@ -2,10 +2,11 @@
 //!
 //! Elsewhere: what such work checks ([`golang::meter::Stop`]), and how much memory it may take (its meter).
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use golang::meter::Stop;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long a render or a build may take, not counting what it waits for.
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -32,7 +33,7 @@ struct Clock {
 
 impl TimeLimitState {
     fn clock(&self) -> MutexGuard<'_, Clock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.clock.lock()
     }
 
     fn change(&self, change: impl FnOnce(&mut Clock)) {
@@ -45,7 +46,7 @@ impl TimeLimitState {
         let mut clock = self.clock();
         while !clock.is_over {
             let Some(since) = clock.since else {
-                clock = self.changed.wait(clock).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut clock);
                 continue;
             };
             let left = clock.left.saturating_sub(since.elapsed());
@@ -53,8 +54,7 @@ impl TimeLimitState {
                 stop.set();
                 return;
             }
-            let waited = self.changed.wait_timeout(clock, left);
-            clock = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut clock, left);
         }
     }
 }

@@ -11,9 +11,10 @@ mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 
@@ -139,7 +140,7 @@ impl GitServer {
 
     /// How many requests below `/slow/` wait at the moment.
     pub fn waiting(&self) -> usize {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         waiting.retain(|waiter| waiter.strong_count() > 0);
         waiting.len()
     }
@@ -152,12 +153,12 @@ impl GitServer {
     /// All requests since the start or [`GitServer::forget_requests`], in order of arrival of
     /// their answers.
     pub fn requests(&self) -> Vec<GitServerRequest> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.requests.lock().clone()
     }
 
     /// Begins counting anew.
     pub fn forget_requests(&self) {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.requests.lock().clear();
     }
 
     /// Who vouches for the server's certificate; none over plain HTTP.

@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 use testbed::ENVIRONMENT;
 
 use crate::control_plane::tail;
@@ -50,7 +50,7 @@ impl Operator {
         let environment =
             environment.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut operator = Self { binary, arguments, environment, folder, keeper, child: None };
-        LOGS.lock().unwrap_or_else(PoisonError::into_inner).push(operator.log_file());
+        LOGS.lock().push(operator.log_file());
         operator.resume()?;
         Ok(operator)
     }
@@ -161,7 +161,7 @@ impl Operator {
 impl Drop for Operator {
     fn drop(&mut self) {
         let log = self.log_file();
-        LOGS.lock().unwrap_or_else(PoisonError::into_inner).retain(|it| *it != log);
+        LOGS.lock().retain(|it| *it != log);
         if let Some(mut child) = self.child.take() {
             child.kill().ok();
             child.wait().ok();
@@ -171,7 +171,7 @@ impl Drop for Operator {
 
 /// The last lines of every operator that runs now.
 pub(crate) fn tails(lines: usize) -> String {
-    let logs = LOGS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let logs = LOGS.lock().clone();
     let show = |log: &PathBuf| format!("{}\n", tail(log, lines));
     logs.iter().map(show).collect()
 }

@@ -4,10 +4,11 @@
 //! Elsewhere: the servers behind it (`git_server`).
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
@@ -70,7 +71,7 @@ impl Proxy {
 
     /// The first lines of all requests that were let pass.
     pub fn passed(&self) -> Vec<String> {
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.passed.lock().clone()
     }
 }
 
@@ -95,7 +96,7 @@ async fn serve(
     let line = head.lines().next().unwrap_or_default();
     let (method, rest) = line.split_once(' ').context("no request")?;
     let target = rest.split(' ').next().unwrap_or_default();
-    record.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+    record.lock().push(line.to_owned());
     let mut server = if method == "CONNECT" {
         let server = TcpStream::connect(place(target)).await?;
         client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").await?;

@@ -5,11 +5,12 @@
 //! faults between the program and the API server (`crate::api_proxy`).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -141,7 +142,7 @@ impl Relay {
 
 impl RelayState {
     fn order(&self, left: Option<u64>) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+        *self.left.lock() = left;
         self.is_holding.send_replace(false);
         self.orders.send_modify(|count| *count += 1);
     }
@@ -161,7 +162,7 @@ impl RelayState {
     }
 
     fn take(&self, wanted: usize) -> Option<usize> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left.lock();
         let Some(left) = &mut *left else { return Some(wanted) };
         let allowed = wanted.min(usize::try_from(*left).unwrap_or(usize::MAX));
         *left -= allowed as u64;

@@ -3,9 +3,9 @@
 //! In a process of its own, because each story here has a windlass of its own, which watches
 //! that story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -20,6 +20,7 @@ use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
@@ -250,7 +251,7 @@ async fn events_server(bodies: Arc<Mutex<Vec<Value>>>) -> Result<String> {
         if refusals.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
             return StatusCode::SERVICE_UNAVAILABLE;
         }
-        bodies.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+        bodies.lock().push(body);
         StatusCode::ACCEPTED
     };
     tokio::spawn(async move { axum::serve(listener, Router::new().route("/", post(take))).await });
@@ -268,7 +269,7 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
     let app = StoryTarget::kustomization("app");
     story.await_ready(&app).await?;
     let find = |kind: &str, reason: &str| {
-        let all = bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = bodies.lock();
         all.iter()
             .find(|it| it["involvedObject"]["kind"] == kind && it["reason"] == reason)
             .cloned()

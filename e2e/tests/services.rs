@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use axum::Router;
@@ -20,6 +20,7 @@ use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::servers::alertmanager::Alertmanager;
 use e2e::servers::nats::{Nats, PASSWORD, USER};
 use e2e::tls_front::TlsFront;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -158,7 +159,7 @@ impl Double {
 
     /// Requests that were accepted, or those that were not.
     fn judged(&self, is_accepted: bool) -> Vec<FakeServiceRequest> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         let is_so = |asked: &&FakeServiceRequest| (self.judge)(asked).0.is_success() == is_accepted;
         asked.iter().filter(is_so).cloned().collect()
     }
@@ -171,7 +172,7 @@ impl Double {
 
     /// What was asked, for a person.
     fn said(&self) -> String {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.lock();
         let line = |it: &FakeServiceRequest| {
             let body = String::from_utf8_lossy(&it.body);
             format!("{} {} {:?} {body}", it.method, it.uri, it.headers)
@@ -199,7 +200,7 @@ async fn take(
 ) -> FakeServiceResponse {
     let asked = FakeServiceRequest { method, uri, headers, body: body.to_vec() };
     let answer = (double.judge)(&asked);
-    double.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+    double.asked.lock().push(asked);
     answer
 }
 

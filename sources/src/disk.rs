@@ -6,9 +6,10 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kustomize::{BuildFiles, Error, RepositoryAddress, ResolvedPath, path_text};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 use crate::bases::{program, web};
@@ -68,7 +69,7 @@ impl BuildFiles for Disk {
         let path = fs::canonicalize(clone.path())
             .map_err(|error| Error::new(format!("{}: {}", clone.path().display(), reason(&error))));
         let path = text(&path?)?.to_owned();
-        self.clones.lock().unwrap_or_else(PoisonError::into_inner).push(clone);
+        self.clones.lock().push(clone);
         Ok(path)
     }
 }

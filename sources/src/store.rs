@@ -25,11 +25,12 @@ use std::{
     io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tree::MemoryTree;
 
 use crate::archive::{Digesting, ExtractError, ExtractOptions, extract};
@@ -407,7 +408,7 @@ impl Store {
         let removed = garbage::collect(&self.dir(slot), &keep, &retention, now)?;
         let removed: Vec<String> =
             removed.into_iter().map(|file| format!("{owner}/{file}")).collect();
-        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verified = self.verified.lock();
         verified.retain(|path, _| !removed.contains(path));
         drop(verified);
         self.ledger.forget(|path| removed.iter().any(|gone| gone == path));
@@ -433,7 +434,7 @@ impl Store {
     pub fn remove(&self, slot: &Slot) -> Result<(), Error> {
         let dir = self.dir(slot);
         gone_is_fine(fs::remove_dir_all(&dir)).map_err(failed("remove", &dir))?;
-        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verified = self.verified.lock();
         let prefix = format!("{}/", slot.path());
         verified.retain(|path, _| !path.starts_with(&prefix));
         drop(verified);
@@ -470,7 +471,7 @@ impl Store {
         let place = self.root.join(path);
         let metadata = file.metadata().map_err(failed("read", &place))?;
         let before = Fingerprint::of(&metadata);
-        let remembered = || self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = || self.verified.lock();
         if let Some((fingerprint, digest)) = remembered().get(path)
             && *fingerprint == before
         {

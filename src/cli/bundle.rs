@@ -4,13 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args as ClapArgs;
 use helmfile::bundle::{self, Bundle, BundleEntry};
 use helmfile::{Address, ChartError, ChartVersionRequest, Fetch, Settings};
+use parking_lot::Mutex;
 use sources::archive::{Contents, write};
 use sources::bases::without_credentials;
 use tree::RelPath;
@@ -185,8 +186,8 @@ struct Recording {
 }
 
 impl Recording {
-    fn found(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, FetchedArchive>> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    fn found(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, FetchedArchive>> {
+        self.found.lock()
     }
 
     /// Keeps the files of a directory, in the archive below `name` unless that is empty.

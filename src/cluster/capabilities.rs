@@ -47,7 +47,7 @@ impl ServerCapabilities {
 const DISCOVERY_CACHE_TTL: Duration = Duration::from_secs(600);
 
 /// The last answer.
-pub(super) type CapabilitiesCache = std::sync::Mutex<Option<(Instant, Arc<ServerCapabilities>)>>;
+pub(super) type CapabilitiesCache = parking_lot::Mutex<Option<(Instant, Arc<ServerCapabilities>)>>;
 
 /// What is accepted where aggregated discovery is asked for.
 pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\

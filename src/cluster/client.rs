@@ -3,7 +3,7 @@
 //! kube's own stack speaks HTTP/1.1 only, waits for ever and retries fifteen times (kube-client 5.0).
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 use kube::config::{self, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use parking_lot::Mutex;
 use sources::http::Egress;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
@@ -227,7 +228,7 @@ impl Connection {
     }
 
     fn credentials(&self) -> Arc<Credentials> {
-        self.access.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.access.lock().clone()
     }
 
     /// A client for requests with an answer, whose end comes within bounds of time and length.
@@ -343,7 +344,7 @@ struct ServiceOfCredentials {
 impl RenewableService {
     fn service(&self) -> Result<SendingService, ConnectionError> {
         let credentials = self.connection.credentials();
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if let Some(ServiceOfCredentials { of, service }) = &*made
             && Arc::ptr_eq(of, &credentials)
         {
@@ -466,7 +467,7 @@ impl Cluster {
     pub(crate) fn renew(&self, renewed: &Self) {
         let credentials = renewed.connection.credentials();
         let access = &self.connection.access;
-        *access.lock().unwrap_or_else(PoisonError::into_inner) = credentials;
+        *access.lock() = credentials;
     }
 
     /// The namespace of the kubeconfig's context.

@@ -3,11 +3,12 @@
 //! Asked once for each group and version, forgotten when a CustomResourceDefinition of the group changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use kube::core::Status;
 use objects::Gvk;
+use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
@@ -90,21 +91,21 @@ pub(crate) struct Discovery {
 
 impl Discovery {
     fn known(&self, api_version: &str) -> Option<Kinds> {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(api_version).cloned()
+        self.kinds.lock().get(api_version).cloned()
     }
 
     fn learn(&self, api_version: &str, kinds: Kinds) {
-        let mut known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.kinds.lock();
         known.insert(api_version.to_owned(), kinds);
     }
 
     /// What the server can do, and when that was asked.
     pub(super) fn served(&self) -> Option<(Instant, Arc<ServerCapabilities>)> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.served.lock().clone()
     }
 
     pub(super) fn learn_served(&self, at: Instant, served: Arc<ServerCapabilities>) {
-        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = Some((at, served));
+        *self.served.lock() = Some((at, served));
     }
 
     /// Kinds that were found to be nowhere.
@@ -114,9 +115,9 @@ impl Discovery {
 
     /// Forgets what was learned about a group, because its CRDs changed.
     pub(crate) fn forget_group(&self, group: &str) {
-        *self.served.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.served.lock() = None;
         self.absent.forget_group(group);
-        let mut known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.kinds.lock();
         known.retain(|api_version, _| api_version.split_once('/').is_none_or(|(g, _)| g != group));
     }
 }

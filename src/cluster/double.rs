@@ -1,10 +1,11 @@
 //! An API server on loopback for tests, which answers what a closure says, or by the objects that it has.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -74,12 +75,12 @@ pub(crate) async fn with_objects(objects: Vec<Value>) -> (Cluster, Writes) {
     let written = writes.clone();
     let cluster = answering(move |(request, _)| {
         let (method, path) = request.split_once(' ').unwrap();
-        let mut objects = objects.lock().unwrap();
+        let mut objects = objects.lock();
         if path.ends_with("/selfsubjectaccessreviews") {
             return (200, Body::from(json!({"status": {"allowed": true}}).to_string()));
         }
         if method != "GET" {
-            written.lock().unwrap().push(request.clone());
+            written.lock().push(request.clone());
             let (path, _) = path.split_once('?').unwrap_or((path, ""));
             let found = objects.iter().position(|it| place(it) == path);
             let answer = match (method, found) {

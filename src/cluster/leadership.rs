@@ -8,13 +8,14 @@
 
 use std::future::{Ready, ready};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::Either;
 use http::{Method, Request};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -66,7 +67,7 @@ impl Leadership {
 
     /// The term, after reading the clock.
     fn term(&self) -> Term {
-        let mut term = self.0.term.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut term = self.0.term.lock();
         if let Term::Until(end) = *term
             && Instant::now() >= end
         {
@@ -93,14 +94,14 @@ impl Leadership {
         if self.is_over() {
             return false;
         }
-        *self.0.term.lock().unwrap_or_else(PoisonError::into_inner) = Term::Until(end);
+        *self.0.term.lock() = Term::Until(end);
         self.0.begun.send_replace(true);
         true
     }
 
     /// Begins a term without an end; one that is over stays so.
     pub(super) fn unlimit(&self) {
-        let mut term = self.0.term.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut term = self.0.term.lock();
         if !matches!(*term, Term::Over) {
             *term = Term::Unlimited;
             self.0.begun.send_replace(true);
@@ -109,7 +110,7 @@ impl Leadership {
 
     /// Gives the right up for good.
     pub(crate) fn end(&self) {
-        *self.0.term.lock().unwrap_or_else(PoisonError::into_inner) = Term::Over;
+        *self.0.term.lock() = Term::Over;
     }
 
     /// Waits until the term begins; a process that never leads waits for ever.

@@ -182,7 +182,8 @@ async fn next_line(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use axum::body::Body;
     use futures::io::Cursor;
@@ -216,7 +217,7 @@ mod tests {
         let asked = Arc::new(Mutex::new(String::new()));
         let told = asked.clone();
         let cluster = answering(move |(request, _)| {
-            *told.lock().unwrap() = request;
+            *told.lock() = request;
             // The answer does not end.
             let parts = stream::iter([Ok::<_, std::io::Error>("a\nb"), Ok("c\n")]);
             (200, Body::from_stream(parts.chain(stream::pending())))
@@ -229,7 +230,7 @@ mod tests {
             assert_eq!(lines.next().await.unwrap().unwrap().text, expected);
         }
         assert_eq!(
-            asked.lock().unwrap().as_str(),
+            asked.lock().as_str(),
             "GET /api/v1/namespaces/apps/pods/web-1/log?container=main&timestamps=true&follow=true\
              &sinceSeconds=2&tailLines=10"
         );

@@ -190,7 +190,8 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use axum::body::Body;
     use futures::stream;
@@ -211,7 +212,7 @@ mod tests {
         let told = asked.clone();
         let cluster = answering(move |(request, _)| {
             let query = request.split_once('?').map(|it| it.1.to_owned()).unwrap_or_default();
-            told.lock().unwrap().push(query.clone());
+            told.lock().push(query.clone());
             let limit: usize = query
                 .split('&')
                 .find_map(|it| it.strip_prefix("limit="))
@@ -240,7 +241,7 @@ mod tests {
             read += page.len();
         }
         assert!(read == 2 && pages.is_over());
-        let asked = asked.lock().unwrap().join(" ");
+        let asked = asked.lock().join(" ");
         assert_eq!(asked, "limit=500 limit=62 limit=62&continue=second");
     }
 
@@ -249,7 +250,7 @@ mod tests {
         let (cluster, asked) = server(500).await;
         let mut pages = cluster.verbatim_pages(&widgets()).unwrap();
         while pages.next().await.unwrap().is_some() {}
-        assert_eq!(asked.lock().unwrap()[0], "limit=64");
+        assert_eq!(asked.lock()[0], "limit=64");
     }
 
     #[tokio::test]

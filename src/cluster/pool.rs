@@ -5,9 +5,10 @@
 //! when all are full.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use kube::Client;
+use parking_lot::Mutex;
 
 use super::ClusterError;
 
@@ -57,7 +58,7 @@ impl Pool {
 
 impl Members {
     fn place<E>(&self, open: impl FnOnce() -> Result<Client, E>) -> Result<ConnectionSlot, E> {
-        let mut members = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.0.lock();
         members.retain(|member| member.strong_count() > 0);
         let roomy = |member: &Arc<Member>| {
             member.streams.load(Ordering::Relaxed) < member.bound.load(Ordering::Relaxed)

@@ -4,11 +4,11 @@
 //! kind, together with the absence of its CRD; never from a path that nothing is served at.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::Request;
 use objects::{Gvk, Object, ObjectId};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::capabilities::AGGREGATED;
@@ -32,20 +32,20 @@ pub(super) struct Absent(Mutex<BTreeMap<(String, String), Instant>>);
 
 impl Absent {
     fn has(&self, id: &ObjectId) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.lock();
         let at = known.get(&(id.group.clone(), id.kind.clone()));
         at.is_some_and(|at| at.elapsed() < ABSENCE_CACHE_TTL)
     }
 
     fn add(&self, id: &ObjectId) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.retain(|_, at| at.elapsed() < ABSENCE_CACHE_TTL);
         known.insert((id.group.clone(), id.kind.clone()), Instant::now());
     }
 
     /// CRDs of a group changed.
     pub(super) fn forget_group(&self, group: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| of != group);
+        self.0.lock().retain(|(of, _), _| of != group);
     }
 }
 

@@ -11,10 +11,11 @@ mod pause;
 mod suspensions;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::ResourceExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
 use reconcile::{
     DependencyState, Edge, Facts, Gate, ObjectKey, Rest, SHORTEST_INTERVAL, Time, after_resolve,
@@ -242,7 +243,7 @@ pub(crate) fn announcement<K: ApplierKind>(object: &K, revision: Option<&str>) -
 pub(crate) fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
     let memories = context.shared::<Memories<ApplierState<K>>>();
     let memory = memories.of(node);
-    let target = memory.lock().unwrap_or_else(PoisonError::into_inner).target.take();
+    let target = memory.lock().target.take();
     if let Some(target) = target {
         target.watcher().forget(node);
     }
@@ -259,7 +260,7 @@ pub(crate) async fn run<K: ApplierKind>(seen: Arc<K>, context: Arc<Context>) -> 
     let node = node_of(&*seen);
     let memory = context.shared::<Memories<ApplierState<K>>>().of(&node);
     let (latest, kept, own) = {
-        let memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = memory.lock();
         (memory.latest.clone(), memory.expressions.clone(), memory.own.clone())
     };
     let object = latest.or_seen(seen);
@@ -287,12 +288,12 @@ pub(crate) fn interval<K: ApplierKind>(object: &K, pace: Pace, settings: &Settin
 impl<K: ApplierKind> Session<K> {
     /// What the object remembers between runs.
     pub(crate) fn memory(&self) -> MutexGuard<'_, K::Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own.lock()
     }
 
     /// Where and as whom it was applied last.
     fn last_target(&self) -> Option<Arc<ClusterTarget>> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).target.clone()
+        self.memory.lock().target.clone()
     }
 
     pub(crate) fn in_future(&self, delay: Duration) -> Time {
@@ -420,7 +421,7 @@ impl<K: ApplierKind> Session<K> {
     /// Applied elsewhere, or as somebody else, nothing that is remembered about objects holds.
     fn moves(&self, to: &Arc<ClusterTarget>) {
         let before = {
-            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut memory = self.memory.lock();
             memory.target.replace(to.clone())
         };
         if let Some(before) = before.filter(|before| !Arc::ptr_eq(before, to)) {

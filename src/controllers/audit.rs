@@ -11,7 +11,6 @@ pub(crate) mod archive;
 pub(crate) mod retention;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use apply::changes::{Listing, ObjectChange, What, list};
@@ -23,6 +22,7 @@ use crds::release::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::core::Resource as _;
 use objects::{Gvk, Masking, Object};
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, Time};
 use release::origin::ManualRequest;
 use sha2::{Digest as _, Sha256};
@@ -83,7 +83,7 @@ struct LastAuditError(Mutex<Option<String>>);
 impl LastAuditError {
     /// Whether a reason is another than the last one.
     fn is_new(&self, why: Option<&str>) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let is_new = last.as_deref() != why;
         *last = why.map(str::to_owned);
         is_new
@@ -170,7 +170,7 @@ struct AuditRetryQueue(Mutex<VecDeque<Object>>);
 
 impl AuditRetryQueue {
     fn all(&self) -> MutexGuard<'_, VecDeque<Object>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Keeps an audit for later, if there is room.

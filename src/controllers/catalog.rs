@@ -47,7 +47,7 @@ struct OfKind {
     listed: fn(&ByType) -> BoxFuture<'_, bool>,
 }
 
-/// See the module.
+/// A catalog of all source objects by kind and name, as the watches last saw them.
 pub(crate) struct Catalog {
     kept: Arc<ByType>,
     kinds: BTreeMap<String, OfKind>,

@@ -17,10 +17,11 @@ mod repetitions;
 mod spool;
 pub(crate) mod suppression;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::notification::{Alert, Provider};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -57,7 +58,8 @@ pub(crate) fn logged(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_LOGGED_TEXT_BYTES)]
 }
 
-/// See the module.
+/// The delivery of events to notification services, as Alerts and Providers define it:
+/// the state that its queues, attempts and incidents share.
 pub(crate) struct Delivery {
     context: Arc<Context>,
     spool: Arc<Spool>,
@@ -118,7 +120,7 @@ impl Delivery {
 
     /// Has what waited when the process started wait for its Providers.
     fn begin(self: &Arc<Self>) {
-        let found = std::mem::take(&mut *self.found.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = std::mem::take(&mut *self.found.lock());
         for (number, place) in found {
             self.enqueue(number, &place);
         }
@@ -173,7 +175,7 @@ impl Delivery {
 
     /// Whether the same was recorded a moment ago.
     fn is_told(&self, key: &str) -> bool {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         warned.is_repeated(key, Instant::now())
     }
 }

@@ -6,13 +6,14 @@
 
 mod threads;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use apply::{Health, Report};
 use crds::{CustomHealthCheck, DependencyReference};
 use gocel::{Expression, HealthCheck, HealthChecks, Judgement, READING};
 use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
 use objects::Object;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{Rest, Wake, reason};
 use serde::Serialize;
 use serde_json::Value;
@@ -60,11 +61,11 @@ impl Expressions {
     }
 
     fn compiled(&self) -> Arc<CompiledExpressions> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.compiled.lock().clone()
     }
 
     fn used(&self) -> MutexGuard<'_, Meter> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 
     /// Reads the expressions of a spec, unless they are known from an earlier run of the same generation.
@@ -82,7 +83,7 @@ impl Expressions {
         }
         let uid = meta.uid.clone().unwrap_or_default();
         let generation = meta.generation.unwrap_or_default();
-        let kept = || self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || self.kept.0.lock();
         let known = kept().clone().filter(|known| (&known.0, known.1) == (&uid, generation));
         let outcome = match known {
             Some((_, _, outcome)) => outcome,
@@ -101,7 +102,7 @@ impl Expressions {
                 outcome
             }
         };
-        *self.compiled.lock().unwrap_or_else(PoisonError::into_inner) = outcome?;
+        *self.compiled.lock() = outcome?;
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! The one place through which anything wakes a node: the dependency graph, and the queue of each kind's runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{Edge, Graph, ObjectKey};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -32,13 +32,13 @@ impl Hub {
     /// Opens the queue of a group and kind: what is woken comes out of it. A kind has one queue.
     pub(crate) fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<ObjectKey> {
         let (queue, woken) = unbounded_channel();
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         queues.insert(kind.map(str::to_owned), queue);
         woken
     }
 
     fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+        self.graph.lock()
     }
 
     /// Queues a node for reconciliation, or the node whose part it is; a wake during a run makes it run once more.
@@ -47,7 +47,7 @@ impl Hub {
             self.parts().insert(node.clone());
         }
         let node = &node.whole();
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = self.queues.lock();
         if let Some(queue) = queues.get(&[node.group.clone(), node.kind.clone()]) {
             self.metrics.woke(&node.kind, why);
             if self.queued().insert(node.clone()) {
@@ -59,7 +59,7 @@ impl Hub {
     }
 
     fn parts(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.parts.lock()
     }
 
     /// The parts of a node that were woken since this was asked last.
@@ -71,7 +71,7 @@ impl Hub {
     }
 
     fn queued(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queued.lock()
     }
 
     /// A node's turn has come, or there is nothing of that name to run.

@@ -20,7 +20,7 @@ mod turns;
 mod wording;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cause::incident::{self as failures, IncidentIdentity, ObjectVerdict, Own, Reach, is_over};
@@ -29,6 +29,7 @@ use crds::notification::Alert;
 use kube::core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::ObjectId;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use self::audience::Audience;
@@ -91,7 +92,7 @@ impl DeletedIncidents {
         if is_there || book::state(&before) != Some(IncidentState::Open) {
             return;
         }
-        let mut gone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = self.0.lock();
         let count = gone.len();
         let namespace = before.namespace().unwrap_or_default();
         if count >= MOST_NAMESPACES_GONE && !gone.contains_key(&namespace) {
@@ -104,7 +105,7 @@ impl DeletedIncidents {
     }
 
     fn take(&self) -> Vec<Arc<Incident>> {
-        let gone = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let gone = std::mem::take(&mut *self.0.lock());
         gone.into_values().flatten().collect()
     }
 }

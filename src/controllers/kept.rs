@@ -3,10 +3,11 @@
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
+use parking_lot::{Mutex, RwLock};
 use reconcile::ObjectKey;
 use tokio::sync::watch;
 
@@ -20,9 +21,9 @@ impl ByType {
     /// The value of a type.
     pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let id = TypeId::of::<T>();
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        let known = self.0.read().get(&id).cloned();
         let value = known.unwrap_or_else(|| {
-            let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.write();
             all.entry(id).or_insert_with(|| Arc::new(T::default())).clone()
         });
         // What is kept under the id of a type is of that type.
@@ -81,7 +82,7 @@ impl<K: OurKind> Default for Shelf<K> {
 impl<K: OurKind> Shelf<K> {
     /// What fills the store; it is given away once.
     pub(crate) fn filler(&self) -> Option<Filler<K>> {
-        self.filler.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.filler.lock().take()
     }
 }
 
@@ -97,17 +98,12 @@ impl<M> Default for Memories<M> {
 impl<M: Default> Memories<M> {
     /// What a node remembers; nothing at first.
     pub(crate) fn of(&self, node: &ObjectKey) -> Arc<Mutex<M>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(node.clone())
-            .or_default()
-            .clone()
+        self.0.lock().entry(node.clone()).or_default().clone()
     }
 
     /// A node is gone.
     pub(crate) fn forget(&self, node: &ObjectKey) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.0.lock().remove(node);
     }
 }
 
@@ -120,9 +116,9 @@ mod tests {
     #[test]
     fn each_type_has_one_value_of_its_own() {
         let kept = ByType::default();
-        kept.get::<Mutex<Vec<u8>>>().lock().unwrap().push(1);
-        assert_eq!(*kept.get::<Mutex<Vec<u8>>>().lock().unwrap(), [1]);
-        assert!(kept.get::<Mutex<Vec<u16>>>().lock().unwrap().is_empty());
+        kept.get::<Mutex<Vec<u8>>>().lock().push(1);
+        assert_eq!(*kept.get::<Mutex<Vec<u8>>>().lock(), [1]);
+        assert!(kept.get::<Mutex<Vec<u16>>>().lock().is_empty());
     }
 
     #[test]

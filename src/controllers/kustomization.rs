@@ -25,7 +25,7 @@ pub(crate) mod wish;
 mod world;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use apply::changes::ObjectChange;
@@ -36,6 +36,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
+use parking_lot::Mutex;
 use reconcile::{
     DependencyState, Edge, Facts, ObjectKey, READY, RemovalCause, Rest, Retries, Time, reason,
 };

@@ -6,10 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 use objects::Gvk;
+use parking_lot::Mutex;
 use reconcile::{ObjectKey, Reason, Rest, Wake};
 use tokio::sync::watch;
 
@@ -83,11 +84,11 @@ impl Namespaces {
 
     /// What is known of a namespace; `None` if it was not seen.
     pub(crate) fn facts(&self, namespace: &str) -> Option<Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner).get(namespace).cloned()
+        self.facts.lock().get(namespace).cloned()
     }
 
     fn saw(&self, namespace: &MetadataOnly) {
-        let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut facts = self.facts.lock();
         facts.insert(namespace.name.clone(), Facts::of(namespace));
     }
 
@@ -149,7 +150,7 @@ impl Namespaces {
                 self.saw(namespace);
             }
             WatcherEvent::Deleted(namespace) => {
-                let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut facts = self.facts.lock();
                 facts.remove(&namespace.name);
             }
             WatcherEvent::Listing

@@ -10,11 +10,12 @@ mod state;
 mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use apply::fingerprint::fingerprint;
 use objects::{Object, ObjectId};
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::ObjectKey;
 use serde_json::Value;
 
@@ -71,7 +72,8 @@ impl Marks {
 
 type Fingerprint = u64;
 
-/// See the module.
+/// A watcher of managed and referenced objects, which wakes their users when an object drifts or changes.
+/// It keeps nothing across a restart.
 pub(crate) struct ObjectWatcher {
     cluster: Cluster,
     hub: Arc<Hub>,
@@ -83,7 +85,7 @@ pub(crate) struct ObjectWatcher {
 
 impl Drop for ObjectWatcher {
     fn drop(&mut self) {
-        for watch in self.state.get_mut().unwrap_or_else(PoisonError::into_inner).watches.values() {
+        for watch in self.state.get_mut().watches.values() {
             watch.stop.abort();
         }
     }
@@ -114,7 +116,7 @@ impl ObjectWatcher {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// What is known about a live object without asking anybody.

@@ -7,8 +7,9 @@
 //! What has begun ends before much else begins: of the two lines of a namespace, one is for who goes on, and they take turns.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// Permits, and who waits for one. Clones are the same ones.
@@ -126,7 +127,7 @@ impl Permits {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A permit, when it is the namespace's turn.
@@ -241,7 +242,7 @@ struct HeldPermit {
 
 impl RunPermit {
     fn held(&self) -> MutexGuard<'_, HeldPermit> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock()
     }
 
     /// The namespace that it is granted to.

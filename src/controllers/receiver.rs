@@ -9,7 +9,7 @@ pub(crate) mod hooks;
 mod intake;
 mod wakes;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ObjectStatus as _;
@@ -18,6 +18,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use notify::receivers::{Misfit, check};
+use parking_lot::Mutex;
 use reconcile::{Condition, Conditions, ObjectKey, Reason, Rest, Time, Wake, reason};
 
 use super::context::Context;
@@ -70,7 +71,7 @@ impl ControllerKind for Receiver {
 async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<Memories<ReceiverState>>().of(&node);
-    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let latest = memory.lock().latest.clone();
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
         latest.set_finalizer(context, &object, false).await.map(|_| None)
@@ -84,7 +85,7 @@ async fn run(seen: Arc<Receiver>, context: &Arc<Context>) -> Option<Duration> {
 }
 
 fn retry_after(context: &Context, memory: &Mutex<ReceiverState>) -> Duration {
-    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut memory = memory.lock();
     memory.failures = memory.failures.saturating_add(1);
     let settings = &context.settings;
     reconcile::backoff(memory.failures, settings.min_retry_delay, settings.max_retry_delay)
@@ -114,7 +115,7 @@ async fn attempt(
     };
     let again = match &rest {
         Rest::Settled(..) => {
-            memory.lock().unwrap_or_else(PoisonError::into_inner).failures = 0;
+            memory.lock().failures = 0;
             let interval = object.spec.interval.as_ref().map_or(INTERVAL, |it| it.as_str());
             Some(jittered(context, &*object, interval))
         }

@@ -2,11 +2,12 @@
 //!
 //! A watch may lag behind our own writes, so what a write returned counts until the watch has caught up.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use apply::Inventory;
 use crds::{ObjectStatus, ReconciledObject, ResourceInventory, ResourceRef};
 use kube::core::ResourceExt as _;
+use parking_lot::Mutex;
 use reconcile::Condition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,7 +32,7 @@ impl<K> Default for Latest<K> {
 impl<K: ControllerKind> Latest<K> {
     /// The newer of what a watch saw and what our last write returned.
     pub(crate) fn or_seen(&self, seen: Arc<K>) -> Arc<K> {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.0.lock();
         // resourceVersions of one object can be compared as numbers (Kubernetes 1.35).
         let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
         match latest.take() {
@@ -48,7 +49,7 @@ impl<K: ControllerKind> Latest<K> {
     /// A write of a status answers with the whole object. A spec or a request in that answer which came meanwhile is
     /// the next run's: this one may not claim to have observed it.
     pub(crate) fn begun(&self, object: &Arc<K>) -> Arc<K> {
-        let written = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let written = self.0.lock().clone();
         let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
         match written {
             Some(written) if written.uid() == object.uid() && number(&written) > number(object) => {
@@ -60,7 +61,7 @@ impl<K: ControllerKind> Latest<K> {
 
     fn wrote(&self, object: K) -> Arc<K> {
         let object = Arc::new(object);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(object.clone());
+        *self.0.lock() = Some(object.clone());
         object
     }
 

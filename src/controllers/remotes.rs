@@ -8,7 +8,7 @@ use sources::charts::repository::Reach;
 use sources::http::{Budgets, Clients, Egress, Rules};
 use sources::{bucket, git, oci};
 
-/// See the module.
+/// The clients of the servers that specs name, and what they learned about these servers, shared by all kinds.
 pub(crate) struct Remotes {
     /// How much is asked of each host.
     pub(crate) budgets: Arc<Budgets>,

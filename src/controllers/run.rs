@@ -6,8 +6,8 @@ mod unreadable;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt as _};
@@ -15,6 +15,7 @@ use futures::{FutureExt as _, TryStreamExt as _};
 use kube::core::ResourceExt as _;
 use kube::runtime::controller::{self, Action, Config, applier};
 use kube::runtime::reflector::ObjectRef;
+use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
@@ -87,7 +88,7 @@ impl Notices {
     /// An object is there and cannot be read: for everybody else it is gone.
     fn unreadable<K: ControllerKind>(&self, object: Unreadable) {
         let node = node_named::<K>(&object.meta.namespace, &object.meta.name);
-        if self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(&node).is_some() {
+        if self.last.lock().remove(&node).is_some() {
             self.gone::<K>(&node);
         }
         if !self.context.settings.selects(object.meta.labels.as_ref().unwrap_or(&BTreeMap::new())) {
@@ -95,7 +96,7 @@ impl Notices {
         }
         let object = Arc::new(object);
         {
-            let mut all = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.unreadable.lock();
             // What is told on it makes it change once more.
             let known = all.insert(node, object.clone());
             if known.is_some_and(|known| unreadable::is_same(&known, &object)) {
@@ -119,7 +120,7 @@ impl Notices {
     }
 
     fn is_readable_again(&self, node: &ObjectKey) {
-        self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.unreadable.lock().remove(node);
     }
 
     fn applied<K: ControllerKind>(&self, object: &K) {
@@ -131,7 +132,7 @@ impl Notices {
             ours: is_ours(object, &self.context),
         };
         let before = {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.last.lock();
             last.insert(node.clone(), now.clone())
         };
         let is_awake = self.awake.load(Ordering::Acquire);
@@ -152,7 +153,7 @@ impl Notices {
         self.awake.store(true, Ordering::Release);
         let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
         start::wake(&self.context, ours.cloned().collect());
-        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let unreadable = self.unreadable.lock().clone();
         for object in unreadable.into_values() {
             self.tell::<K>(object);
         }
@@ -160,7 +161,7 @@ impl Notices {
 
     fn deleted<K: ControllerKind>(&self, node: &ObjectKey) {
         self.is_readable_again(node);
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.last.lock().remove(node);
         self.gone::<K>(node);
     }
 
@@ -172,12 +173,9 @@ impl Notices {
 
     /// The watch listed everything: what was deleted while nobody watched is gone.
     fn listed<K: ControllerKind>(&self, objects: &[Arc<K>], unreadable: &BTreeSet<ObjectKey>) {
-        self.unreadable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|node, _| unreadable.contains(node));
+        self.unreadable.lock().retain(|node, _| unreadable.contains(node));
         let present: BTreeSet<ObjectKey> = objects.iter().map(|o| node_of(&**o)).collect();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let missing: Vec<ObjectKey> =
             last.keys().filter(|n| !present.contains(n)).cloned().collect();
         last.retain(|node, _| present.contains(node));

@@ -10,13 +10,14 @@ pub(crate) mod report;
 pub(crate) mod verified;
 pub(crate) mod world;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::Artifact;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
+use parking_lot::Mutex;
 use reconcile::{Facts, Gate, ObjectKey, Reason, Rest, Wake, before_resolve, reason};
 use sources::http::Busy;
 use sources::plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
@@ -231,7 +232,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
     let node = node_of(&*seen);
     let memory = context.shared::<Memories<SourceState<K>>>().of(&node);
-    let latest = memory.lock().unwrap_or_else(PoisonError::into_inner).latest.clone();
+    let latest = memory.lock().latest.clone();
     let object = latest.or_seen(seen);
     let outcome = if object.meta().deletion_timestamp.is_some() {
         delete(context, &latest, &object).await
@@ -248,7 +249,7 @@ async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Dura
 }
 
 fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) -> Duration {
-    let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut memory = memory.lock();
     memory.failures = memory.failures.saturating_add(1);
     let settings = &context.settings;
     reconcile::backoff(memory.failures - 1, settings.min_retry_delay, settings.max_retry_delay)
@@ -395,7 +396,7 @@ async fn finish<K: SourceKind>(
     let now = jiff::Timestamp::now();
     let again = match &rest {
         Rest::Settled(..) => {
-            memory.lock().unwrap_or_else(PoisonError::into_inner).failures = 0;
+            memory.lock().failures = 0;
             object.interval().map(|interval| jittered(context, &**object, interval))
         }
         Rest::Stalled(..) => None,

@@ -4,10 +4,11 @@
 //! Elsewhere: what may be in a kubeconfig (`cluster::kubeconfig`), connecting (`cluster::client`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use crds::KubeConfigReference;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{Rest, Time, Wake, reason};
 use sha2::{Digest as _, Sha256};
 use sources::http::Budgets;
@@ -89,7 +90,7 @@ impl Access {
 
 impl Destination {
     fn access(&self) -> MutexGuard<'_, Access> {
-        self.access.lock().unwrap_or_else(PoisonError::into_inner)
+        self.access.lock()
     }
 }
 
@@ -350,7 +351,7 @@ impl Targets {
 }
 
 fn alive<K: Ord, T>(pool: &Mutex<BTreeMap<K, Weak<T>>>, key: &K) -> Option<Arc<T>> {
-    pool.lock().unwrap_or_else(PoisonError::into_inner).get(key)?.upgrade()
+    pool.lock().get(key)?.upgrade()
 }
 
 /// Keeps what was made under a key, unless somebody else was faster and made what serves as well: that is used by both.
@@ -360,7 +361,7 @@ fn keep<K: Ord, T>(
     value: Arc<T>,
     serves: impl Fn(&Arc<T>) -> bool,
 ) -> Arc<T> {
-    let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pool = pool.lock();
     if let Some(other) = pool.get(&key).and_then(Weak::upgrade).filter(serves) {
         return other;
     }

@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// How often the same trouble is logged.
 const LOGGED_AGAIN: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// A client that posts each event to Flux's notification-controller at `--events-addr`, with retries.
 pub(crate) struct Forward {
     http: sources::http::Http,
     url: Url,
@@ -177,7 +177,8 @@ impl Sink for Forward {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use axum::Router;
     use axum::extract::State;
@@ -196,8 +197,8 @@ mod tests {
 
     async fn take(State(server): State<Server>, headers: HeaderMap, body: String) -> StatusCode {
         assert_eq!(headers["content-type"], "application/json");
-        server.bodies.lock().unwrap().push(serde_json::from_str(&body).unwrap());
-        let mut answers = server.answers.lock().unwrap();
+        server.bodies.lock().push(serde_json::from_str(&body).unwrap());
+        let mut answers = server.answers.lock();
         let status = if answers.is_empty() { 202 } else { answers.remove(0) };
         StatusCode::from_u16(status).unwrap()
     }
@@ -225,7 +226,7 @@ mod tests {
             "reason": "BuildFailed", "metadata": {"kustomize.toolkit.fluxcd.io/revision": "main@sha1:1"},
             "reportingController": "kustomize-controller", "reportingInstance": "windlass-0",
         });
-        assert_eq!(*server.bodies.lock().unwrap(), [expected]);
+        assert_eq!(*server.bodies.lock(), [expected]);
     }
 
     #[tokio::test]
@@ -240,7 +241,7 @@ mod tests {
             let (server, forward) = server(answers).await;
             let outcome = forward.deliver("{}", false).await;
             assert_eq!(outcome.is_ok(), delivered, "{answers:?}: {outcome:?}");
-            assert_eq!(server.bodies.lock().unwrap().len(), attempts, "{answers:?}");
+            assert_eq!(server.bodies.lock().len(), attempts, "{answers:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::future::Future as _;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -65,7 +66,7 @@ impl Peers {
     /// Counts a connection, unless the address has as many as it may have.
     fn enter(&self, address: IpAddr, most: usize) -> Option<Peer> {
         let address = network(address);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let count = all.entry(address).or_default();
         (*count < most).then(|| {
             *count += 1;
@@ -76,7 +77,7 @@ impl Peers {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let mut all = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.0.lock();
         if let Some(count) = all.get_mut(&self.1) {
             *count -= 1;
             if *count == 0 {

@@ -76,12 +76,10 @@ impl Settings {
     pub(crate) fn terms(&self) -> anyhow::Result<Terms> {
         let flags = &self.leader_election;
         let selector = self.watch_label_selector.text();
-        let (duration, deadline, retry) = (
-            // A Lease counts whole seconds.
-            Duration::from_secs(flags.leader_election_lease_duration.as_secs()),
-            flags.leader_election_renew_deadline,
-            flags.leader_election_retry_period,
-        );
+        // A Lease counts whole seconds.
+        let duration = Duration::from_secs(flags.leader_election_lease_duration.as_secs());
+        let deadline = flags.leader_election_renew_deadline;
+        let retry = flags.leader_election_retry_period;
         anyhow::ensure!(
             duration > deadline,
             "--leader-election-lease-duration ({duration:?}, in whole seconds) must be longer than \

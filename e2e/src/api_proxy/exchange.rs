@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -13,6 +13,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
@@ -88,7 +89,7 @@ enum ExchangeVerdict {
 
 impl Gate {
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inside.lock()
     }
 
     pub(super) fn set_fault(&self, fault: Option<ApiFault>) {

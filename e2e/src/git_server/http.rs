@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::watch;
@@ -58,7 +59,7 @@ async fn answer(State(backend): State<Backend>, request: axum::extract::Request)
             // Gone with the request, whether it was answered or whoever asked gave up.
             let waiter = Arc::new(());
             let waiting = Arc::downgrade(&waiter);
-            backend.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waiting);
+            backend.waiting.lock().push(waiting);
             if stalling.wait_for(|is_stalling| !is_stalling).await.is_err() {
                 return StatusCode::SERVICE_UNAVAILABLE.into_response();
             }
@@ -125,7 +126,7 @@ impl Backend {
         let requests = Arc::clone(&self.requests);
         let stream = ReaderStream::new(output).inspect(move |chunk| {
             let _alive = &child;
-            let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut requests = requests.lock();
             if let (Ok(chunk), Some(request)) = (chunk, requests.get_mut(index)) {
                 request.sent += chunk.len() as u64;
             }
@@ -135,7 +136,7 @@ impl Backend {
 
     /// Notes a request, and returns its place in the list.
     fn record(&self, parts: &Parts, received: u64, status: StatusCode) -> usize {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = self.requests.lock();
         requests.push(GitServerRequest {
             method: parts.method.to_string(),
             path: parts.uri.path().to_owned(),

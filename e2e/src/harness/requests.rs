@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::control_plane::OPERATOR;
@@ -27,7 +27,7 @@ static READ: Mutex<(u64, BTreeSet<String>)> = Mutex::new((0, BTreeSet::new()));
 /// The log or the folder cannot be used.
 pub(super) fn collect(log: &Path) -> Result<()> {
     let Some(folder) = std::env::var_os(FOLDER) else { return Ok(()) };
-    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut read = READ.lock();
     let (at, found) = &mut *read;
     let mut file = File::open(log).with_context(|| log.display().to_string())?;
     // A log that became too long was begun anew.

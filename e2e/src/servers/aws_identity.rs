@@ -6,7 +6,7 @@
 
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
 use axum::Router;
@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
@@ -71,12 +72,12 @@ impl AwsIdentity {
 
     /// What was asked: `<method> <path>`.
     pub fn asked(&self) -> Vec<String> {
-        locked(&self.shared).asked.clone()
+        self.shared.lock().asked.clone()
     }
 
     /// The next logins for registries have these passwords, as if they had been taken back since.
     pub fn give_first(&self, passwords: &[&str]) {
-        locked(&self.shared).stale = passwords.iter().rev().map(|&it| it.to_owned()).collect();
+        self.shared.lock().stale = passwords.iter().rev().map(|&it| it.to_owned()).collect();
     }
 }
 
@@ -86,17 +87,13 @@ impl Drop for AwsIdentity {
     }
 }
 
-fn locked(shared: &Mutex<AwsIdentityServerState>) -> MutexGuard<'_, AwsIdentityServerState> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 async fn answer(
     State(shared): State<Arc<Mutex<AwsIdentityServerState>>>,
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
     let path = parts.uri.path().to_owned();
-    locked(&shared).asked.push(format!("{} {path}", parts.method));
+    shared.lock().asked.push(format!("{} {path}", parts.method));
     let has = |headers: &HeaderMap, name: &str, value: &str| {
         headers.get(name).is_some_and(|it| it == value)
     };
@@ -130,7 +127,7 @@ async fn answer(
     let form = axum::body::to_bytes(body, 1 << 16).await.unwrap_or_default();
     let form = String::from_utf8_lossy(&form).into_owned();
     if let Some(target) = parts.headers.get("x-amz-target") {
-        let password = locked(&shared).stale.pop();
+        let password = shared.lock().stale.pop();
         let password = password.as_deref().unwrap_or(PASSWORD);
         return login(&parts.headers, target.to_str().unwrap_or_default(), &form, password);
     }

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use axum::Router;
@@ -15,6 +15,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -127,12 +128,12 @@ impl ChartServer {
 
     /// What was asked since the start or [`ChartServer::forget`].
     pub fn asked(&self) -> Vec<ChartServerRequest> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.asked.lock().clone()
     }
 
     /// Begins counting anew.
     pub fn forget(&self) {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.asked.lock().clear();
     }
 }
 
@@ -157,7 +158,7 @@ async fn answer(State(backend): State<Backend>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let response = backend.answer(&path, request.headers());
     let status = response.status().as_u16();
-    let mut asked = backend.asked.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut asked = backend.asked.lock();
     asked.push(ChartServerRequest { path, status });
     response
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Result;
 use axum::Router;
@@ -14,6 +14,7 @@ use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::aws_identity::is_signed;
@@ -93,17 +94,17 @@ impl KeyServer {
 
     /// What is the data key from now on, where this stands for it.
     pub fn seal(&self, encrypted: &str, data_key: &[u8]) {
-        locked(&self.shared).keys.insert(encrypted.to_owned(), data_key.to_vec());
+        self.shared.lock().keys.insert(encrypted.to_owned(), data_key.to_vec());
     }
 
     /// Requests whose path has this in it are not answered.
     pub fn hold(&self, path: &str) {
-        locked(&self.shared).held = Some(path.to_owned());
+        self.shared.lock().held = Some(path.to_owned());
     }
 
     /// What was asked since the last time: `<method> <path>`.
     pub fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut locked(&self.shared).asked)
+        std::mem::take(&mut self.shared.lock().asked)
     }
 }
 
@@ -111,10 +112,6 @@ impl Drop for KeyServer {
     fn drop(&mut self) {
         self.server.abort();
     }
-}
-
-fn locked(shared: &Mutex<KmsServerState>) -> MutexGuard<'_, KmsServerState> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 type KeyServiceAnswer = (StatusCode, String);
@@ -132,14 +129,14 @@ async fn answer(
     let body = String::from_utf8_lossy(&body).into_owned();
     let path = parts.uri.path().to_owned();
     let is_held = {
-        let mut shared = locked(&shared);
+        let mut shared = shared.lock();
         shared.asked.push(format!("{} {path}", parts.method));
         shared.held.as_ref().is_some_and(|held| path.contains(held.as_str()))
     };
     if is_held {
         return std::future::pending().await;
     }
-    let keys = locked(&shared).keys.clone();
+    let keys = shared.lock().keys.clone();
     let open = |encrypted: &str| keys.get(encrypted).cloned();
     if path == "/computeMetadata/v1/instance/service-accounts/default/token" {
         return said(200, &json!({"access_token": MACHINE_TOKEN, "expires_in": 3600}));

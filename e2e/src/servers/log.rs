@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// See the module.
+/// The request log of a test server, which the server writes some time after it has answered.
+/// A read first sends a request of its own and waits until the log has it.
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -13,6 +13,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{AUTHORIZATION, ETAG, IF_NONE_MATCH, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
@@ -78,7 +79,7 @@ impl WebServer {
     }
 
     fn shared(&self) -> MutexGuard<'_, WebServerState> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     /// Puts a file there, or another in its place; returns its URL.
@@ -100,7 +101,7 @@ impl WebServer {
 }
 
 async fn answer(State(shared): State<Arc<Mutex<WebServerState>>>, request: Request) -> Response {
-    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = shared.lock();
     let path = request.uri().path().to_owned();
     let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
     shared.with_credentials += usize::from(given.is_some());

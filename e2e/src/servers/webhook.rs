@@ -1,7 +1,7 @@
 //! An admission webhook on loopback: it admits, refuses or does not answer, as a story says.
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -10,6 +10,7 @@ use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::CONTENT_TYPE;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
@@ -52,10 +53,6 @@ impl Drop for Webhook {
     }
 }
 
-fn shared(shared: &Mutex<WebhookServerState>) -> MutexGuard<'_, WebhookServerState> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Webhook {
     /// Starts one on the current runtime.
     ///
@@ -75,12 +72,12 @@ impl Webhook {
 
     /// From now on this is what it does.
     pub fn set(&self, answer: WebhookVerdict) {
-        shared(&self.shared).answer = answer;
+        self.shared.lock().answer = answer;
     }
 
     /// How often it was asked.
     pub fn asked(&self) -> usize {
-        shared(&self.shared).asked
+        self.shared.lock().asked
     }
 
     /// Has the API server ask it about ConfigMaps that are written in a namespace, for so many seconds each time. Without
@@ -104,7 +101,7 @@ async fn review(
     body: Bytes,
 ) -> impl axum::response::IntoResponse {
     let answer = {
-        let mut state = shared(&state);
+        let mut state = state.lock();
         state.asked += 1;
         state.answer.clone()
     };

@@ -2,7 +2,7 @@
 //!
 //! fake-gcs-server believes everybody, so who may not is told by a double there. Elsewhere: logins (`logins`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use axum::Router;
@@ -14,6 +14,7 @@ use e2e::servers::azurite::{ACCOUNT, Azurite, KEY};
 use e2e::servers::gcs::GcsServer;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use objects::RedactedValue;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sources::bucket::{
@@ -323,7 +324,7 @@ async fn double(is_right: bool) -> Result<(String, Arc<Mutex<Vec<String>>>)> {
     let answer = async move |State(seen): State<ReceivedTokens>, headers: HeaderMap| {
         let token =
             headers.get("authorization").and_then(|it| it.to_str().ok()).unwrap_or_default();
-        seen.lock().unwrap_or_else(PoisonError::into_inner).push(token.to_owned());
+        seen.lock().push(token.to_owned());
         match is_right {
             true => {
                 (StatusCode::OK, json!({"items": [{"name": "a.yaml", "etag": "1", "size": "1"}]}))
@@ -354,7 +355,7 @@ async fn the_key_of_a_service_account_becomes_a_token_that_is_asked_for_once() -
     for _again in 0..2 {
         ensure!(list(&remote, None, &Note::default(), &known).await?.len() == 1);
     }
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let seen = seen.lock().clone();
     ensure!(seen.len() == 2 && seen[0] == seen[1], "{}", seen.len());
     let token = seen[0].strip_prefix("Bearer ").context("it is a token")?;
     let claims = token.split('.').nth(1).context("it has claims")?;

@@ -5,7 +5,7 @@
 //! there too.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -18,6 +18,7 @@ use e2e::harness::again;
 use e2e::relay::Relay;
 use e2e::tls_front::TlsFront;
 use objects::RedactedValue;
+use parking_lot::Mutex;
 use serde_json::json;
 use sources::bucket::{BucketClientCache, Note, azure, google, list};
 use tempfile::TempDir;
@@ -40,7 +41,7 @@ async fn answer(State(seen): State<BucketRequestLog>, request: Request) -> (Stat
     let header =
         |name: &str| parts.headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let path = parts.uri.path();
-    seen.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{} {path}", parts.method));
+    seen.lock().push(format!("{} {path}", parts.method));
     let form = to_bytes(body, 1 << 16).await.unwrap_or_default();
     let form = String::from_utf8_lossy(&form).into_owned();
     let token = |life: u64| json!({"access_token": TOKEN, "expires_in": life}).to_string();
@@ -153,7 +154,7 @@ impl Clouds {
         who: &str,
         variables: &EnvironmentVariables,
     ) -> Result<(bool, String, Vec<String>)> {
-        let seen = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = || self.seen.lock();
         seen().clear();
         let always = [
             ("HOME", self.folder.path().display().to_string()),

@@ -1,7 +1,7 @@
 //! A service on loopback, to which notifications are sent.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use axum::Router;
@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::routing::post;
 use e2e::harness::Story;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -34,7 +35,7 @@ impl Service {
                 let component = headers.get("gotk-component").and_then(|it| it.to_str().ok());
                 body["component"] = component.into();
                 body["path"] = uri.path().into();
-                keep.lock().unwrap_or_else(PoisonError::into_inner).push(body);
+                keep.lock().push(body);
             }
             StatusCode::from_u16(status).unwrap_or_default()
         };
@@ -49,14 +50,14 @@ impl Service {
 
     /// What it was sent about an object for a reason.
     pub(super) fn sent(&self, kind: &str, reason: &str) -> Vec<Value> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         let is_it = |it: &&Value| it["involvedObject"]["kind"] == kind && it["reason"] == reason;
         kept.iter().filter(is_it).cloned().collect()
     }
 
     /// Everything that it was sent at a path.
     pub(super) fn sent_to(&self, path: &str) -> Vec<Value> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         kept.iter().filter(|it| it["path"] == path).cloned().collect()
     }
 

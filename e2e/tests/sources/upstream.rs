@@ -50,7 +50,8 @@ enum Server {
     Web(WebServer),
 }
 
-/// See the module.
+/// A remote server of one kind behind a relay, with the versions that a test publishes on it
+/// and the source objects that follow it.
 pub(crate) struct Upstream {
     way: Way,
     server: Server,

@@ -4,8 +4,9 @@
 //! [`Decrypt`]), references in values (`references.rs`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use sops::SopsFormat;
 use zeroize::Zeroizing;
@@ -70,7 +71,7 @@ pub(crate) struct Secrets {
 impl Secrets {
     /// Whether something was decrypted, so that errors may quote it.
     pub(crate) fn is_used(&self) -> bool {
-        !self.known.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.known.lock().is_empty()
     }
 
     /// The plain content of data, which have a name of their own. Its bytes are counted first.
@@ -81,7 +82,7 @@ impl Secrets {
         format: SopsFormat,
         count: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Arc<Plain>> {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.known.lock();
         // In another format it is another text.
         let name = format!("{format} {name}");
         if let Some(plain) = known().get(&name) {

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use golang::meter::Stop;
 use golang::time::{Time, Zone};
 use gotemplate::{TemplateBudget, TemplateLimits};
+use parking_lot::Mutex;
 use tree::FileTree;
 
 pub use sprig::Fill;
@@ -142,12 +143,12 @@ impl HelmfileEnvironment {
     /// The functions that templates have called so far and that used the time, randomness or programs, in order: because
     /// of them, the same files and settings can give something else next time.
     pub fn drawn(&self) -> Vec<&'static str> {
-        self.drew.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        self.drew.lock().iter().copied().collect()
     }
 
     /// Takes note of a function that used the time, randomness or programs.
     pub(crate) fn note(&self, function: &'static str) {
-        self.drew.lock().unwrap_or_else(PoisonError::into_inner).insert(function);
+        self.drew.lock().insert(function);
     }
 
     /// Counts bytes that are made outside of templates.
@@ -158,7 +159,7 @@ impl HelmfileEnvironment {
 
     /// Does something with the budget. Not from within a template, which has it.
     pub(crate) fn spend<T>(&self, run: impl FnOnce(&mut TemplateBudget) -> T) -> T {
-        run(&mut self.budget.lock().unwrap_or_else(PoisonError::into_inner))
+        run(&mut self.budget.lock())
     }
 }
 

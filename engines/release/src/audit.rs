@@ -76,7 +76,8 @@ pub struct Span {
     pub partial: bool,
 }
 
-/// See the module.
+/// The audit of an operation that has ended, made from its journal and the release records.
+/// The same journal and records always give the same audit.
 #[derive(Debug, Clone)]
 pub struct Audit {
     /// What asked for it.

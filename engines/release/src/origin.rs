@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// How many ConfigMaps and Secrets are remembered: the journal is written with every step.
 const MAX_VALUES: usize = 32;
 
-/// See the module. Empty strings are unknown.
+/// The inputs with which an operation began, kept in its journal for the audit of the next operation.
+/// An empty string is an unknown value.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Origin {

@@ -3,12 +3,9 @@
 //! Here: taking the note, its digest, and asking the same questions of another tree.
 //! Elsewhere: deciding from it whether to build again (the program's controllers).
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use crate::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
@@ -137,11 +134,11 @@ impl<'a, F: FileTree + ?Sized> Recorder<'a, F> {
     /// Everything that was examined.
     #[must_use]
     pub fn seen(self) -> Trace {
-        self.trace.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.trace.into_inner()
     }
 
     fn note(&self, path: &RelPath, look: Look, answer: Digest) {
-        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trace = self.trace.lock();
         trace.seen.insert((path.clone(), look), answer);
     }
 }

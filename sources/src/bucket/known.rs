@@ -1,9 +1,10 @@
 //! Clients that are kept from one look to the next, with their connections and the credentials that they were given.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::{BucketIdentity, Client, Error, Ldap, Server, azure, google};
@@ -36,7 +37,7 @@ impl BucketClientCache {
     pub(super) fn client(&self, server: &Server) -> Result<Arc<Client>, Error> {
         let key = key(server);
         let now = Instant::now();
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         clients.retain(|_, (used, _)| now.duration_since(*used) < CLIENT_IDLE_TTL);
         if let Some((used, client)) = clients.get_mut(&key) {
             *used = now;

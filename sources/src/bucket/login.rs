@@ -48,7 +48,8 @@ impl From<http::Error> for NoLogin {
     }
 }
 
-/// See the module.
+/// The HTTP client with which `object_store` requests tokens from Google and Azure.
+/// It uses neither the proxy nor the certificate authority of a spec.
 #[derive(Debug, Clone)]
 pub(super) struct Login {
     client: reqwest::Client,

@@ -9,7 +9,7 @@ mod failure;
 mod ldap;
 mod transport;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_s3::config::{
@@ -19,6 +19,7 @@ use aws_sdk_s3::config::{
 use aws_smithy_types::retry::RetryConfig;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
 
 use super::asked::BucketRequestContext;
 use super::waiting::Waiting;
@@ -79,13 +80,13 @@ impl Client {
     }
 
     fn sdk(&self) -> aws_sdk_s3::Client {
-        self.sdk.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.sdk.lock().0.clone()
     }
 
     /// Signs for another region from now on, if there was none before; whether that is so.
     fn moved(&self, region: Option<String>) -> bool {
         let Some(region) = region else { return false };
-        let mut sdk = self.sdk.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sdk = self.sdk.lock();
         let is_same = sdk.0.config().region().is_some_and(|it| it.as_ref() == region);
         if sdk.1 || is_same {
             return false;

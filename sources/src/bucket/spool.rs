@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Bodies may be put in by many at once.
+/// An unnamed temporary file that holds downloaded bodies until they are packed.
+/// Several threads may write bodies at once.
 #[derive(Debug)]
 pub(super) struct Spool {
     file: File,

@@ -1,10 +1,12 @@
 //! Who is asked for credentials just now, so that a service of those that says nothing is not taken for the store.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+use parking_lot::{Mutex, MutexGuard};
 
-/// See the module. Clones are of the same user.
+/// A record of the credential service that a client is waiting for, so that a timeout of that service is not
+/// blamed on the object store. Clones share one record.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting(Arc<Mutex<State>>);
 
@@ -18,7 +20,7 @@ struct State {
 
 impl Waiting {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Somebody is asked.

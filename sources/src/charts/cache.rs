@@ -4,7 +4,9 @@
 //! asked whether it has another one. Elsewhere: reading an index ([`super::index`]), asking ([`super::repository`]).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::index::Index;
 use super::repository::Validators;
@@ -49,7 +51,7 @@ impl Indexes {
         load: impl FnOnce() -> Result<Index, E>,
     ) -> Result<Arc<Index>, E> {
         let place = self.place(digest);
-        let mut held = locked(&place);
+        let mut held = place.lock();
         if let Some(index) = &*held {
             return Ok(Arc::clone(index));
         }
@@ -61,7 +63,7 @@ impl Indexes {
     }
 
     fn place(&self, digest: &str) -> IndexSlot {
-        let mut shelf = locked(&self.shelf);
+        let mut shelf = self.shelf.lock();
         shelf.uses += 1;
         let uses = shelf.uses;
         let (place, used) = shelf.places.entry(digest.to_owned()).or_default();
@@ -71,17 +73,17 @@ impl Indexes {
 
     /// Lets go of what was not used for the longest time, until the rest is small enough.
     fn tidy(&self) {
-        let mut shelf = locked(&self.shelf);
+        let mut shelf = self.shelf.lock();
         let mut held: Vec<(u64, String, u64)> = Vec::new();
         for (digest, (place, used)) in &shelf.places {
             // One that is locked is being read by somebody.
             let size = place.try_lock().map(|index| index.as_ref().map(|index| index.size()));
             match size {
-                Ok(Some(size)) => held.push((*used, digest.clone(), size)),
-                Ok(None) if Arc::strong_count(place) == 1 => {
+                Some(Some(size)) => held.push((*used, digest.clone(), size)),
+                Some(None) if Arc::strong_count(place) == 1 => {
                     held.push((0, digest.clone(), self.most));
                 }
-                Ok(None) | Err(_) => {}
+                Some(None) | None => {}
             }
         }
         held.sort_unstable();
@@ -113,14 +115,14 @@ struct CachedIndex {
 impl RepositoryIndexCache {
     /// What to ask with, if `who` fetched this revision from this URL.
     pub fn validators(&self, who: &str, url: &str, revision: &str) -> Option<Validators> {
-        let known = locked(&self.0);
+        let known = self.0.lock();
         let fetched = known.get(who).filter(|it| it.url == url && it.revision == revision)?;
         Some(fetched.validators.clone())
     }
 
     /// `who` fetched a revision from a URL.
     pub fn remember(&self, who: &str, url: &str, revision: &str, validators: Validators) {
-        let mut known = locked(&self.0);
+        let mut known = self.0.lock();
         if known.len() >= MOST_KNOWN && !known.contains_key(who) {
             known.clear();
         }
@@ -128,10 +130,6 @@ impl RepositoryIndexCache {
         let revision = revision.to_owned();
         known.insert(who.to_owned(), CachedIndex { url, revision, validators });
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

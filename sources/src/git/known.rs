@@ -4,9 +4,10 @@
 //! Elsewhere: when it is learned and when it is used (`conversation`).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gix::hash::ObjectId;
+use parking_lot::Mutex;
 
 use super::{Auth, Remote};
 use crate::http::clients::{Key, Lately, client_key, key};
@@ -48,16 +49,11 @@ impl Default for GitServerCache {
 
 impl fmt::Debug for GitServerCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Known")
-            .field("handshakes", &locked(&self.handshakes).len())
+        f.debug_struct("GitServerCache")
+            .field("handshakes", &self.handshakes.lock().len())
             .field("clients", &self.clients.len())
             .finish()
     }
-}
-
-/// Whatever was interrupted in here is complete enough: entries stand for themselves.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl GitServerCache {
@@ -84,7 +80,7 @@ impl GitServerCache {
 
     /// What a remote said at an earlier handshake that was had with the same credentials.
     pub(super) fn handshake(&self, remote: &Remote) -> Option<Vec<u8>> {
-        locked(&self.handshakes).get(&remote_key(remote)?).cloned()
+        self.handshakes.lock().get(&remote_key(remote)?).cloned()
     }
 
     /// Remembers what a remote said.
@@ -93,25 +89,25 @@ impl GitServerCache {
             return;
         }
         if let Some(key) = remote_key(remote) {
-            locked(&self.handshakes).put(key, said);
+            self.handshakes.lock().put(key, said);
         }
     }
 
     /// What a remote said no longer holds.
     pub(super) fn forget(&self, remote: &Remote) {
         if let Some(key) = remote_key(remote) {
-            locked(&self.handshakes).remove(&key);
+            self.handshakes.lock().remove(&key);
         }
     }
 
     /// When a commit was made, if that was looked up before; `Some(None)` for what is no commit.
     pub(super) fn commit_time(&self, id: ObjectId) -> Option<Option<i64>> {
-        locked(&self.commits).get(&key(&[Some(id.as_slice())])).copied()
+        self.commits.lock().get(&key(&[Some(id.as_slice())])).copied()
     }
 
     /// Remembers when a commit was made; by its name that can never change.
     pub(super) fn remember_commit_time(&self, id: ObjectId, time: Option<i64>) {
-        locked(&self.commits).put(key(&[Some(id.as_slice())]), time);
+        self.commits.lock().put(key(&[Some(id.as_slice())]), time);
     }
 
     /// A client, with the connections that it still has.

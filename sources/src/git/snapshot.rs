@@ -115,7 +115,7 @@ pub struct GitSnapshot {
 
 impl std::fmt::Debug for GitSnapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fetched")
+        f.debug_struct("GitSnapshot")
             .field("revision", &self.revision)
             .field("commit", &self.commit)
             .finish_non_exhaustive()

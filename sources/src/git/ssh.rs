@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gix_transport::Protocol;
 use gix_transport::client::blocking_io::Transport;
 use gix_transport::client::git::ConnectMode;
 use gix_transport::client::git::blocking_io::Connection;
+use parking_lot::{Mutex, MutexGuard};
 use russh::client::{self, Handle, Msg};
 use russh::keys::ssh_key::Kdf;
 use russh::keys::{Algorithm, PrivateKey, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
@@ -240,7 +241,7 @@ struct End(Arc<Mutex<Link>>);
 
 impl End {
     fn link(&self) -> MutexGuard<'_, Link> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

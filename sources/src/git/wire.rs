@@ -5,11 +5,12 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use objects::RedactedValue;
+use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -58,11 +59,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.watch.abort();
     }
-}
-
-/// A value is only ever replaced as a whole in here, so a poisoned lock is as good as any.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Wire {
@@ -154,7 +150,7 @@ impl Wire {
             Ok(request) => request,
             Err(error) => return Ok(Err(error)),
         };
-        let kept = locked(&self.0.permit).take().filter(|permit| permit.is_at(request.url()));
+        let kept = self.0.permit.lock().take().filter(|permit| permit.is_at(request.url()));
         let permit = match kept {
             Some(permit) => permit,
             None => {
@@ -162,7 +158,7 @@ impl Wire {
                 Arc::new(permit.map_err(|busy| self.fail(self.busy(busy)))?)
             }
         };
-        *locked(&self.0.permit) = Some(Arc::clone(&permit));
+        *self.0.permit.lock() = Some(Arc::clone(&permit));
         let sent = self.wait(permit.send(RequestBuilder::from_parts(client, request)))?;
         match sent {
             Ok(answer) => Ok(Ok(answer)),
@@ -173,7 +169,7 @@ impl Wire {
 
     /// Whether the last answer said that its host wants no requests.
     pub(super) fn check_host(&self) -> Result<(), Error> {
-        let permit = locked(&self.0.permit).clone();
+        let permit = self.0.permit.lock().clone();
         permit.map_or(Ok(()), |permit| permit.check()).map_err(|busy| self.busy(busy))
     }
 
@@ -211,7 +207,7 @@ impl Wire {
             return Err(self.fail(Error::TooLarge { remote, what, limit }));
         }
         if let Some(said) = refusal(bytes) {
-            locked(&self.0.refusal).get_or_insert(said);
+            self.0.refusal.lock().get_or_insert(said);
         }
         Ok(())
     }
@@ -219,31 +215,31 @@ impl Wire {
     /// Remembers what went wrong, if nothing did before, and gives gix something to carry upwards.
     pub(super) fn fail(&self, error: Error) -> io::Error {
         let text = error.to_string();
-        locked(&self.0.failure).get_or_insert(error);
+        self.0.failure.lock().get_or_insert(error);
         io::Error::other(text)
     }
 
     /// Takes back what [`fail`](Self::fail) remembered.
     pub(super) fn failure(&self) -> Option<Error> {
-        locked(&self.0.failure).take()
+        self.0.failure.lock().take()
     }
 
     /// Forgets what went wrong: something else is tried, with the time that is left.
     pub(super) fn start_over(&self) {
-        *locked(&self.0.failure) = None;
-        *locked(&self.0.refusal) = None;
-        locked(&self.0.aside).clear();
+        *self.0.failure.lock() = None;
+        *self.0.refusal.lock() = None;
+        self.0.aside.lock().clear();
     }
 
     /// One more text that must not be repeated.
     pub(super) fn keep_secret(&self, text: &str) {
-        locked(&self.0.secrets).push(RedactedValue::new(text.to_owned()));
+        self.0.secrets.lock().push(RedactedValue::new(text.to_owned()));
     }
 
     /// What a server said, fit to be repeated.
     pub(super) fn quote(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in locked(&self.0.secrets).iter().map(RedactedValue::expose) {
+        for secret in self.0.secrets.lock().iter().map(RedactedValue::expose) {
             if !secret.is_empty() {
                 text = text.replace(secret.as_str(), "****");
             }
@@ -261,7 +257,7 @@ impl Wire {
 
     /// Remembers what the far end says beside the protocol.
     pub(super) fn overhear(&self, bytes: &[u8]) {
-        let mut aside = locked(&self.0.aside);
+        let mut aside = self.0.aside.lock();
         if aside.len() < 4 * LONGEST_QUOTE {
             let room = 4 * LONGEST_QUOTE - aside.len();
             aside.push_str(&String::from_utf8_lossy(&bytes[..bytes.len().min(room)]));
@@ -277,7 +273,7 @@ impl Wire {
             return ended;
         }
         let remote = self.remote();
-        if let Some(said) = locked(&self.0.refusal).take() {
+        if let Some(said) = self.0.refusal.lock().take() {
             return Error::Refused { remote, message: self.quote(&said) };
         }
         if error.is_resource_exhausted() {
@@ -287,7 +283,7 @@ impl Wire {
                 limit: "the maximum file size".to_owned(),
             };
         }
-        let aside = self.quote(&locked(&self.0.aside));
+        let aside = self.quote(&self.0.aside.lock());
         if !aside.is_empty() {
             return Error::Refused { remote, message: aside };
         }

@@ -7,10 +7,11 @@ mod circuit_breaker;
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
@@ -104,11 +105,6 @@ struct Host {
     state: Mutex<(CircuitBreaker, RateLimit)>,
 }
 
-/// What is in here is replaced as a whole, so a poisoned lock is as good as any.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Budgets {
     /// Budgets with other limits than the usual ones.
     pub fn new(limits: HostLimits) -> Self {
@@ -187,7 +183,7 @@ impl Budgets {
     pub fn learn(&self, url: &Url, status: http::StatusCode, headers: &http::HeaderMap) {
         let host = self.host(url);
         let now = Timestamp::now();
-        let mut state = locked(&host.state);
+        let mut state = host.state.lock();
         let said = HostAvailability::of(status, headers, now);
         // Whoever asks past the gate tries as soon as the time is over.
         let ticket = state.0.admit(now).unwrap_or(Ticket::Usual);
@@ -196,7 +192,7 @@ impl Budgets {
 
     fn host(&self, url: &Url) -> Arc<Host> {
         let (key, name) = key_of(url);
-        let mut hosts = locked(&self.hosts);
+        let mut hosts = self.hosts.lock();
         if hosts.len() >= MANY_HOSTS && !hosts.contains_key(&key) {
             hosts.retain(|_, host| Arc::strong_count(host) > 1 || host.is_remarkable());
         }
@@ -223,7 +219,7 @@ fn key_of(url: &Url) -> (String, String) {
 impl Host {
     /// Whether there is something about it that must not be forgotten.
     fn is_remarkable(&self) -> bool {
-        !locked(&self.state).0.is_forgettable()
+        !self.state.lock().0.is_forgettable()
     }
 
     fn busy(&self, shut: circuit_breaker::OpenCircuit) -> Busy {
@@ -233,13 +229,13 @@ impl Host {
 
     /// Whether it is open, without taking the trial.
     fn peek(&self) -> Result<(), Busy> {
-        let admitted = locked(&self.state).0.clone().admit(Timestamp::now());
+        let admitted = self.state.lock().0.clone().admit(Timestamp::now());
         admitted.map(drop).map_err(|shut| self.busy(shut))
     }
 
     fn turn(&self) -> Duration {
         let Some(per_second) = self.per_second else { return Duration::ZERO };
-        locked(&self.state).1.turn(per_second, Timestamp::now())
+        self.state.lock().1.turn(per_second, Timestamp::now())
     }
 }
 
@@ -256,7 +252,7 @@ struct Asking<'h>(&'h Host, Ticket);
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         // Without effect once something was learned.
-        locked(&self.0.state).0.abandon(self.1);
+        self.0.state.lock().0.abandon(self.1);
     }
 }
 
@@ -276,14 +272,14 @@ impl HostPermit {
             tokio::time::sleep(wait).await;
         }
         let host = &*self.host;
-        let ticket = locked(&host.state).0.admit(Timestamp::now());
+        let ticket = host.state.lock().0.admit(Timestamp::now());
         let ticket = ticket.map_err(|shut| host.busy(shut))?;
         let asking = Asking(host, ticket);
         let answer = request.send().await;
         let answer = answer.map_err(|error| SendError::Transport(error.without_url()))?;
         let now = Timestamp::now();
         let said = HostAvailability::of(answer.status(), answer.headers(), now);
-        locked(&host.state).0.learn(asking.1, said, now);
+        host.state.lock().0.learn(asking.1, said, now);
         Ok(answer)
     }
 

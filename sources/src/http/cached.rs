@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// So many keys are remembered before those are forgotten that nobody waits for and nothing is kept of.
@@ -47,7 +48,7 @@ impl<T, E> Default for Slot<T, E> {
 
 impl<T, E> Slot<T, E> {
     fn is_fresh(&self) -> bool {
-        locked(&self.fresh_until).is_some_and(|until| Instant::now() < until)
+        self.fresh_until.lock().is_some_and(|until| Instant::now() < until)
     }
 }
 
@@ -59,17 +60,13 @@ impl<K, T, E> Default for SingleFlightCache<K, T, E> {
 
 impl<K, T, E> fmt::Debug for SingleFlightCache<K, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cached").field("keys", &locked(&self.slots).len()).finish()
+        f.debug_struct("SingleFlightCache").field("keys", &self.slots.lock().len()).finish()
     }
 }
 
 /// Long enough before its end that nothing is begun with what ends meanwhile.
 fn kept_for(life: Duration) -> Duration {
     life / 5 * 4
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
@@ -99,7 +96,7 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
             Err(error) => (Err(error), None),
         };
         let until = life.and_then(|life| Instant::now().checked_add(kept_for(life)));
-        *locked(&slot.fresh_until) = until;
+        *slot.fresh_until.lock() = until;
         slot.ended.fetch_add(1, Ordering::AcqRel);
         // Those who wait hold the slot, and find the value; without a life nobody else does.
         latest.0 = Some(value.clone());
@@ -112,7 +109,7 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
 
     /// The value of a key is no longer valid, such as a token that was refused; a newer one stays.
     pub async fn forget_if(&self, key: &K, is_it: impl FnOnce(&T) -> bool) {
-        let slot = locked(&self.slots).get(key).cloned();
+        let slot = self.slots.lock().get(key).cloned();
         let Some(slot) = slot else { return };
         let latest = slot.latest.lock().await;
         if latest.0.as_ref().is_some_and(|value| value.as_ref().is_ok_and(|value| is_it(value))) {
@@ -121,14 +118,14 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
     }
 
     fn forget_slot(&self, key: &K, slot: &Arc<Slot<T, E>>) {
-        let mut slots = locked(&self.slots);
+        let mut slots = self.slots.lock();
         if slots.get(key).is_some_and(|known| Arc::ptr_eq(known, slot)) {
             slots.remove(key);
         }
     }
 
     fn slot(&self, key: &K) -> Arc<Slot<T, E>> {
-        let mut slots = locked(&self.slots);
+        let mut slots = self.slots.lock();
         if slots.len() >= MANY_KEYS {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_fresh());
         }
@@ -192,7 +189,7 @@ mod tests {
             let all = (0..5).map(|_| async { values.get(&key(), fetch(&calls, None)).await });
             let all = futures::future::join_all(all).await;
             assert!(all.iter().all(|got| got.as_deref() == Ok(&0)), "{all:?}");
-            assert_eq!(locked(&values.slots).len(), 0);
+            assert_eq!(values.slots.lock().len(), 0);
             assert_eq!(*values.get(&key(), fetch(&calls, None)).await.unwrap(), 1);
         });
     }

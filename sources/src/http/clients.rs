@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::{Egress, Error, Proxy, Tls, Trust, client_trusting};
@@ -69,7 +69,7 @@ impl Clients {
         proxy: Option<&Proxy>,
     ) -> Result<reqwest::Client, Error> {
         let key = key(&[Some(&client_key(tls, proxy)), Some(&[trust as u8])]);
-        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = || self.kept.lock();
         {
             let mut kept = kept();
             kept.entries.retain(|_, (_, (_, built))| built.elapsed() < OLDEST_CLIENT);
@@ -83,7 +83,7 @@ impl Clients {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.kept.lock().len()
     }
 }
 

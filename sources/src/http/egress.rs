@@ -10,9 +10,10 @@ use std::env;
 use std::error::Error as StdError;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use ipnet::IpNet;
+use parking_lot::RwLock;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
@@ -72,12 +73,12 @@ impl Rules {
 
     /// This program is at these addresses, and at no others.
     pub fn learn_own(&self, own: Vec<IpAddr>) {
-        self.learned.write().unwrap_or_else(PoisonError::into_inner).own = own;
+        self.learned.write().own = own;
     }
 
     /// Services have these ranges, and no spec may name one.
     pub fn refuse_services(&self, services: Vec<IpNet>) {
-        self.learned.write().unwrap_or_else(PoisonError::into_inner).services = services;
+        self.learned.write().services = services;
     }
 
     /// Why a spec may not name an address.
@@ -86,7 +87,7 @@ impl Rules {
         if sort == Sort::Metadata {
             return Some(Why::Metadata);
         }
-        let learned = self.learned.read().unwrap_or_else(PoisonError::into_inner);
+        let learned = self.learned.read();
         let is_own = || forms(address).any(|it| learned.own.contains(&it));
         if !self.with_loopback && (sort == Sort::Loopback || is_own()) {
             return Some(Why::Own);

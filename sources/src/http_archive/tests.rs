@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use flate2::write::GzEncoder;
 use objects::RedactedValue;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tree::{FileTree as _, MemoryTree};
@@ -37,7 +38,7 @@ async fn serve(answers: Vec<(&'static str, Vec<u8>)>) -> (String, HttpRequestLog
             let text = String::from_utf8_lossy(&bytes[..length]).to_ascii_lowercase();
             let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
             let is_known = text.contains("if-none-match: \"one\"");
-            told.lock().unwrap().push(text);
+            told.lock().push(text);
             let found = match answers.get(path.as_str()) {
                 Some(_) if is_known => answer("304 Not Modified\r\n", b""),
                 Some(found) => found.clone(),
@@ -173,7 +174,7 @@ fn unchanged_costs_one_question_and_no_bytes() {
         assert!(!first.validators.is_empty());
         let second = asked(&remote, Some(&first.validators)).await.unwrap();
         assert!(matches!(second, ArchiveFetchResult::Unchanged), "{second:?}");
-        let questions = questions.lock().unwrap();
+        let questions = questions.lock();
         assert_eq!(questions.len(), 2);
         assert!(questions[1].contains("if-modified-since: sun, 22 nov 2026 09:00:00 gmt"));
         assert!(!questions[0].contains("if-none-match"));
@@ -225,16 +226,16 @@ fn redirects_are_followed_to_where_we_may_go_and_credentials_stay() {
         let password = RedactedValue::new("hunter2".to_owned());
         remote.auth = Auth::Basic { username: "me".to_owned(), password };
         assert!(matches!(asked(&remote, None).await, Ok(ArchiveFetchResult::Found(_))));
-        assert!(at_base.lock().unwrap().iter().all(|asked| asked.contains("authorization: basic")));
-        assert_eq!(at_base.lock().unwrap().len(), 2);
-        assert!(!at_other.lock().unwrap()[0].contains("authorization"));
+        assert!(at_base.lock().iter().all(|asked| asked.contains("authorization: basic")));
+        assert_eq!(at_base.lock().len(), 2);
+        assert!(!at_other.lock()[0].contains("authorization"));
 
         let mut told = Vec::new();
         for path in ["round", "file", "ftp", "link", "mapped", "nowhere", "silent"] {
             let error = fetched(&format!("{base}/{path}")).await.unwrap_err();
             told.push(error.to_string().replace(&base, "http://h"));
         }
-        let asked = at_base.lock().unwrap();
+        let asked = at_base.lock();
         assert_eq!(asked.iter().filter(|asked| asked.starts_with("get /round ")).count(), 11);
         let told = told.join("\n");
         assert!(!told.contains("hunter2"), "{told}");

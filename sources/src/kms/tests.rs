@@ -2,9 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Mutex;
 use std::thread;
 
+use parking_lot::Mutex;
 use sops::Keys;
 
 use super::*;
@@ -39,7 +39,7 @@ impl Server {
                     }
                     request.extend_from_slice(&buffer[..read]);
                 }
-                seen.lock().unwrap().push(String::from_utf8_lossy(&request).into_owned());
+                seen.lock().push(String::from_utf8_lossy(&request).into_owned());
                 match &answer {
                     Some(answer) => stream.write_all(answer.as_bytes()).unwrap_or_default(),
                     None => open.push(stream),
@@ -61,7 +61,7 @@ impl Server {
     }
 
     fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 

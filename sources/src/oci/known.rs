@@ -1,10 +1,11 @@
 //! What is remembered of registries from one look to the next, so that looking again is one small request.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use objects::RedactedValue;
+use parking_lot::Mutex;
 
 use super::challenge::Challenge;
 use super::token::{self, RegistryToken};
@@ -47,11 +48,6 @@ impl fmt::Debug for RegistryCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Known")
     }
-}
-
-/// Whatever was interrupted in here is complete: values are put there whole.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RegistryCache {
@@ -98,7 +94,7 @@ impl RegistryCache {
     /// A client, with the connections that it still has.
     pub(super) fn client(&self, remote: &Remote) -> Result<reqwest::Client, Error> {
         let key = connection_key(remote);
-        if let Some((client, built)) = locked(&self.clients).get(&key)
+        if let Some((client, built)) = self.clients.lock().get(&key)
             && built.elapsed() < OLDEST_CLIENT
         {
             return Ok(client.clone());
@@ -110,14 +106,14 @@ impl RegistryCache {
             self.budgets.egress(),
         );
         let client = built.map_err(|error| Error::BadSecret(error.to_string()))?;
-        locked(&self.clients).put(key, (client.clone(), Instant::now()));
+        self.clients.lock().put(key, (client.clone(), Instant::now()));
         Ok(client)
     }
 
     /// What a repository asks of those who have these credentials.
     pub(super) fn access(&self, remote: &Remote) -> Arc<Access> {
         let key = access_key(remote);
-        let mut accesses = locked(&self.accesses);
+        let mut accesses = self.accesses.lock();
         if let Some(access) = accesses.get(&key) {
             return access.clone();
         }
@@ -211,11 +207,11 @@ impl RegistryAuthorization {
 
 impl Access {
     pub(super) fn is_plain(&self) -> Option<bool> {
-        *locked(&self.is_plain)
+        *self.is_plain.lock()
     }
 
     pub(super) fn set_plain(&self, is_plain: Option<bool>) {
-        *locked(&self.is_plain) = is_plain;
+        *self.is_plain.lock() = is_plain;
     }
 
     /// What is sent with a request, as far as it is known what the registry asks for.

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::thread;
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -47,7 +48,7 @@ fn converse(mut stream: TcpStream, answer: &dyn Fn(&RegistryRequest) -> String, 
     }
     let asked = RegistryRequest { line, authorization };
     let who = asked.authorization.as_deref().unwrap_or("-").to_owned();
-    log.lock().unwrap().push(format!("{} {who}", asked.line));
+    log.lock().push(format!("{} {who}", asked.line));
     stream.write_all(answer(&asked).as_bytes()).unwrap_or_default();
 }
 
@@ -81,7 +82,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 fn taken(log: &Log) -> Vec<String> {
-    std::mem::take(&mut *log.lock().unwrap())
+    std::mem::take(&mut *log.lock())
 }
 
 fn resolve(remote: &Remote, known: &RegistryCache) -> Result<Digest, Error> {
@@ -101,7 +102,7 @@ fn with_tokens(life: u64) -> (SocketAddr, Log) {
     let own = Arc::new(Mutex::new(String::new()));
     let place = own.clone();
     let (address, log) = serve(move |asked| {
-        let place = place.lock().unwrap().clone();
+        let place = place.lock().clone();
         if asked.line.starts_with("GET /token?") {
             return match asked.authorization.as_deref() {
                 // `me:hunter2`
@@ -123,7 +124,7 @@ fn with_tokens(life: u64) -> (SocketAddr, Log) {
             }
         }
     });
-    *own.lock().unwrap() = address.to_string();
+    *own.lock() = address.to_string();
     (address, log)
 }
 

@@ -5,10 +5,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tree::MemoryTree;
 
 use crate::archive::ExtractOptions;
@@ -58,12 +59,12 @@ impl Cache {
         load: impl FnOnce() -> Result<MemoryTree, E>,
     ) -> Result<Arc<MemoryTree>, E> {
         let place = {
-            let mut places = lock(&self.places);
+            let mut places = self.places.lock();
             places.retain(|_, place| Arc::strong_count(place) > 1 || is_alive(place));
             Arc::clone(places.entry(key.clone()).or_default())
         };
         let tree = {
-            let mut shared = lock(&place.tree);
+            let mut shared = place.tree.lock();
             match shared.upgrade() {
                 Some(tree) => tree,
                 None => {
@@ -80,7 +81,7 @@ impl Cache {
     /// Makes the tree the most recent, and lets go of the oldest that no longer fit.
     fn use_now(&self, key: Key, tree: &Arc<MemoryTree>) {
         let now = Instant::now();
-        let mut recent = lock(&self.recent);
+        let mut recent = self.recent.lock();
         recent.retain(|it| it.key != key && now.duration_since(it.used) < self.patience);
         if cost(tree) <= self.budget {
             recent.push(Recent { key, tree: Arc::clone(tree), used: now });
@@ -97,11 +98,7 @@ fn cost(tree: &MemoryTree) -> u64 {
 }
 
 fn is_alive(place: &TreeSlot) -> bool {
-    lock(&place.tree).strong_count() > 0
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    place.tree.lock().strong_count() > 0
 }
 
 #[cfg(test)]
@@ -165,7 +162,7 @@ mod tests {
         for number in 0..100 {
             load(&cache, &number.to_string(), 10);
         }
-        assert!(lock(&cache.places).len() <= 1);
+        assert!(cache.places.lock().len() <= 1);
     }
 
     #[test]
@@ -183,7 +180,7 @@ mod tests {
         let trees: Vec<Arc<MemoryTree>> = std::thread::scope(|scope| {
             let ask = || {
                 let tree = cache.get_or_load(key("a"), || {
-                    *lock(&extracted) += 1;
+                    *extracted.lock() += 1;
                     Ok::<_, Infallible>(MemoryTree::from_files([("f", "x")]).expect("a small tree"))
                 });
                 let Ok(tree) = tree;
@@ -194,7 +191,7 @@ mod tests {
             let trees = asked.into_iter().map(|thread| thread.join().expect("no panic"));
             trees.chain([held]).collect()
         });
-        assert_eq!(*lock(&extracted), 1);
+        assert_eq!(*extracted.lock(), 1);
         assert!(trees.iter().all(|tree| Arc::ptr_eq(tree, &trees[0])));
     }
 }

@@ -4,9 +4,10 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 
 use crate::repository::isolated;
@@ -94,12 +95,12 @@ impl Server {
 
     /// From the next request on the server behaves otherwise.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Manners)) {
-        change(&mut self.shared.manners.lock().unwrap());
+        change(&mut self.shared.manners.lock());
     }
 
     /// What was asked so far.
     pub(crate) fn seen(&self) -> Vec<GitHttpRequest> {
-        self.shared.seen.lock().unwrap().clone()
+        self.shared.seen.lock().clone()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -159,9 +160,9 @@ fn serve(
     loop {
         let request = read_request(&mut stream)?;
         let authorization = request.header("authorization").map(str::to_owned);
-        let mut manners = shared.manners.lock().unwrap().clone();
-        manners.once = shared.manners.lock().unwrap().once.take();
-        let number = shared.seen.lock().unwrap().len();
+        let mut manners = shared.manners.lock().clone();
+        manners.once = shared.manners.lock().once.take();
+        let number = shared.seen.lock().len();
         let answer = answer(&request, &shared.root, &manners, number);
         let target = request.target;
         let body = request.body;
@@ -174,7 +175,7 @@ fn serve(
             answer: answer.clone(),
             connection,
         };
-        shared.seen.lock().unwrap().push(seen);
+        shared.seen.lock().push(seen);
         if manners.keeps_alive {
             write_in_chunks(&mut stream, &answer)?;
             continue;

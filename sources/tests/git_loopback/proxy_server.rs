@@ -2,10 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use parking_lot::Mutex;
 
 pub(crate) const USER: &str = "walker";
 pub(crate) const PASSWORD: &str = "hunter2hunter2";
@@ -35,7 +36,7 @@ impl Proxy {
     }
 
     pub(crate) fn passed(&self) -> Vec<String> {
-        self.passed.lock().unwrap().clone()
+        self.passed.lock().clone()
     }
 }
 
@@ -75,7 +76,7 @@ fn socks(mut client: TcpStream, passed: &ProxyRequestLog) -> io::Result<()> {
     };
     let port = u16::from_be_bytes(read(&mut client)?);
     let server = TcpStream::connect((host.as_str(), port))?;
-    passed.lock().unwrap().push(host);
+    passed.lock().push(host);
     client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
     pipe(client, server)
 }
@@ -99,7 +100,7 @@ fn http(client: &mut TcpStream, passed: &ProxyRequestLog) -> io::Result<()> {
     }
     let line = head.lines().next().unwrap_or_default().to_owned();
     let target = line.split(' ').nth(1).unwrap_or_default();
-    passed.lock().unwrap().push(line.clone());
+    passed.lock().push(line.clone());
     if line.starts_with("CONNECT ") {
         let server = TcpStream::connect(target)?;
         client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;

@@ -16,7 +16,8 @@ const MAX_ENTRIES: usize = 200_000;
 /// The folder of Git, which no artifact has.
 const OF_GIT: &str = ".git";
 
-/// See the module.
+/// A local checkout, read as the artifact of a source: without symbolic links and without the files that
+/// `.sourceignore` excludes.
 pub(super) struct Checkout {
     root: PathBuf,
     ignored: Matcher,

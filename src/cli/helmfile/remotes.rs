@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use helmfile::bundle;
 use helmfile::{Address, ChartError, ChartVersionRequest, Fetch, RemoteSource};
 use kustomize::{BuildFiles as _, RepositoryAddress};
+use parking_lot::Mutex;
 use sources::bucket::{self, BucketIdentity, Endpoint, Remote, Server};
 use sources::disk::Disk;
 use sources::getter;
@@ -58,7 +58,7 @@ impl Remotes {
 impl Fetch for Remotes {
     fn fetch(&self, address: &Address) -> Result<String, String> {
         let key = [&bundle::address_id(address), &address.user].map(String::as_str).join("\n");
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(done) = known.get(&key) {
             return done.clone();
         }
@@ -71,7 +71,7 @@ impl Fetch for Remotes {
     fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
         let ChartVersionRequest { url, name, range, .. } = chart;
         let key = ["chart", url, name, range].join("\n");
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(done) = known.get(&key) {
             return Ok(done.clone()?);
         }
@@ -84,7 +84,7 @@ impl Fetch for Remotes {
 
 impl Remotes {
     fn chart_into(&self, place: &Path, chart: &ChartVersionRequest) -> Result<String, String> {
-        let mut charts = self.charts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charts = self.charts.lock();
         let archive = block_on(async {
             let limit = self.limit;
             let work = charts.archive(chart);

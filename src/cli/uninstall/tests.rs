@@ -64,7 +64,7 @@ async fn uninstalled(objects: Vec<Value>, flags: &[&str]) -> (Result<(), String>
     let args = UninstallTestCommand::try_parse_from([&fixed, flags].concat()).unwrap().args;
     let (cluster, writes): (Cluster, Writes) = with_objects(objects).await;
     let ended = uninstall(&cluster, &args).await.map_err(|error| format!("{error:#}"));
-    let writes = writes.lock().unwrap().clone();
+    let writes = writes.lock().clone();
     (ended, writes)
 }
 

@@ -1,10 +1,11 @@
 //! What a watch tells of an API server that answers by a script.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crds::helm::HelmRelease;
 use http::Response;
 use kube::Client;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -39,7 +40,7 @@ fn pool(script: &Arc<Mutex<Script>>) -> Pool {
         let script = script.clone();
         let server = tower::service_fn(move |request: http::Request<Body>| {
             let next = {
-                let mut script = script.lock().unwrap();
+                let mut script = script.lock();
                 script.asked.push(request.uri().to_string());
                 script.answers.pop_front()
             };
@@ -70,7 +71,7 @@ async fn told(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>)
     };
     let story = watch.follow().take(count).map(|seen| seen.map(name).map_err(|it| it.code()));
     let story = story.collect().await;
-    let asked = script.lock().unwrap().asked.clone();
+    let asked = script.lock().asked.clone();
     (story, asked)
 }
 

@@ -5,7 +5,7 @@
 //! burst there is one a minute, which says how the object is by then. Elsewhere: writing audits (`controllers::audit`), holds
 //! (`controllers::hold`).
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
@@ -122,7 +122,7 @@ impl<K: ApplierKind> Session<K> {
         told: Option<String>,
         expired: bool,
     ) -> Option<(SuspensionChange, bool)> {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory.lock();
         let spacing = &mut memory.suspension_audits;
         let withheld = spacing.withheld.take();
         let expired = expired || withheld.as_ref().is_some_and(|it| it.expired);
@@ -138,7 +138,7 @@ impl<K: ApplierKind> Session<K> {
 
     /// When a suspension that is not audited yet will be.
     pub(super) fn suspension_audit_due_in(&self) -> Option<Duration> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = self.memory.lock();
         memory.suspension_audits.due_in(jiff::Timestamp::now())
     }
 

@@ -15,7 +15,8 @@ use crate::settings::Settings;
 /// How long storing an audit may take.
 const AUDIT_UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// See the module. Who sets the flag administers windlass: the bucket may be anywhere, and is asked as the environment says.
+/// The S3 bucket that keeps audits after their deletion from the cluster.
+/// An administrator sets its flag, so it may be at any address and takes its credentials from the environment.
 pub(super) struct Archive {
     remote: Remote,
     known: BucketClientCache,

@@ -189,7 +189,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use super::*;
     use serde_json::json;
@@ -236,7 +236,7 @@ mod tests {
         let run = async |code: u16| {
             let asked = Mutex::new(String::new());
             let delete = |audit: AuditSummary| {
-                asked.lock().unwrap().push_str(&audit.name);
+                asked.lock().push_str(&audit.name);
                 let is_refused = ["b", "c"].contains(&audit.name.as_str());
                 let answer =
                     if is_refused { Err(refused(code, &audit.name).into()) } else { Ok(()) };
@@ -245,7 +245,7 @@ mod tests {
             let gone = ["a", "b", "c", "d"].map(|name| kept("web", name, 0)).into();
             let refused = &mut Refusals::new();
             let error = delete_all(gone, refused, delete).await.unwrap_err().to_string();
-            (asked.into_inner().unwrap(), error)
+            (asked.into_inner(), error)
         };
         assert_eq!(run(403).await, ("abcd".to_owned(), "b".to_owned()));
         assert_eq!(run(409).await, ("abcd".to_owned(), "b".to_owned()));
@@ -263,7 +263,7 @@ mod tests {
         let mut sweep = async |is_refused: fn(&str) -> bool| {
             let asked = Mutex::new(String::new());
             let delete = |audit: AuditSummary| {
-                asked.lock().unwrap().push_str(&audit.name);
+                asked.lock().push_str(&audit.name);
                 let error = || sources::bucket::Error::Account("no".to_owned());
                 std::future::ready(match is_refused(&audit.name) {
                     true => Err(SweepError::Archive(audit.name, error())),
@@ -271,7 +271,7 @@ mod tests {
                 })
             };
             assert!(delete_all(there.clone(), &mut refused, delete).await.is_err());
-            let asked = asked.into_inner().unwrap();
+            let asked = asked.into_inner();
             there.retain(|audit| is_refused(&audit.name) || !asked.contains(&audit.name));
             asked
         };

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sources::store::{self, Slot, Store};
 
-/// See the module.
+/// The record, beside an artifact in the store, of how the artifact was verified.
+/// Only windlass writes it, so a status cannot forge it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Proof {
     /// Of the artifact.

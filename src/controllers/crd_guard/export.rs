@@ -9,13 +9,14 @@
 mod room;
 
 use std::collections::BTreeSet;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crdguard::{Export, Exporter, TooLarge};
 use objects::{Gvk, Object};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -303,7 +304,7 @@ impl Job<'_> {
             };
             let stored = match self.cluster.create_object(&secrets, secret, MANAGER, false).await {
                 Ok(stored) => {
-                    made.lock().unwrap_or_else(PoisonError::into_inner).push(stored.clone());
+                    made.lock().push(stored.clone());
                     Some(stored)
                 }
                 // It says itself what it holds; an earlier attempt was interrupted.
@@ -348,7 +349,7 @@ impl Job<'_> {
 
     /// Deletes what an attempt has made; what it found stays.
     async fn discard(&self, made: &CreatedSecrets) {
-        let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
+        let made = std::mem::take(&mut *made.lock());
         for secret in made {
             let namespace = secret.namespace();
             let name = secret.name();

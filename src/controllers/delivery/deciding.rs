@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use tokio_util::task::TaskTracker;
 
 use super::Delivery;
@@ -40,7 +41,8 @@ struct Queues {
     bytes: usize,
 }
 
-/// See the module. Clones are the same one.
+/// The queues of events to match against Alerts, one for each namespace with Alerts, so that slow patterns
+/// delay no other namespace. Clones share the queues.
 #[derive(Clone, Default)]
 pub(super) struct Deciding {
     queues: Arc<Mutex<Queues>>,
@@ -101,7 +103,7 @@ impl Queue {
 
 impl Deciding {
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 
     /// Has the Alerts, whose names are given by namespace, decide about an event soon.

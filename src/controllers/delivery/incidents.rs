@@ -7,14 +7,15 @@
 //! (`spool`), attempts (`lane`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::{Alert, AlertSpec, Provider};
 use kube::core::ResourceExt as _;
 use notify::{EventSourceSelector, RoutingDecision, Warning};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -172,7 +173,7 @@ pub(super) struct Outcomes {
 impl Outcomes {
     /// A step has ended.
     pub(super) fn put(&self, outcome: IncidentDeliveryOutcome) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended.lock();
         ended.push(outcome);
         self.came.notify_one();
     }
@@ -231,7 +232,7 @@ impl Delivery {
     /// Whether incidents are sent for an Alert: it asks for them, and its Provider is of a type that can be sent any.
     pub(crate) fn has_incidents(&self, alert: &Alert) -> bool {
         let is_surplus = || {
-            let surplus = self.outcomes.surplus.lock().unwrap_or_else(PoisonError::into_inner);
+            let surplus = self.outcomes.surplus.lock();
             surplus.contains(&place_of(alert))
         };
         self.may_have_incidents(alert) && !is_surplus()
@@ -274,7 +275,7 @@ impl Delivery {
             self.tell_invalid(alert, text);
         }
         let surplus = surplus.iter().map(|alert| place_of(alert)).collect();
-        *self.outcomes.surplus.lock().unwrap_or_else(PoisonError::into_inner) = surplus;
+        *self.outcomes.surplus.lock() = surplus;
         let mut all = Vec::new();
         for alert in first {
             let read = |annotation| {
@@ -353,7 +354,7 @@ impl Delivery {
 
     /// Outcomes since the last call.
     pub(crate) fn take_outcomes(&self) -> Vec<IncidentDeliveryOutcome> {
-        std::mem::take(&mut *self.outcomes.ended.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.outcomes.ended.lock())
     }
 
     /// Returns once there is an outcome.

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::notification::{Alert, Provider};
 use futures::FutureExt as _;
 use notify::Warning;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Delivery;
 use super::attempt::{DeliveryOutcome, attempt};
@@ -48,7 +49,7 @@ pub(super) struct Troubles(Mutex<BTreeMap<ProviderKey, Trouble>>);
 
 impl Troubles {
     fn all(&self) -> MutexGuard<'_, BTreeMap<ProviderKey, Trouble>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn of(&self, place: &ProviderKey) -> Trouble {

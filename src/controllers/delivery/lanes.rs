@@ -4,8 +4,9 @@
 //! Here: the order. Elsewhere: what waits (`spool`), sending (`lane`).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// A Provider by namespace and name.
@@ -22,13 +23,14 @@ struct Lane {
     changed: Arc<Notify>,
 }
 
-/// See the module.
+/// The queues of waiting notifications, one for each Provider, so that an unreachable Provider delays no other.
+/// A queue exists only while a notification waits in it.
 #[derive(Default)]
 pub(crate) struct Lanes(Mutex<BTreeMap<ProviderKey, Lane>>);
 
 impl Lanes {
     fn lanes(&self) -> MutexGuard<'_, BTreeMap<ProviderKey, Lane>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Has a notification wait behind the others; true if the lane is new, and somebody has to work on it.

@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -129,7 +130,8 @@ struct State {
     kept: u64,
 }
 
-/// See the module.
+/// A store of waiting notifications, one file for each, so that they survive a restart of the process.
+/// If the disk rejects a write, the notification waits in memory.
 pub(super) struct Spool {
     folder: PathBuf,
     bounds: Bounds,
@@ -183,7 +185,7 @@ impl Spool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn path(&self, number: u64) -> PathBuf {

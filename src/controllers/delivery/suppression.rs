@@ -9,11 +9,12 @@
 //! Elsewhere: which events these are (`dispatch`), what becomes of one (`controllers::incident`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use notify::ObjectReference;
 use objects::{Gvk, ObjectId};
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::Time;
 
 use super::Delivery;
@@ -98,13 +99,13 @@ impl Backlog {
     }
 }
 
-/// See the module.
+/// The events that wait in memory until it is known whether their Alert is sent an incident in their place.
 #[derive(Default)]
 pub(super) struct Suppression(Mutex<Backlog>);
 
 impl Suppression {
     fn waiting(&self) -> MutexGuard<'_, Backlog> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Has an event wait in the place of an earlier one about the same, which began to wait before. Comes back if there is no

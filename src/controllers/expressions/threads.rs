@@ -7,8 +7,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// How many there are: one that is long holds up no other at once.
@@ -56,7 +57,7 @@ static SHARED: LazyLock<Threads> = LazyLock::new(Threads::default);
 
 impl Threads {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     fn put(&'static self, namespace: &str, work: ThreadJob) -> Result<(), EvaluationError> {
@@ -86,7 +87,7 @@ impl Threads {
             let work = loop {
                 match queue.next() {
                     Some(work) => break work,
-                    None => queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                    None => self.more.wait(&mut queue),
                 }
             };
             drop(queue);
@@ -127,13 +128,13 @@ mod tests {
         let mut queue = Queue::default();
         for (namespace, name) in [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1")] {
             let order = order.clone();
-            let work: ThreadJob = Box::new(move || order.lock().unwrap().push(name));
+            let work: ThreadJob = Box::new(move || order.lock().push(name));
             queue.waiting.entry(namespace.to_owned()).or_default().push_back(work);
         }
         while let Some(work) = queue.next() {
             work();
         }
-        assert_eq!(*order.lock().unwrap(), ["a1", "b1", "c1", "a2", "a3"]);
+        assert_eq!(*order.lock(), ["a1", "b1", "c1", "a2", "a3"]);
         assert!(queue.waiting.is_empty());
     }
 

@@ -137,7 +137,8 @@ fn working(context: &Context) -> sources::git::Context {
 
 /// The revision that the remote has now.
 pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, Rest> {
-    let (run, working) = (run.clone(), working(&run.context));
+    let working = working(&run.context);
+    let run = run.clone();
     let tip = move || {
         let GitFetchSpec { remote, reference, .. } = &run.work;
         let tip = sources::git::tip(remote, reference, &working).map_err(|e| classify(&e))?;
@@ -150,7 +151,8 @@ pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, R
 pub(super) async fn fetch(
     run: &Arc<SourceRun<GitRepository>>,
 ) -> Result<StoredArtifact<GitRepositoryStatus>, Rest> {
-    let (run, working) = (run.clone(), working(&run.context));
+    let working = working(&run.context);
+    let run = run.clone();
     let work = move || fetch_and_store(&run.work, &working, &run.context.artifacts, &run.object);
     blocking(GIT_OPERATION_FAILED, "fetching", work).await
 }

@@ -1,6 +1,6 @@
 //! What a HelmChart asks for, checked.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, ReconcileStrategy};
 use reconcile::{Rest, reason};

@@ -3,10 +3,11 @@
 //! Here: choosing, fetching from a repository, keeping. Elsewhere: packing (`package.rs`), dependencies
 //! (`dependencies.rs`), reading an index (`helm_repository`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crds::source::{HelmChart, HelmChartStatus};
 use crds::{Artifact, ReconciledObject as _};
+use parking_lot::Mutex;
 use reconcile::{Reason, Rest, Wake, reason};
 use sources::charts::repository::Error as RepositoryError;
 use sources::charts::{LoadedChartFiles, files, with_metadata};
@@ -47,11 +48,11 @@ pub(crate) struct ChartFetchSpec {
 impl ChartFetchSpec {
     /// What there is.
     pub(super) fn built(&self) -> ChartArtifactMetadata {
-        self.built.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+        self.built.lock().clone().unwrap_or_default()
     }
 
     pub(super) fn set_built(&self, built: ChartArtifactMetadata) {
-        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
+        *self.built.lock() = Some(built);
     }
 
     /// Whether the archive is another than the one that there is.

@@ -2,13 +2,14 @@
 //!
 //! Elsewhere: the machine (`releaser`), what a status says (`report`, `status`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::ResourceInventory;
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{Resource as _, ResourceExt as _};
+use parking_lot::Mutex;
 use reconcile::{ObjectKey, Rest, Wake};
 use release::status::{self as words, Event as ReleaseEvent, ReleaseStatus, Report};
 use release::{Journal, Record, ReleaseDesiredState};
@@ -37,7 +38,7 @@ pub(crate) struct PendingStatus {
     pub(super) events: Vec<ReleaseEvent>,
 }
 
-/// See the module.
+/// A HelmRelease as the owner of its one Helm release, with its status and its events.
 pub(super) struct ReleaseOwner {
     context: Arc<Context>,
     node: ObjectKey,
@@ -60,16 +61,16 @@ impl ReleaseOwner {
 
     /// The HelmRelease as our last write left it.
     pub(super) fn object(&self) -> Arc<HelmRelease> {
-        self.object.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.object.lock().clone()
     }
 
     fn set_object(&self, object: Arc<HelmRelease>) {
-        *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object;
+        *self.object.lock() = object;
     }
 
     /// What the end of the run has to write besides its own.
     pub(super) fn held(&self) -> Option<PendingStatus> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.held.lock().take()
     }
 
     async fn write(
@@ -123,7 +124,7 @@ impl Owner for ReleaseOwner {
         if told.ended.is_some() {
             let object = HelmRelease { status: Some(after), ..HelmRelease::clone(&object) };
             self.set_object(Arc::new(object));
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+            *self.held.lock() = Some(held);
             return Ok(());
         }
         self.write(&object, held, &after).await

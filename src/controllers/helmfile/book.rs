@@ -3,8 +3,8 @@
 //! Many releases are kept at a time, and what is to be told of all of them goes into one write.
 //! Elsewhere: the machine (`releaser`), what a run says of the whole (`report.rs`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crds::ResourceInventory;
@@ -14,6 +14,7 @@ use helmfile::When;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ResourceExt as _;
 use objects::Masking;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, Rest, Wake};
 use release::status::{self as words, ReleaseStatus, Report};
 use release::{Journal, Record, ReleaseDesiredState};
@@ -41,7 +42,7 @@ const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// How often progress is written in one run: the write takes the rows of all releases, however many there are.
 const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// The status rows of a Helmfile during a run, which combines the changes of many releases in one status write.
 pub(super) struct Book<K: Model> {
     pub(super) context: Arc<Context>,
     latest: Arc<Latest<K>>,
@@ -77,7 +78,7 @@ impl<K: Model> Book<K> {
     }
 
     fn pages(&self) -> MutexGuard<'_, Pages<K>> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pages.lock()
     }
 
     /// The Helmfile as our last write left it.
@@ -252,7 +253,7 @@ impl<K: Model> ReleaseOwner<K> {
 
     /// What asks for the release, as it is known by now.
     pub(super) fn release(&self) -> Arc<HelmRelease> {
-        self.release.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.release.lock().clone()
     }
 }
 
@@ -283,7 +284,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         let (_, after) = report::progress(&release, told, inventory, desired, now)?;
         let kept = request::kept(&after);
         let release = HelmRelease { status: Some(after), ..HelmRelease::clone(&release) };
-        *self.release.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(release);
+        *self.release.lock() = Arc::new(release);
         let progress = told.progress.as_ref().map(|progress| progress.text.clone());
         self.book.update(&self.key, |row| {
             row.status = kept;

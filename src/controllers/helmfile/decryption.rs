@@ -4,12 +4,13 @@
 //! (`kustomization::key_services`), what of a helmfile may be encrypted (engine `helmfile`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::helmfile::HelmfileSpec;
 use golang::meter::Stop;
 use helmfile::Decrypt;
+use parking_lot::Mutex;
 use reconcile::{Rest, Wake};
 use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
@@ -76,7 +77,7 @@ impl Decrypt for Asking {
     fn decrypt(&self, data: &[u8], format: SopsFormat) -> DataKeyResult {
         let (answer, answered) = sync_channel(1);
         let question = Question { data: data.to_owned(), format, answer };
-        let sent = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(question);
+        let sent = self.0.lock().send(question);
         let answer = sent.ok().and_then(|()| answered.recv().ok());
         answer.unwrap_or_else(|| Err("decrypting it was interrupted".to_owned()))
     }

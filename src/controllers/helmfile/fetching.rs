@@ -4,11 +4,12 @@
 //! (`helmfile::bundle`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use helm::chart::{File, load};
 use helmfile::bundle::{self, Bundle};
 use helmfile::{Address, ChartError, ChartVersionRequest, Fetch};
+use parking_lot::{Mutex, MutexGuard};
 use sources::getter::Getter;
 use tokio::runtime::Handle;
 use tree::{FileTree as _, RelPath};
@@ -83,7 +84,7 @@ impl Fetching {
     }
 
     fn reaching(&self) -> MutexGuard<'_, Reaching> {
-        self.reaching.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reaching.lock()
     }
 }
 
@@ -151,7 +152,7 @@ impl DownloadBudget {
 impl Fetch for Fetching {
     fn fetch(&self, address: &Address) -> Result<String, String> {
         let key = bundle::address_id(address);
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut budget = self.budget.lock();
         if let Some((top, bundle)) = &self.bundle {
             let entry = (key.as_str(), &*address.to_string());
             return bundled(&self.files, (top, bundle), entry, &mut budget);
@@ -177,7 +178,7 @@ impl Fetch for Fetching {
     fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartError> {
         let id = bundle::chart_id(chart);
         let name = &chart.name;
-        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut budget = self.budget.lock();
         if let Some((top, bundle)) = &self.bundle {
             let entry = (id.as_str(), &*format!("the chart {name} {}", chart.range));
             let place = bundled(&self.files, (top, bundle), entry, &mut budget)?;

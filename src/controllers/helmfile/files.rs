@@ -1,15 +1,16 @@
 //! The files that a helmfile sees: those of its source, and beside them what was fetched for it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use helm::chart::File;
+use parking_lot::{Mutex, MutexGuard};
 use tree::{FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError, TreeLimits};
 
 /// The directory of what is beside the source; one of this name in the source is not seen.
 const BESIDE: &str = ".windlass";
 
-/// See the module.
+/// The files that a helmfile can read: those of its source, and beside them those fetched for it.
 pub(super) struct Beside {
     source: Arc<MemoryTree>,
     more: Mutex<BTreeMap<String, Arc<MemoryTree>>>,
@@ -22,7 +23,7 @@ impl Beside {
     }
 
     fn more(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTree>>> {
-        self.more.lock().unwrap_or_else(PoisonError::into_inner)
+        self.more.lock()
     }
 
     /// Puts files beside the source, and says where: an absolute path.

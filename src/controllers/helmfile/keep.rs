@@ -4,13 +4,14 @@
 //! what is asked of it (`request.rs`), its hooks (`reapply.rs`, `hooks.rs`), what is said of it (`book.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crds::helm::HelmRelease;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, RemovalPermit, Rest, Time, Wake, reason};
 use release::phase::Gates;
 use release::{Origin, ReleaseDesiredState};
@@ -62,11 +63,11 @@ struct Last {
 
 impl ReleaseRunState {
     fn last(&self) -> Option<Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.lock().clone()
     }
 
     fn set_last(&self, last: Option<Last>) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        *self.last.lock() = last;
     }
 
     /// What the release was left as does not hold any more.
@@ -76,12 +77,12 @@ impl ReleaseRunState {
 
     /// Whether an attempt applied hooks on which no operation began.
     pub(super) fn has_applied(&self, attempt: &str) -> bool {
-        let applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        let applied = self.applied.lock();
         applied.as_deref() == Some(attempt)
     }
 
     pub(super) fn set_applied(&self, attempt: &str) {
-        let mut applied = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut applied = self.applied.lock();
         *applied = Some(attempt.to_owned());
     }
 
@@ -165,13 +166,13 @@ pub(super) struct Silent(Mutex<BTreeMap<String, Rest>>);
 
 impl Silent {
     fn note(&self, target: &ClusterTarget, rest: &Rest) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.insert(target.place().to_owned(), rest.clone());
     }
 
     /// How a release at a target rests without being tried.
     pub(super) fn at(&self, target: &ClusterTarget) -> Option<Rest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(target.place()).cloned()
+        self.0.lock().get(target.place()).cloned()
     }
 }
 
@@ -242,7 +243,7 @@ impl<K: Model> Session<K> {
         let left = in_turn(Order::of_plan(planned), &keeping).await?;
         // The plan rejected cycles, so nothing is left.
         left.into_iter().for_each(|release| keeping.note(release, ReleaseProgress::Waits));
-        let noted = keeping.noted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let noted = keeping.noted.into_inner();
         Some(noted.outcomes)
     }
 
@@ -573,7 +574,7 @@ impl PassNotes {
 
 impl<K: Model> Keeping<'_, K> {
     fn noted(&self) -> MutexGuard<'_, PassNotes> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock()
     }
 
     fn note(&self, release: usize, outcome: ReleaseProgress) {

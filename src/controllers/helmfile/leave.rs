@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crds::helmfile::{ReleaseRow, ReleaseState};
 use kube::core::ResourceExt as _;
 use objects::Gvk;
+use parking_lot::Mutex;
 use reconcile::{RemovalCause, RemovalRefused, Rest, Wake, reason};
 use release::storage::secret_name;
 
@@ -295,7 +296,7 @@ impl<K: Model> Session<K> {
         let order = Order::of_removal(&keys, &run.book.rows());
         let left = in_turn(order, &uninstalling).await?;
         let outcomes = uninstalling.outcomes.into_inner();
-        let mut outcomes = outcomes.unwrap_or_else(PoisonError::into_inner);
+        let mut outcomes = outcomes;
         outcomes.extend(left.into_iter().map(|at| (keys[at].clone(), ReleaseProgress::Waits)));
         Some(outcomes)
     }
@@ -356,7 +357,7 @@ impl<K: Model> Turns for Uninstalling<'_, K> {
             self.session.dismiss_all(&removal.key, self.run).await;
             return TurnOutcome::On;
         }
-        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcomes = self.outcomes.lock();
         outcomes.insert(removal.key.clone(), ReleaseProgress::Rests(rest));
         TurnOutcome::Stays
     }

@@ -25,7 +25,7 @@ use crate::controllers::kustomization::resolve;
 use crate::controllers::target::ClusterTarget;
 use crate::controllers::{artifact, marks};
 
-/// See the module.
+/// The origin of a helmfile: the artifact of a source, or an address that is fetched anew at each interval.
 #[derive(Clone)]
 pub(super) enum Origin {
     /// The artifact of a source.

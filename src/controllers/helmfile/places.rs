@@ -25,7 +25,8 @@ const AT_ONCE: usize = 8;
 /// The clusters of contexts by their names, or why one of them cannot be used: then its own releases fail, and no others.
 pub(super) type Contexts = BTreeMap<String, Result<Arc<ClusterTarget>, Rest>>;
 
-/// See the module: by the names of contexts, of which that of the spec's own cluster is empty.
+/// The clusters of a Helmfile's releases, by the names of their contexts.
+/// The cluster of the spec has the empty name.
 #[derive(Default)]
 pub(super) struct Places(Contexts);
 

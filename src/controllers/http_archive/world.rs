@@ -1,6 +1,6 @@
 //! Asking a web server, and packing what it gave.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crds::windlass::{HTTPArchive, HTTPArchiveStatus};
 use reconcile::{Rest, Wake};
@@ -54,7 +54,7 @@ fn classify(error: &Error) -> Rest {
 /// By what the server can tell whether it has something else than what is kept.
 fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<Validators> {
     let memory = run.context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
-    let learned = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    let learned = memory.lock();
     if learned.of == (kept.revision.clone(), run.work.remote.url().to_string()) {
         return Some(learned.validators.clone());
     }
@@ -96,7 +96,7 @@ pub(super) async fn ask(
     })
     .await?;
     let memory = context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
-    let mut learned = memory.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut learned = memory.lock();
     learned.of = (found.revision.clone(), remote.url().to_string());
     learned.validators = found.validators.clone();
     drop(learned);

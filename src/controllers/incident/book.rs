@@ -76,7 +76,8 @@ pub(super) enum WriteOutcome {
     Rejected,
 }
 
-/// See the module.
+/// The writer of the Incident objects, which creates them, updates their status and deletes old ones.
+/// It limits the writes of a pass and the open Incidents of a namespace.
 pub(super) struct Book {
     context: Arc<Context>,
     table: Arc<Table<Incident>>,

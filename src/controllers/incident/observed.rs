@@ -105,7 +105,7 @@ struct ObservedEntry {
     pass: u64,
 }
 
-/// See the module.
+/// The references, suspension and conditions of the objects of all kinds, from which incidents are judged.
 #[derive(Default)]
 pub(super) struct ObservedObjects {
     known: QueryAnswers,

@@ -28,7 +28,8 @@ pub(super) enum RefusalScope {
     Early,
 }
 
-/// See the module.
+/// The pauses in writing Incidents after the API server rejected a write: of all writes, of creation in
+/// a namespace, or of one Incident.
 #[derive(Debug, Default)]
 pub(super) struct Pauses {
     all: Option<Instant>,

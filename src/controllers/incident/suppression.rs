@@ -21,7 +21,7 @@ const OPENING_DELAY: Duration = Duration::from_secs(30);
 /// How long an event waits where it is not clear whether its object fails.
 const MAX_WAIT: Duration = Duration::from_secs(900);
 
-/// See the module.
+/// The decision about an event that an incident may replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventDecision {
     /// It waits.

@@ -42,7 +42,8 @@ const DECLINED_STEP_TTL: Duration = Duration::from_secs(300);
 /// After how long the beginning is sent again that the service rejected.
 const REJECTED_OPENING_RETRY_DELAY: Duration = Duration::from_secs(600);
 
-/// See the module.
+/// The sender of notifications about incidents, which queues each step that is due until the status of
+/// its Incident holds the outcome.
 pub(super) struct Teller {
     context: Arc<Context>,
     delivery: Arc<Delivery>,

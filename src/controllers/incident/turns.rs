@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// See the module.
+/// A round-robin order of namespaces, which begins behind the namespace that was served last.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     last: String,

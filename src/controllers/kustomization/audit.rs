@@ -372,7 +372,7 @@ impl Session {
             memory.contests.clone()
         };
         let changes = {
-            let mut contests = contests.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut contests = contests.lock();
             contests.unaudited(stretch, changes)
         };
         if changes.is_empty() {

@@ -2,10 +2,11 @@
 //!
 //! Elsewhere: fetching (`sources::bases`), what is an address (`kustomize`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kustomize::{BuildFiles, Error, Inflation, RepositoryAddress, ResolvedPath};
+use parking_lot::Mutex;
 use sources::bases::{RemoteBaseLimits, Remotes};
 use sources::git;
 use tokio::runtime::Handle;
@@ -104,7 +105,7 @@ impl SharedPermits {
 
     /// See [`BuildPermits::while_asking`].
     pub(in crate::controllers) fn while_asking<T>(&self, ask: impl FnOnce() -> T) -> T {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).while_asking(ask)
+        self.0.lock().while_asking(ask)
     }
 }
 

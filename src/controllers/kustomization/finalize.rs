@@ -1,11 +1,12 @@
 //! A Kustomization that is deleted: what it applied goes with it, by policy.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crds::kustomize::Kustomization;
 use lifecycle::EventAnswer;
 use objects::Masking;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{RemovalCause, Rest, reason};
 
 use super::held::{HeldAttempt, LifecycleHold};
@@ -114,7 +115,7 @@ struct FinishedRemovals(Mutex<VecDeque<String>>);
 
 impl FinishedRemovals {
     fn all(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn has(&self, object: &Kustomization) -> bool {

@@ -9,7 +9,8 @@ use super::substitution::Substitution;
 use crate::controllers::reference::References;
 use crate::settings::Settings;
 
-/// See the module.
+/// The inputs of a Kustomization's build besides the files of the artifact: substitution variables and
+/// decryption keys.
 #[derive(Default)]
 pub(crate) struct Inputs {
     pub(super) substitution: Option<Substitution>,

@@ -8,7 +8,7 @@ mod related;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use apply::changes::{ObjectChange, What};
@@ -20,6 +20,7 @@ use apply::{
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Masking, Object, ObjectId};
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
 
 use super::report::Progress;
@@ -73,7 +74,7 @@ struct ObservedKustomizationState {
     missing: BTreeSet<ObjectKey>,
 }
 
-/// See the module.
+/// The state of a Kustomization's run: the objects of the target cluster, and the inventory in the status.
 pub(super) struct KustomizationExecutor {
     context: Arc<Context>,
     target: Arc<ClusterTarget>,
@@ -186,12 +187,12 @@ impl KustomizationExecutor {
     }
 
     fn known(&self) -> MutexGuard<'_, ObservedKustomizationState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// The Kustomization as our last write left it.
     pub(super) fn object(&self) -> Arc<Kustomization> {
-        self.object.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.object.lock().clone()
     }
 
     /// What was created, configured and deleted, in that order of events.
@@ -382,7 +383,7 @@ impl KustomizationExecutor {
     }
 
     fn contests(&self) -> MutexGuard<'_, Contests> {
-        self.settings.contests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.settings.contests.lock()
     }
 
     /// When everything seems to be well, what was so at an earlier run is read again if it moved since: it may have
@@ -434,8 +435,7 @@ impl KustomizationExecutor {
         if super::report::is_new(&object, revision) {
             let text = super::report::phase("Detecting drift", revision, *timeout);
             progress::tell(&self.context, &self.latest, &object, &text).await;
-            *self.object.lock().unwrap_or_else(PoisonError::into_inner) =
-                self.latest.begun(&object);
+            *self.object.lock() = self.latest.begun(&object);
         }
     }
 
@@ -475,7 +475,7 @@ impl KustomizationExecutor {
         match written.map_err(|error| self.no_answer(&error))? {
             Some(_) => {
                 let object = self.latest.begun(&object);
-                *self.object.lock().unwrap_or_else(PoisonError::into_inner) = object;
+                *self.object.lock() = object;
             }
             // The Kustomization is gone for good, so nothing may be applied in its name any more.
             None => {

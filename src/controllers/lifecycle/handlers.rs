@@ -11,7 +11,7 @@ mod check;
 mod job;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::lifecycle::{
@@ -20,6 +20,7 @@ use crds::lifecycle::{
 };
 use kube::core::ResourceExt as _;
 use lifecycle::{Bounds, Finding};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
@@ -136,7 +137,7 @@ impl Default for Handlers {
 
 impl Handlers {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// An event came, changed or went.

@@ -70,7 +70,7 @@ pub(crate) struct TableChange<K> {
     pub(crate) after: Option<Arc<K>>,
 }
 
-/// See the module.
+/// A table of the objects of a kind without runs, as the watch last saw them.
 pub(crate) struct Table<K>(watch::Sender<TableState<K>>);
 
 impl<K> Default for Table<K> {

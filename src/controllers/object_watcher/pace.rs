@@ -2,9 +2,9 @@
 //! one wakes at once; those that follow soon wake together.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use reconcile::ObjectKey;
 
 /// How long after a wake the next one comes at the earliest.
@@ -38,7 +38,7 @@ pub(super) enum Call {
 impl Pace {
     /// A node is to be woken.
     pub(super) fn call(&self, node: &ObjectKey, now: Instant) -> Call {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if all.len() >= MAX_UNPRUNED_OBJECTS {
             all.retain(|_, last| last.is_due || now < last.at + MIN_WAKE_INTERVAL);
         }
@@ -60,7 +60,7 @@ impl Pace {
 
     /// A node is woken that was to be woken later.
     pub(super) fn called(&self, node: &ObjectKey, now: Instant) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.insert(node.clone(), Last { at: now, is_due: false });
     }
 }
@@ -103,6 +103,6 @@ mod tests {
         }
         pace.call(&node(0), begin);
         pace.call(&node(MAX_UNPRUNED_OBJECTS), begin + MIN_WAKE_INTERVAL);
-        assert_eq!(pace.0.lock().unwrap().len(), 2, "one of them is still to be woken");
+        assert_eq!(pace.0.lock().len(), 2, "one of them is still to be woken");
     }
 }

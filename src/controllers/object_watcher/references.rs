@@ -43,7 +43,8 @@ struct Reference {
 /// Group and kind.
 type GroupKindKey = (String, String);
 
-/// See the module.
+/// The Secrets, ConfigMaps and ServiceAccounts that specs name, with the objects that read them and the
+/// watches that see them.
 #[derive(Default)]
 pub(super) struct References {
     named: BTreeMap<ObjectId, Reference>,

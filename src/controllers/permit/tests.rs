@@ -18,7 +18,7 @@ async fn a_namespace_with_many_waits_for_itself_and_not_the_others() {
             let order = order.clone();
             async move {
                 let permit = permits.acquire(namespace).await;
-                order.lock().unwrap().push(namespace);
+                order.lock().push(namespace);
                 drop(permit);
             }
         })
@@ -27,7 +27,7 @@ async fn a_namespace_with_many_waits_for_itself_and_not_the_others() {
     assert!(all.as_mut().now_or_never().is_none());
     drop(first);
     all.await;
-    assert_eq!(*order.lock().unwrap(), ["greedy", "a", "b", "greedy", "a", "greedy"]);
+    assert_eq!(*order.lock(), ["greedy", "a", "b", "greedy", "a", "greedy"]);
     assert_eq!(permits.free(), 1);
 }
 
@@ -99,7 +99,7 @@ async fn runs_that_go_on_and_runs_that_begin_take_turns() {
         let order = order.clone();
         let mut run = Box::pin(async move {
             let permit = permits.run_permit_in(line, "a").await;
-            order.lock().unwrap().push(name);
+            order.lock().push(name);
             drop(permit);
         });
         assert!(run.as_mut().now_or_never().is_none(), "the only permit is taken");
@@ -107,6 +107,6 @@ async fn runs_that_go_on_and_runs_that_begin_take_turns() {
     }
     drop(first);
     futures::future::join_all(runs).await;
-    let order = order.lock().unwrap().clone();
+    let order = order.lock().clone();
     assert_eq!(order, ["go on 1", "begin 1", "go on 2", "begin 2", "begin 3"]);
 }

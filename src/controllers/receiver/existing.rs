@@ -1,10 +1,11 @@
 //! The objects that Receivers name, as they are now: what a selection asks for is read, and it is asked again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use notify::receivers::{AnnotationTarget, Targets};
 use objects::{Gvk, Object};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use crate::cluster::discovery::Resource;
@@ -40,7 +41,7 @@ pub(super) struct Existing(Mutex<State>);
 
 impl Existing {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Reads what was asked for by a Receiver of a namespace; false if there was nothing.
@@ -220,7 +221,7 @@ mod tests {
                         "namespaced": true, "verbs": ["list"]}]});
                 return (200, Body::from(kinds.to_string()));
             };
-            told.lock().unwrap().push(query.to_owned());
+            told.lock().push(query.to_owned());
             let next = if query.contains("continue=") { "" } else { "second" };
             let metadata = json!({"name": "a", "annotations": {"x": "y".repeat(length)},
                 "managedFields": [{"manager": "kubectl"}]});
@@ -237,7 +238,7 @@ mod tests {
         let (found, bytes) = all(&cluster, &place(), LARGEST_METADATA).await.unwrap();
         assert_eq!(found[0], json!({"metadata": {"name": "a", "annotations": {"x": "y"}}}));
         assert_eq!((found.len(), bytes), (2, 2 * found[0]["metadata"].to_string().len()));
-        assert_eq!(asked.lock().unwrap().join(" "), "limit=500 limit=500&continue=second");
+        assert_eq!(asked.lock().join(" "), "limit=500 limit=500&continue=second");
     }
 
     #[tokio::test]
@@ -245,6 +246,6 @@ mod tests {
         let (cluster, asked) = server(1000).await;
         let error = all(&cluster, &place(), 999).await.unwrap_err();
         assert!(error.to_string().contains("more objects of kind Kustomization"), "{error}");
-        assert_eq!(asked.lock().unwrap().len(), 1);
+        assert_eq!(asked.lock().len(), 1);
     }
 }

@@ -3,7 +3,7 @@
 //! Elsewhere: the verdicts (`notify::receivers`), connections (`crate::serve`).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -16,6 +16,7 @@ use notify::Response;
 use notify::receivers::{
     self, AcceptedHookRequest, Gate, Hook, MAX_BODY, Reception, Selection, Settings,
 };
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::existing::Existing;
@@ -96,7 +97,7 @@ struct UnderWay<'a>(&'a Hooks, String);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        let mut busy = self.0.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = self.0.busy.lock();
         if let Some(count) = busy.get_mut(&self.1) {
             *count -= 1;
             if *count == 0 {
@@ -172,7 +173,7 @@ impl Hooks {
     /// The Receiver at a path.
     fn find(&self, uri: &str) -> Option<Arc<Receiver>> {
         let wanted = Digest::from(Sha256::digest(uri));
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paths = self.paths.lock();
         let known = |paths: &Paths| {
             let (namespace, name) = paths.by_digest.get(&wanted)?;
             let receiver = self.context.seen::<Receiver>(namespace, name)?;
@@ -185,7 +186,7 @@ impl Hooks {
     }
 
     fn enter(&self, name: &str) -> Option<UnderWay<'_>> {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut busy = self.busy.lock();
         let count = busy.entry(name.to_owned()).or_default();
         (*count < AT_ONCE).then(|| {
             *count += 1;
@@ -302,7 +303,7 @@ impl Hooks {
     /// Asks an issuer, or remembers what it answered a moment ago.
     async fn fetch(&self, request: &notify::ProviderRequest) -> notify::DeliveryResult {
         {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.kept.lock();
             kept.retain(|_, (at, _)| at.elapsed() < KEPT_FOR);
             if let Some((_, answer)) = kept.get(&request.url) {
                 return Ok(answer.clone());
@@ -317,7 +318,7 @@ impl Hooks {
             && answer.status == 200
             && answer.body.len() <= LARGEST_KEPT
         {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.kept.lock();
             if kept.len() < MOST_KEPT {
                 kept.insert(request.url.clone(), (Instant::now(), answer.clone()));
             }

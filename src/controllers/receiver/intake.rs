@@ -23,7 +23,8 @@ const LONG_EACH: usize = 16;
 const PERMIT_HOLD_PERIOD: Duration = Duration::from_secs(5);
 const PERMIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// See the module.
+/// The permits under which long webhook bodies are read, which namespaces get in turn, so that a slow sender
+/// delays no other.
 pub(super) struct Intake {
     permits: Permits,
     keeps: Duration,

@@ -2,11 +2,12 @@
 //! it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use notify::receivers::AnnotationTarget;
 use objects::Gvk;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -34,7 +35,7 @@ impl Default for Wakes {
 
 impl Wakes {
     fn turn(&self, target: &AnnotationTarget) -> Arc<Turn> {
-        let mut all = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.turns.lock();
         // Whoever waits for a turn holds it.
         all.retain(|known, turn| {
             let is_old =
@@ -153,6 +154,6 @@ mod tests {
             let done = || async { Ok(()) };
             wakes.wake(&target(&at.to_string()), Instant::now(), done).await.unwrap();
         }
-        assert_eq!(wakes.turns.lock().unwrap().len(), 1);
+        assert_eq!(wakes.turns.lock().len(), 1);
     }
 }

@@ -3,12 +3,13 @@
 //! Elsewhere: which source has the chart (each owner), rendering (`prepare`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crds::Artifact;
 use golang::semver::Version;
 use helm::chart::{Chart, load};
 use helm::render::Templates;
+use parking_lot::Mutex;
 use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 
 use crate::controllers::artifact;
@@ -50,7 +51,7 @@ struct CachedChart {
 
 impl Charts {
     fn find(&self, key: &str) -> Option<Arc<LoadedChart>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         let at = kept.iter().position(|kept| kept.key == key)?;
         let found = kept.remove(at)?;
         let chart = found.chart.clone();
@@ -61,7 +62,7 @@ impl Charts {
     /// Keeps a chart that takes so many bytes, and no more others than there is room for. One that takes all of it by
     /// itself is not kept.
     fn keep(&self, key: String, chart: &Arc<LoadedChart>, bytes: usize) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         kept.retain(|kept| kept.key != key);
         if bytes > KEPT_BYTES {
             return;

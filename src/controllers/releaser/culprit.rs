@@ -123,7 +123,8 @@ fn named(kind: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use apply::Health;
     use axum::body::Body;
@@ -162,7 +163,7 @@ mod tests {
                 return (200, Body::from(KINDS));
             };
             let query = percent_encoding::percent_decode_str(query).decode_utf8_lossy();
-            told.lock().unwrap().push(query.clone().into_owned());
+            told.lock().push(query.clone().into_owned());
             let items = match (path.ends_with("/pods"), query.contains("kind=ReplicaSet")) {
                 (true, _) => json!([
                     {"metadata": {"name": "web-1-a"}, "status": {"phase": "Pending"}},
@@ -181,7 +182,7 @@ mod tests {
         let report = Report { message: String::new(), ..report };
         let cause = of(&cluster, &member(), &report).await;
         assert_eq!(cause.as_deref(), Some("Failed: web-1"));
-        let asked = asked.lock().unwrap();
+        let asked = asked.lock();
         let selectors: Vec<&str> =
             asked.iter().filter_map(|it| it.split_once("fieldSelector=")).map(|it| it.1).collect();
         assert_eq!(

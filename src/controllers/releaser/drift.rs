@@ -4,7 +4,6 @@
 //! Elsewhere: what follows (engine `release`), correcting it (`write`).
 
 use std::fmt::Write as _;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use apply::changes::masked;
@@ -68,8 +67,8 @@ impl<O: Owner> ReleaseExecutor<O> {
                     if !self.is_within_measure(member) => {}
                 Ok(DriftComparison::Missing) => {
                     line(&mut text, &format!("{subject} removed"));
-                    let (member, payload) = (member.clone(), member.object.clone());
-                    drifted.push(DriftedObject { member, payload, fields: None });
+                    let payload = member.object.clone();
+                    drifted.push(DriftedObject { member: member.clone(), payload, fields: None });
                 }
                 Ok(DriftComparison::Changed {
                     payload,
@@ -124,12 +123,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let pause = self.contested_pause();
         let text = || rival.unwrap_or_else(|| contested_text(id, None, (MANAGER, IGNORE), pause));
         let now = jiff::Timestamp::now();
-        let is_allowed = self.contests.lock().unwrap_or_else(PoisonError::into_inner).allows(
-            (id, &digest),
-            now,
-            pause,
-            text,
-        );
+        let is_allowed = self.contests.lock().allows((id, &digest), now, pause, text);
         if !is_allowed {
             watcher.hush(&self.node, id);
         }
@@ -144,7 +138,7 @@ impl<O: Owner> ReleaseExecutor<O> {
 
     /// What is not corrected for a while, how that is told, and until when.
     pub(super) fn contested(&self) -> Option<(String, Time)> {
-        let mut contests = self.contests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut contests = self.contests.lock();
         let standing = contests.standing(jiff::Timestamp::now());
         let until = standing.values().map(|(_, until)| *until).min()?;
         let strings: Vec<String> = standing.into_values().map(|(text, _)| text).collect();

@@ -1,9 +1,10 @@
 //! A run of one release: the engine's steps until it rests, and what it leaves to the next run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use objects::ObjectId;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{Edge, ObjectKey, Rest};
 use release::Release;
 
@@ -45,7 +46,7 @@ struct Wait {
 
 impl ReleaseRunnerState {
     fn of(&self) -> MutexGuard<'_, DriveState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The wait that goes on, as it was last observed.

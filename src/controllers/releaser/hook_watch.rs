@@ -5,11 +5,12 @@
 //! an object that carries the mark of this operation, which a request in the tenant's name created.
 //! Elsewhere: what follows (`hooks`, engine `release`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use objects::Object;
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::ObjectKey;
 use release::journal::HOOK_ANNOTATION;
 use tokio::sync::Notify;
@@ -61,7 +62,7 @@ impl HookObservation {
 type HookWatchState = Arc<(Mutex<HookObservation>, Notify)>;
 
 fn locked(shared: &HookWatchState) -> MutexGuard<'_, HookObservation> {
-    shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.0.lock()
 }
 
 /// The hook that is due.
@@ -75,7 +76,8 @@ pub(super) struct Hook {
     pub(super) follows: bool,
 }
 
-/// See the module.
+/// A watch of the object of the hook that is due, which records how the hook ended even if its object is
+/// deleted at once. It stops when dropped.
 pub(super) struct HookWatch {
     hook: Hook,
     shared: HookWatchState,

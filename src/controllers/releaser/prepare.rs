@@ -3,7 +3,7 @@
 //! All of it may be done again. Elsewhere: the chart (`chart`), values (`values`), post-renderers (`postrender`), the
 //! record (`world`).
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crds::helm::CrdsPolicy;
@@ -99,7 +99,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         }
         let rendered = self.rendered(chart, config.clone(), release, action).await?;
         let templates = Some(rendered.templates.clone());
-        *loaded.templates.lock().unwrap_or_else(PoisonError::into_inner) = templates;
+        *loaded.templates.lock() = templates;
         let server_side = self.wish.options.is_server_side(action, base.as_deref());
         self.checked(&rendered, action, base.as_deref()).await?;
         if action == Action::Install {
@@ -137,9 +137,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let env = Env { stop, ..self.env(served, &permit, &limit) };
         let skip_schema = self.wish.options.of_action(action).skip_schema;
         let post = self.wish.post.clone();
-        let known = self.wish.chart.as_ref().and_then(|loaded| {
-            loaded.templates.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        });
+        let known = self.wish.chart.as_ref().and_then(|loaded| loaded.templates.lock().clone());
         let (tell, told) = tokio::sync::oneshot::channel();
         let work = move || {
             let mut warnings = Vec::new();

@@ -4,12 +4,13 @@
 //! Elsewhere: what a Secret holds (engine `release`, `storage`), what is written when (its `plan`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use objects::{Gvk, Object};
+use parking_lot::{Mutex, MutexGuard};
 use release::operation::Write;
 use release::record::{Record, RecordChange, RevisionStatus as Life};
 use release::storage::{
@@ -84,7 +85,8 @@ impl StoredRevision {
     }
 }
 
-/// See the module.
+/// The Secrets that store the revisions of a Helm release, read once for each run and written only
+/// at the versions that were read.
 pub(crate) struct Storage {
     cluster: Cluster,
     secrets: Resource,
@@ -146,7 +148,7 @@ impl Storage {
     }
 
     fn known(&self) -> MutexGuard<'_, Option<RevisionCache>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn refused(&self, version: i64, error: ClusterError) -> StorageError {

@@ -4,12 +4,13 @@
 //! observing objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use apply::changes::{ObjectChange, What};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
+use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 use release::account::running_text;
 use release::hold::LIFECYCLES_UNKNOWN;
@@ -91,7 +92,7 @@ fn text_of(record: &Record) -> ManifestDigest {
     Sha256::new().chain_update(head).chain_update(&record.manifest).finalize().into()
 }
 
-/// See the module.
+/// The state of a release's run: its records, the objects of the target cluster, and its owner's status.
 pub(super) struct ReleaseExecutor<O> {
     pub(super) context: Arc<Context>,
     pub(super) target: Arc<ClusterTarget>,
@@ -152,7 +153,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, ObservedReleaseState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     pub(super) fn desired(&self) -> &ReleaseDesiredState {
@@ -193,7 +194,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     pub(super) fn contests(&self) -> MutexGuard<'_, Contests> {
-        self.contests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contests.lock()
     }
 
     /// The newest revision, as the run knows it.

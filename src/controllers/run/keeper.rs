@@ -27,7 +27,8 @@ fn is_new(told: Option<&(String, Instant)>, trouble: &str) -> bool {
     told.is_none_or(|(last, at)| last != trouble || at.elapsed() > TOLD_FOR)
 }
 
-/// See the module.
+/// The updater of a kind's object store, which applies watch events to it and notifies the objects concerned.
+/// The store holds no object that cannot be read.
 pub(super) struct Keeper<K: ControllerKind> {
     filler: Filler<K>,
     store: Store<K>,

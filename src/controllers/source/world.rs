@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crds::Artifact;
 use kube::core::ResourceExt as _;
+use parking_lot::Mutex;
 use reconcile::{Reason, Rest, Wake};
 use sources::plan::{
     ArtifactDesiredState, ArtifactObservedState, Fetching, KeptArtifact, SourceStep,
@@ -65,7 +66,7 @@ impl<S> StoredArtifact<S> {
     }
 }
 
-/// See the module.
+/// The state of a source's run: its remote, and its artifact in the store.
 pub(super) struct SourceExecutor<'a, K: SourceKind> {
     run: Arc<SourceRun<K>>,
     latest: &'a Latest<K>,
@@ -154,7 +155,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
 
     /// What this run stored.
     pub(super) fn stored(&self) -> Option<StoredArtifact<K::Status>> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stored.lock().clone()
     }
 
     /// Says that the remote is asked about a spec of which nothing is known yet.
@@ -214,14 +215,14 @@ impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
         let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
         let asked = progress::telling(K::ask(&self.run, usable), self.tell_of_asking());
         let RemoteRevision { revision, found } = asked.await?;
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        *self.found.lock() = Some(found);
         let settled = K::settled(&self.run, &revision);
         Ok(ArtifactObservedState { remote: revision, kept, settled })
     }
 
     async fn perform(&self, step: &SourceStep) -> Result<(), Rest> {
         let SourceStep::Fetch { revision } = step;
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let found = self.found.lock().take();
         let Some(found) = found else { return Ok(()) };
         let _permit = self.run.context.fetching.acquire(&self.namespace()).await;
         let fetching = K::fetch(&self.run, found);
@@ -230,7 +231,7 @@ impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
             let SourceRun { context, object, .. } = &*self.run;
             verified::remember(context, &**object, &stored.artifact.digest, verified).await;
         }
-        *self.stored.lock().unwrap_or_else(PoisonError::into_inner) = Some(stored);
+        *self.stored.lock() = Some(stored);
         Ok(())
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Elsewhere: colours and steps of work (`testbed::progress`).
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use testbed::progress::{bold, dim, green};
 
 /// What was said so far, without colours.
@@ -12,13 +12,13 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// What was said so far, a line each.
 pub(super) fn said() -> Vec<String> {
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    SAID.lock().clone()
 }
 
 /// Says a line: as a terminal shows it, and as it is without colours.
 fn say(shown: &str, plain: String) {
     eprintln!("{shown}");
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).push(plain);
+    SAID.lock().push(plain);
 }
 
 /// Begins a scene.

@@ -3,7 +3,9 @@
 //! Dropping them does not recurse: a template can nest lists as deep as it likes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{GoRuntimeValue, Str, Type};
 
@@ -196,17 +198,17 @@ impl Map {
 
     // No code of others runs while the lock is held, so a panic elsewhere cannot leave the entries half changed.
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Str, GoRuntimeValue>> {
-        self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.entries.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Str, GoRuntimeValue>> {
-        self.0.entries.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.entries.write()
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        let entries = self.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.get_mut();
         dismantle(std::mem::take(entries).into_values().collect());
     }
 }
@@ -222,7 +224,7 @@ fn dismantle(mut pending: Vec<GoRuntimeValue>) {
             }
             GoRuntimeValue::Map(Map(table)) => {
                 if let Some(mut table) = Arc::into_inner(table) {
-                    let entries = table.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
+                    let entries = table.entries.get_mut();
                     pending.extend(std::mem::take(entries).into_values());
                 }
             }

@@ -1,12 +1,13 @@
 //! What functions share during one render: the world, and what was included and parsed so far.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use golang::time::{Time, Zone};
 use golang::value::{Map, Str};
 use gotemplate::{Set, Template};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Mode;
 use super::side_by_side::ParallelRenderState;
@@ -84,7 +85,7 @@ impl Host {
     }
 
     pub(super) fn into_warnings(self) -> Vec<Warning> {
-        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).warnings
+        self.state.into_inner().warnings
     }
 
     /// Counts one more template of this name that is under way; false if there are too many.
@@ -137,7 +138,7 @@ impl Host {
 
     // Nothing panics while the state is held.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

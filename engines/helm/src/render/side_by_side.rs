@@ -5,12 +5,13 @@
 //! gives up, and so does one that fails: then all are rendered again, one by one, and that is what counts.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use golang::GoRuntimeValue;
 use golang::value::{Map, Type};
 use gotemplate::{FunctionError, LimitError, Set, TemplateBudget};
+use parking_lot::Mutex;
 
 use super::host::Host;
 use super::scope::RenderScope;
@@ -69,7 +70,7 @@ struct Worker<'r> {
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
-        self.total.lock().unwrap_or_else(PoisonError::into_inner).join(&self.budget);
+        self.total.lock().join(&self.budget);
     }
 }
 
@@ -114,7 +115,7 @@ pub(super) fn render<'f>(
                 shared.give_up();
                 // Then none is rendered again, so this is what tells where it was.
                 if failure.limit() == Some(LimitError::Time) {
-                    let mut stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut stopped = stopped.lock();
                     stopped.get_or_insert((*file, failure));
                 }
                 None
@@ -125,13 +126,13 @@ pub(super) fn render<'f>(
     if shared.is_ordered.load(Ordering::Relaxed) {
         is_ordered.store(true, Ordering::Relaxed);
     }
-    if let Some(stopped) = stopped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(stopped) = stopped.into_inner() {
         return Some(Err(stopped));
     }
     if shared.is_given_up.load(Ordering::Relaxed) {
         return None;
     }
-    budget.join(&total.into_inner().unwrap_or_else(PoisonError::into_inner));
+    budget.join(&total.into_inner());
     if let Some(last) = files.last() {
         scope.shown_to(&last.name, &scope.top);
     }

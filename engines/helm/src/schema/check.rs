@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use boon::{CompileError, Compiler, Schemas, UrlLoader};
 use golang::meter::{Meter, WorkLimitExceeded};
 use golang::value::Map;
+use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 use super::cost::{self, Cost};
@@ -111,7 +112,7 @@ struct NoLoader {
 impl UrlLoader for NoLoader {
     fn load(&self, url: &str) -> Result<Json, Box<dyn Error>> {
         if url.starts_with("urn:") {
-            let mut unresolved = self.unresolved.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unresolved = self.unresolved.lock();
             if unresolved.len() < MAX_UNRESOLVED_NAMES {
                 unresolved.insert(url.to_owned());
             }
@@ -125,8 +126,7 @@ impl UrlLoader for NoLoader {
 /// Adds a warning in Helm's words for each name, unless it is there.
 fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<Warning>) {
     const MESSAGE: &str = "unresolved URN reference ignored; using permissive schema";
-    let unresolved =
-        std::mem::take(&mut *unresolved.lock().unwrap_or_else(PoisonError::into_inner));
+    let unresolved = std::mem::take(&mut *unresolved.lock());
     for urn in unresolved {
         let warning = Warning::new(Level::Warn, MESSAGE).with("urn", urn);
         if !warnings.contains(&warning) {

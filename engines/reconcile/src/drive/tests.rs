@@ -1,8 +1,9 @@
 //! The laws of the loop, on a world that is a counter.
 
 use std::pin::pin;
-use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -58,8 +59,8 @@ fn down() -> Rest {
 
 impl super::Executor<Counter> for TestExecutor {
     async fn observe(&self, _: &u32) -> Result<u32, Rest> {
-        *self.observations.lock().unwrap() += 1;
-        if self.is_down { Err(down()) } else { Ok(*self.at.lock().unwrap()) }
+        *self.observations.lock() += 1;
+        if self.is_down { Err(down()) } else { Ok(*self.at.lock()) }
     }
 
     async fn perform(&self, step: &Add) -> Result<(), Rest> {
@@ -67,7 +68,7 @@ impl super::Executor<Counter> for TestExecutor {
             return Err(down());
         }
         if !self.is_stuck {
-            *self.at.lock().unwrap() += step.by;
+            *self.at.lock() += step.by;
         }
         Ok(())
     }
@@ -92,7 +93,7 @@ fn a_run_observes_again_after_acting_until_the_plan_rests() {
     let settled = Rest::Settled(reason::SUCCEEDED, "equal".into());
     assert_eq!(run(4, &world), (vec![0, 1, 2, 3], settled));
     // Observes 0, 1, 2 (two steps from there) and 4.
-    assert_eq!(*world.observations.lock().unwrap(), 4);
+    assert_eq!(*world.observations.lock(), 4);
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn a_settled_world_is_observed_once_and_not_touched() {
     let world = TestExecutor { at: Mutex::new(7), ..TestExecutor::default() };
     let (done, rest) = run(7, &world);
     assert!(done.is_empty() && rest.is_settled());
-    assert_eq!(*world.observations.lock().unwrap(), 1);
+    assert_eq!(*world.observations.lock(), 1);
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn a_step_that_does_nothing_is_not_done_again() {
 fn a_run_that_always_finds_more_to_do_ends_after_its_rounds() {
     let world = TestExecutor::default();
     let (done, rest) = run(100, &world);
-    assert_eq!((done.len(), *world.observations.lock().unwrap()), (5, 5));
+    assert_eq!((done.len(), *world.observations.lock()), (5, 5));
     assert_eq!((rest.reason(), rest.text()), (reason::NO_PROGRESS, "not settled after 5 rounds"));
     assert!(rest.has_empty_wake());
 }
@@ -130,7 +131,7 @@ fn a_plan_that_acts_without_a_step_ends_the_run_at_once() {
     let world = TestExecutor::default();
     let (done, rest) = run(666, &world);
     assert!(done.is_empty());
-    assert_eq!((rest.reason(), *world.observations.lock().unwrap()), (reason::NO_PROGRESS, 1));
+    assert_eq!((rest.reason(), *world.observations.lock()), (reason::NO_PROGRESS, 1));
 }
 
 #[test]

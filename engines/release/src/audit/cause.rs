@@ -39,7 +39,8 @@ pub enum Cause {
     Deletion,
 }
 
-/// See the module; `before` is the revision that the operation started from.
+/// Lists the causes of an operation by comparing the inputs in its journal with those of the revision `before`,
+/// from which the operation started.
 pub(super) fn of(record: &Arc<Record>, journal: &Journal, before: Option<&Revision>) -> Vec<Cause> {
     let origin = &journal.origin;
     let spec = || Cause::Spec { generation: origin.generation, manager: origin.manager.clone() };

@@ -4,12 +4,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use golang::GoRuntimeValue;
 use golang::regexp::{Error, Regexp, quote_meta};
 use golang::value::{List, Type};
 use gotemplate::{Call, FunctionError};
+use parking_lot::Mutex;
 
 use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, int, made, text};
 use crate::table::{SprigFunctionEntry, bounded, plain};
@@ -225,7 +226,7 @@ fn weighed(call: &mut Call<'_>, regexp: Arc<Regexp>) -> Result<Arc<Regexp>, Func
 fn compiled(pattern: &str) -> Result<Arc<Regexp>, Error> {
     static KEPT: Mutex<BTreeMap<String, Arc<Regexp>>> = Mutex::new(BTreeMap::new());
     // Nothing panics while the map is held.
-    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = || KEPT.lock();
     if let Some(known) = kept().get(pattern) {
         return Ok(Arc::clone(known));
     }

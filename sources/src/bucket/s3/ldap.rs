@@ -25,7 +25,7 @@ const MAX_RESPONSE_BYTES: usize = 1 << 18;
 /// The longest text of a service that is told on.
 const LONGEST_TEXT: usize = 300;
 
-/// See the module.
+/// A provider of S3 keys for a user of an LDAP directory, by MinIO's action `AssumeRoleWithLDAPIdentity`.
 pub(super) struct LdapUser {
     ldap: Ldap,
     client: reqwest::Client,

@@ -21,7 +21,8 @@ use crate::http::{self, Budgets, Egress, Proxy, Tls};
 /// The largest answer that is no object: a listing of a thousand keys has a few hundred KiB.
 const LARGEST_ANSWER: u64 = 16 << 20;
 
-/// See the module.
+/// The HTTP connector of the AWS SDK, on the HTTP client of all sources, so that
+/// the certificate authority, the client certificate and the proxy of a spec apply to it.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     client: reqwest::Client,

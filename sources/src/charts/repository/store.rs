@@ -25,7 +25,7 @@ pub(super) const SCHEME: &str = "s3";
 /// Where buckets are if nobody says so.
 const AWS: &str = "s3.amazonaws.com";
 
-/// See the module.
+/// A Helm chart repository in an S3 bucket, at `s3://bucket/prefix`.
 #[derive(Debug)]
 pub(super) struct Store {
     /// Ends with a slash.

@@ -2,10 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
 use objects::RedactedValue;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -36,7 +37,7 @@ impl Server {
                 }
                 let request = String::from_utf8_lossy(&request).into_owned();
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
-                seen.lock().unwrap().push(request.to_ascii_lowercase());
+                seen.lock().push(request.to_ascii_lowercase());
                 stream.write_all(&answer(&path, &request)).unwrap_or_default();
             }
         });
@@ -44,7 +45,7 @@ impl Server {
     }
 
     fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+        std::mem::take(&mut *self.asked.lock())
     }
 
     fn url(&self, path: &str) -> String {

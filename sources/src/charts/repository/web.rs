@@ -23,7 +23,8 @@ use crate::http::{Budgets, Tls, Trust, root_cause};
 /// Redirects in one answer. Parity(go).
 const MOST_REDIRECTS: usize = 10;
 
-/// See the module.
+/// A Helm chart repository on a web server. Other hosts get its client certificate only if the spec passes
+/// credentials to them.
 pub(super) struct Web {
     /// Ends with a slash; has no credentials in it.
     url: Url,

@@ -2,9 +2,10 @@
 
 use std::io::{self, BufRead, Read, Write};
 use std::mem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::{RequestBuilder, Response, StatusCode};
 
 use super::{Error, Wire};
@@ -100,7 +101,7 @@ impl Exchange {
         &self,
         act: impl FnOnce(&Wire, &mut Response) -> io::Result<T>,
     ) -> io::Result<T> {
-        let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flight = self.flight.lock();
         let mut answer = match mem::replace(&mut *flight, Flight::Over) {
             Flight::Prepared { request, body } => {
                 accepted(&self.wire, send(&self.wire, request.body(body))?)?
@@ -115,7 +116,7 @@ impl Exchange {
 
     /// Reads what is left of an answer, if it is little: only then can its connection be used again.
     fn read_out(&self) {
-        let mut flight = self.flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flight = self.flight.lock();
         let Flight::Answered(mut answer) = mem::replace(&mut *flight, Flight::Over) else { return };
         if self.wire.check().is_err() {
             return;
@@ -139,7 +140,7 @@ pub(super) struct Upload(pub(super) Exchange);
 
 impl Write for Upload {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut flight = self.0.flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flight = self.0.flight.lock();
         match &mut *flight {
             Flight::Prepared { body, .. } if body.len() + bytes.len() <= LARGEST_REQUEST => {
                 body.extend_from_slice(bytes);

@@ -113,6 +113,6 @@ fn hosts_of_which_there_is_nothing_to_remember_are_forgotten() {
     for number in 1..3 * MANY_HOSTS {
         budgets.learn(&host(number), http::StatusCode::OK, &none);
     }
-    assert!(locked(&budgets.hosts).len() <= MANY_HOSTS);
+    assert!(budgets.hosts.lock().len() <= MANY_HOSTS);
     assert!(budgets.check(&host(0)).is_err());
 }

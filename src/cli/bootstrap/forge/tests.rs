@@ -1,10 +1,11 @@
 //! The requests of each service, against a server that answers as its documentation says.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -29,7 +30,7 @@ async fn answer(State(double): State<Double>, request: Request) -> Response {
     let path = parts.uri.path().to_owned();
     let bytes = axum::body::to_bytes(body, 10_000).await.unwrap();
     let body = serde_json::from_slice(&bytes).unwrap_or_default();
-    double.asked.lock().unwrap().push((method.clone(), path.clone(), access, body));
+    double.asked.lock().push((method.clone(), path.clone(), access, body));
     let refused = (StatusCode::FORBIDDEN, r#"{"message": "not\u0007 allowed"}"#).into_response();
     match method.as_str() {
         "GET" if path.contains("/groups/") => r#"{"id": 42}"#.into_response(),
@@ -50,7 +51,7 @@ impl Double {
     }
 
     fn asked(&self) -> Vec<ForgeRequest> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+        std::mem::take(&mut self.asked.lock())
     }
 }
 

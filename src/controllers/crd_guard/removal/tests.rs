@@ -1,11 +1,12 @@
 //! Removals before an API server on loopback, in which things happen between two requests.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::body::Body;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
@@ -163,7 +164,7 @@ async fn removed(state: State) -> (Result<Removal, String>, State) {
     let state = Arc::new(Mutex::new(state));
     let shared = state.clone();
     let cluster = answering(move |asked| {
-        let (code, body) = shared.lock().unwrap().answer(asked);
+        let (code, body) = shared.lock().answer(asked);
         (code, Body::from(body.to_string()))
     })
     .await;
@@ -190,7 +191,7 @@ async fn removed(state: State) -> (Result<Removal, String>, State) {
         site,
     };
     let removal = removing.run().await.map_err(|error| error.to_string());
-    let mut state = state.lock().unwrap();
+    let mut state = state.lock();
     let empty = State::with(false, 0, |_, _| None);
     (removal, std::mem::replace(&mut *state, empty))
 }

@@ -17,7 +17,8 @@ impl Share {
     }
 }
 
-/// See the module.
+/// The number and size of the waiting notifications of each namespace, from which the spool chooses
+/// the one to drop when it is full.
 #[derive(Default)]
 pub(super) struct Shares {
     of: BTreeMap<String, Share>,

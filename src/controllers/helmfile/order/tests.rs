@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::super::plan::PlannedRelease;
 use super::super::testing::{key, planned, release};
@@ -26,11 +27,11 @@ struct RecordingTurns {
 
 impl RecordingTurns {
     fn note(&self, moment: Moment) {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner).push(moment);
+        self.moments.lock().push(moment);
     }
 
     fn moments(&self) -> Vec<Moment> {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.moments.lock().clone()
     }
 }
 

@@ -361,11 +361,11 @@ fn phases_are_told_of_what_is_new_and_of_nothing_else() {
 
 /// Where log lines go.
 #[derive(Clone, Default)]
-struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+struct Log(std::sync::Arc<parking_lot::Mutex<Vec<u8>>>);
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.0.lock().write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -384,6 +384,6 @@ fn the_message_of_a_log_line_names_the_object_since_flux_logs_shows_no_other_fie
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
     tracing::subscriber::with_default(lines.finish(), || report.log(&object, &run));
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(text.contains(": Deployment/shop/web created "), "{text}");
 }

@@ -31,7 +31,8 @@ pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<O
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
 
     use axum::body::Body;
     use serde_json::{Value, json};
@@ -63,7 +64,7 @@ mod tests {
             let Some((_, query)) = request.split_once("/pods?") else {
                 return (200, Body::from(POD_KIND));
             };
-            told.lock().unwrap().push(query.to_owned());
+            told.lock().push(query.to_owned());
             let pods: Vec<Value> =
                 (0..64).map(|at| pod(at, if at == 0 { "CrashLoopBackOff" } else { "" })).collect();
             let page = json!({"metadata": {"continue": "more"}, "items": pods});
@@ -72,7 +73,7 @@ mod tests {
         .await;
         let found = failed(&cluster, &workload(), Time::UNIX_EPOCH).await;
         assert_eq!(found.len(), 4, "one of each page, up to the bound");
-        let asked = asked.lock().unwrap();
+        let asked = asked.lock();
         assert_eq!(asked.len(), 4);
         let own = "limit=64&labelSelector=app%20in%20%28db%29&fieldSelector=";
         assert_eq!(asked[0], own);

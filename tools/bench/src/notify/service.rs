@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -11,6 +11,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
@@ -35,7 +36,8 @@ enum Asleep {
     Listening(TcpListener),
 }
 
-/// See the module. Ends when dropped.
+/// A notification service on loopback that counts the messages it receives, or does not answer until it is
+/// started. It ends when dropped.
 pub(super) struct Service {
     address: SocketAddr,
     seen: Arc<Mutex<MessageCounts>>,
@@ -145,7 +147,7 @@ impl Service {
 }
 
 fn locked(seen: &Mutex<MessageCounts>) -> MutexGuard<'_, MessageCounts> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+    seen.lock()
 }
 
 fn is_probe(message: &str) -> bool {

@@ -34,7 +34,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// What was asked for and is not done yet is given this time.
 const QUIET_PERIOD: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// A GitRepository that is reconciled when a webhook reports a push, and the Kustomization of its only object.
 pub(super) struct WebhookBenchmark<'a> {
     installation: &'a Installation,
     repository: StoryRepository,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use e2e::random::Random;
@@ -17,6 +17,7 @@ use helm::capabilities::Capabilities;
 use helm::chart::{Chart, File, load, validate};
 use helm::render::{Mode, REQUIRED_STACK_BYTES, Release, Templates};
 use helm::template::{self, RenderRequest, RenderedRelease};
+use parking_lot::Mutex;
 
 /// Loads a chart from its files: paths within the chart and bytes.
 ///
@@ -47,7 +48,7 @@ pub fn world(seed: u64) -> Env {
     let zone = Zone::fixed("UTC", 0);
     let random = Mutex::new(Random::new(seed));
     let fill = move |buffer: &mut [u8]| {
-        let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = random.lock();
         for part in buffer.chunks_mut(8) {
             let bytes = random.number().to_le_bytes();
             part.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);

@@ -1,6 +1,6 @@
 //! Files that are large enough to be rendered on several threads come out as if they were rendered one by one.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn what_a_file_changes_is_seen_by_the_next() {
 fn randomness_is_used_up_in_the_order_of_files() {
     let count = Mutex::new(0);
     let random = move |buffer: &mut [u8]| {
-        let mut count = count.lock().unwrap();
+        let mut count = count.lock();
         *count = if *count == 8 { 1 } else { *count + 1 };
         buffer.fill(*count);
     };
@@ -106,7 +106,7 @@ fn randomness_is_used_up_in_the_order_of_files() {
 fn drawn(chart: &Chart, seed: u8) -> Vec<Vec<u8>> {
     let next = Mutex::new(seed);
     let random = move |buffer: &mut [u8]| {
-        let mut next = next.lock().unwrap();
+        let mut next = next.lock();
         for byte in buffer {
             *byte = *next;
             *next = next.wrapping_mul(5).wrapping_add(31);
@@ -137,7 +137,7 @@ fn what_is_drawn_is_the_same_side_by_side_and_one_by_one() {
 fn what_draws_until_it_is_content_ends() {
     let next = Mutex::new(0_u8);
     let random = move |buffer: &mut [u8]| {
-        let mut next = next.lock().unwrap();
+        let mut next = next.lock();
         for byte in buffer {
             *byte = *next;
             *next = next.wrapping_add(1);

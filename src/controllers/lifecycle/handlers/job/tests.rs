@@ -1,8 +1,9 @@
 //! Jobs before an API server on loopback from which they disappear.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use axum::body::Body;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
 use crate::cluster::double::{RecordedRequest, answering};
@@ -41,7 +42,7 @@ impl ApiServer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     fn event(&self) -> LifecycleEvent {

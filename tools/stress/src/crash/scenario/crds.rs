@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
-/// See the module.
+/// A scenario of a Kustomization with a CustomResourceDefinition that has a user's objects: it drops a stored
+/// version, deletes the definition on confirmation, and restores the definition with its objects.
 #[derive(Default)]
 pub(in crate::crash) struct Definitions {
     /// The uids of the objects that a user made.

@@ -14,7 +14,8 @@ use serde_json::json;
 use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
-/// See the module.
+/// A scenario of a HelmRelease: it is installed, upgraded, rolled back after a failed hook, repaired, and
+/// uninstalled.
 #[derive(Default)]
 pub(in crate::crash) struct HelmReleases;
 

@@ -14,7 +14,8 @@ use serde_json::json;
 use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
-/// See the module.
+/// A scenario of a Helmfile with three releases: they are installed in the order of their needs, one is
+/// upgraded, one is removed from the file, and all are uninstalled.
 #[derive(Default)]
 pub(in crate::crash) struct Helmfiles;
 

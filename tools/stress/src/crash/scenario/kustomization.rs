@@ -14,7 +14,8 @@ use serde_json::json;
 use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
-/// See the module.
+/// A scenario of two Kustomizations: one applies fifteen objects in three stages, and the API server rejects
+/// an object of the other until its third revision.
 #[derive(Default)]
 pub(in crate::crash) struct Kustomizations;
 

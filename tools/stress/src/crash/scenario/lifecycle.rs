@@ -15,7 +15,8 @@ use serde_json::json;
 use super::{SOURCE_NAME, Scenario, Stage};
 use crate::ownership::{Owner, kind};
 
-/// See the module.
+/// A scenario of a HelmRelease that a Lifecycle holds at every phase: it is installed, upgraded, rolled back
+/// after a refused promotion, and uninstalled.
 #[derive(Default)]
 pub(in crate::crash) struct Lifecycles;
 
