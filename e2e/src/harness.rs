@@ -9,12 +9,12 @@
 //! (`crate::git_server`, `crate::operator`).
 //!
 //! ```no_run
-//! # use e2e::harness::{Story, Target};
+//! # use e2e::harness::{Story, StoryTarget};
 //! # use std::time::Duration;
 //! # async fn example() -> anyhow::Result<()> {
 //! let story = Story::begin("web-becomes-available").await?;
 //! story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}").await?;
-//! let web = Target::new("apps/v1", "Deployment", "web");
+//! let web = StoryTarget::new("apps/v1", "Deployment", "web");
 //! story.await_condition(&web, "Available", "True", Duration::from_secs(20)).await?;
 //! story.end().await
 //! # }
