@@ -31,6 +31,12 @@ pub(crate) enum ClusterError {
     NoAnswer(String),
 }
 
+/// Whether a 500 says that an object cannot be read by its schema, such as for a field that is not declared: a server-side
+/// apply of it fails as often as it is tried.
+fn is_about_schema(code: u16, message: &str) -> bool {
+    code == 500 && message.starts_with("failed to create typed ")
+}
+
 impl ClusterError {
     /// The HTTP status of a refusal.
     pub(crate) fn code(&self) -> Option<u16> {
@@ -47,7 +53,10 @@ impl ClusterError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             // 401: a token ran out, which is renewed by whoever issued it.
-            Self::Refused(status) => matches!(status.code, 401 | 429) || status.code >= 500,
+            Self::Refused(status) => {
+                matches!(status.code, 401 | 429)
+                    || (status.code >= 500 && !is_about_schema(status.code, &status.message))
+            }
             Self::NoSuchKind { .. } | Self::Unreadable(_) | Self::Withheld(_) => false,
             Self::NoAnswer(_) => true,
         }
@@ -254,6 +263,18 @@ mod tests {
             assert_eq!((error.is_transient(), error.is_busy()), (transient, busy), "{code}");
         }
         assert!(ClusterError::NoAnswer(String::new()).is_busy());
+    }
+
+    #[test]
+    fn an_object_that_its_schema_does_not_know_is_at_fault_itself() {
+        let refused = |message: &str| {
+            ClusterError::Refused(Status::failure(message, "").with_code(500).boxed())
+        };
+        let message = "failed to create typed patch object (apps/web; apps/v1, Kind=Deployment): .spec.replicaz: field \
+                       not declared in schema";
+        let error = refused(message);
+        assert!(!error.is_transient() && !error.is_of_server() && !error.is_busy());
+        assert!(refused("etcdserver: no leader").is_of_server());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::manifests::{Pods, job};
+use e2e::harness::manifests::{Pods, deployment, job};
 use e2e::harness::release::{CONFIG, Charts, hook, newest};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
@@ -28,6 +28,29 @@ async fn values_that_the_schema_forbids_are_named() -> Result<()> {
     let skipped = json!({"spec": {"upgrade": {"disableSchemaValidation": true}}});
     story.merge(&app, skipped).await?;
     story.await_revision(&app, 2).await?;
+    story.end().await
+}
+
+/// The API server answers 500 then, as if the fault was its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_is_not_declared_fails_the_release_and_a_corrected_chart_mends_it()
+-> Result<()> {
+    let story = Story::with_windlass("release-undeclared").await?;
+    let charts = Charts::of(&story).await?;
+    let misspelt = deployment("web", Pods::Ready).replace("replicas:", "replicaz:");
+    charts.publish("1.0.0", &[("templates/a.yaml", &misspelt)]).await?;
+    charts.seen().await?;
+    let app = charts.release("app", json!({})).await?;
+    let text = story.await_failure(&app, "InstallFailed").await?;
+    ensure!(text.contains(".spec.replicaz: field not declared in schema"), "{text}");
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    story.await_ready(&app).await?;
+    // The same in an upgrade, and it can be deleted while it fails.
+    charts.publish("1.2.0", &[("templates/a.yaml", &misspelt)]).await?;
+    story.await_failure(&app, "UpgradeFailed").await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none(), "it was kept");
     story.end().await
 }
 
