@@ -9,7 +9,7 @@
 //! replicas: 3 # on weekdays
 //! ports: [80, 443]
 //! ";
-//! let mut documents = v3::parse(text.as_bytes(), &goyaml::Limits::default())?;
+//! let mut documents = v3::parse(text.as_bytes(), &goyaml::YamlLimits::default())?;
 //! let map = &mut documents[0].content[0];
 //! map.get_mut("replicas").expect("it is there").value = "5".to_owned();
 //! let layout = Layout { indent: 2, compact_sequences: true };

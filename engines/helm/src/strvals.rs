@@ -1,12 +1,12 @@
 //! The language of `--set` and its siblings: `name=value,list[0].key={a,b}`.
 //!
 //! ```
-//! use golang::{Value, value::{Map, Type}};
+//! use golang::{GoRuntimeValue, value::{Map, Type}};
 //! use helm::strvals::{self, Mode};
 //!
 //! let values = Map::new(Type::Any, []);
 //! strvals::set(&values, "image.tag=1.2,ports={80,443}", Mode::Typed)?;
-//! let text = golang::fmt::sprintf("%v", &[Value::Map(values)]);
+//! let text = golang::fmt::sprintf("%v", &[GoRuntimeValue::Map(values)]);
 //! assert_eq!(text.as_deref(), Ok(b"map[image:map[tag:1.2] ports:[80 443]]".as_slice()));
 //! # Ok::<(), strvals::Error>(())
 //! ```

@@ -1,14 +1,14 @@
 //! Overlays of Kubernetes objects: what `kustomize build` prints.
 //!
 //! ```
-//! use kustomize::{Budget, InTree, Options, build};
+//! use kustomize::{BuildBudget, InTree, Options, build};
 //!
-//! let tree = tree::Memory::from_files([
+//! let tree = tree::MemoryTree::from_files([
 //!     ("kustomization.yaml", "namePrefix: dev-\nresources: [service.yaml]\n"),
 //!     ("service.yaml", "{apiVersion: v1, kind: Service, metadata: {name: web}}\n"),
 //! ])?;
 //! let mut warnings = Vec::new();
-//! let built = build(&InTree(tree), "/", &Options::default(), &Budget::default(), &mut warnings)?;
+//! let built = build(&InTree(tree), "/", &Options::default(), &BuildBudget::default(), &mut warnings)?;
 //! assert_eq!(built.yaml()?, "apiVersion: v1\nkind: Service\nmetadata:\n  name: dev-web\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

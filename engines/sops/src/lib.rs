@@ -1,11 +1,11 @@
 //! Encrypted files and objects: what SOPS decrypts, where Flux decrypts it.
 //!
 //! ```
-//! use sops::{Decryptor, Format, Keys};
+//! use sops::{Decryptor, Keys, SopsFormat};
 //!
 //! let keys = Keys::default();
 //! let decryptor = Decryptor::new(&keys);
-//! let error = decryptor.decrypt(b"a: 1\n", Format::Yaml, Format::Yaml).unwrap_err();
+//! let error = decryptor.decrypt(b"a: 1\n", SopsFormat::Yaml, SopsFormat::Yaml).unwrap_err();
 //! assert_eq!(error.to_string(), "failed to load encrypted YAML data: sops metadata not found");
 //! ```
 //!
