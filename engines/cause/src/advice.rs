@@ -7,7 +7,7 @@ mod apply;
 
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
-use reconcile::Time;
+use reconcile::{ROLLBACK, Time};
 use serde_json::Value;
 
 use crate::condition::text;
@@ -38,6 +38,11 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
             Some(owner) => deleted(owner),
             None => missing(id, about),
         },
+        // Resumed before something is committed, it goes on to what it was rolled back from.
+        Problem::Suspension if held.is_some_and(|it| it.annotation(ROLLBACK).is_some()) => (
+            "it was rolled back: commit what keeps it so, see what resuming changes, then resume it".to_owned(),
+            Some(format!("windlass resume {ours} -n {namespace} --plan")),
+        ),
         Problem::Suspension => {
             (suspension(held, now), Some(format!("windlass resume {ours} -n {namespace}")))
         }
@@ -235,6 +240,14 @@ fn fetch(cause: &Cause, held: Option<&Object>) -> String {
             .to_owned();
     }
     let spec = held.and_then(|it| it.get("spec")).unwrap_or(&Value::Null);
+    // A URL may hold credentials.
+    let place = ["url", "endpoint"].into_iter().find(|key| !text(spec, key).is_empty());
+    if let Some(place) = place.filter(|_| is_unreachable(&cause.text)) {
+        return format!(
+            "check the host in spec.{place}: whether its name is resolved where windlass runs, and whether it is reached \
+             from there"
+        );
+    }
     let of = |path: &str| {
         let mut value = spec;
         for part in path.split('.') {
@@ -257,8 +270,6 @@ fn fetch(cause: &Cause, held: Option<&Object>) -> String {
         Some(version) => format!("{chart} in {version}"),
         None => chart,
     });
-    // A URL may hold credentials.
-    let place = ["url", "endpoint"].into_iter().find(|key| !text(spec, key).is_empty());
     match (which.or(chart), place) {
         (Some(which), Some(place)) => format!(
             "check whether {which} exists, whether spec.{place} is right, and whether the cluster reaches that server"
@@ -269,6 +280,13 @@ fn fetch(cause: &Cause, held: Option<&Object>) -> String {
         }
         (None, None) => "check what the spec names, and whether the cluster reaches it".to_owned(),
     }
+}
+
+/// Whether a server was not spoken to at all, so that what it should have does not matter.
+fn is_unreachable(text: &str) -> bool {
+    ["failed to lookup address", "Connection refused", "cannot connect to"]
+        .iter()
+        .any(|it| text.contains(it))
 }
 
 /// How a refusal reads of a server that is windlass' own address (`sources::http`).

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use cause::{Advice, Cause, Problem, State, Why, condition};
@@ -124,6 +124,7 @@ impl Overview {
     /// Groups what was explained.
     fn take(&mut self, whys: Vec<Why>) {
         let mut groups: BTreeMap<(Option<Problem>, String), Vec<Why>> = BTreeMap::new();
+        let shared = shared(&whys);
         for why in whys {
             match why.state {
                 // What is suspended on purpose is no failure.
@@ -133,7 +134,7 @@ impl Overview {
                 State::Ready if why.cause.is_none() => {}
                 _ => {
                     self.not_ready += 1;
-                    groups.entry(key(&why)).or_default().push(why);
+                    groups.entry(key(&why, &shared)).or_default().push(why);
                 }
             }
         }
@@ -217,9 +218,18 @@ impl Overview {
     }
 }
 
+/// The objects that are the cause for others, too.
+fn shared(whys: &[Why]) -> BTreeSet<ObjectId> {
+    let causes = whys.iter().filter_map(|it| Some((&it.object, &it.cause.as_ref()?.object)));
+    causes.filter(|(subject, cause)| subject != cause).map(|(_, cause)| cause.clone()).collect()
+}
+
 /// By what causes are one: the problem and its text, which names the object if it is about one.
-fn key(why: &Why) -> (Option<Problem>, String) {
+fn key(why: &Why, shared: &BTreeSet<ObjectId>) -> (Option<Problem>, String) {
     match &why.cause {
+        Some(cause) if shared.contains(&cause.object) => {
+            (Some(cause.problem), format!("{}: {}", cause.object.subject(), cause.text))
+        }
         Some(cause) => (Some(cause.problem), bare(cause, &why.object)),
         None => (None, why.message.clone()),
     }
@@ -228,7 +238,11 @@ fn key(why: &Why) -> (Option<Problem>, String) {
 /// The text of a cause without the object that was asked about, which is another one each time.
 fn bare(cause: &Cause, subject: &ObjectId) -> String {
     match cause.object == *subject {
-        true => cause.text.replace(&subject.subject(), "it"),
+        true => {
+            let named = subject.subject();
+            let text = cause.text.strip_prefix(&format!("{named}: ")).unwrap_or(&cause.text);
+            text.replace(&named, "it")
+        }
         false => format!("{}: {}", cause.object.subject(), cause.text),
     }
 }
@@ -342,6 +356,19 @@ mod tests {
     }
 
     #[test]
+    fn a_source_and_what_it_keeps_from_being_ready_are_one_cause() {
+        let source = || id("GitRepository", "app");
+        let cause = || Some((source(), Problem::Fetch, "connection refused"));
+        let whys = [source(), id("Kustomization", "web")];
+        let text = shown(2, whys.map(|it| why(it, State::NotReady, cause())).to_vec());
+        assert!(
+            text.contains("2 objects: GitRepository/apps/app, Kustomization/apps/web"),
+            "{text}"
+        );
+        assert!(text.contains("(causes: 1)"), "{text}");
+    }
+
+    #[test]
     fn equal_failures_of_different_objects_are_one_cause() {
         let whys = ["a", "b"].map(|name| {
             let own = id("HelmRelease", name);
@@ -350,7 +377,7 @@ mod tests {
         });
         let text = shown(2, whys.to_vec());
         assert!(
-            text.starts_with("✗ it: no such chart (5m)\n  2 objects: HelmRelease/apps/a"),
+            text.starts_with("✗ no such chart (5m)\n  2 objects: HelmRelease/apps/a"),
             "{text}"
         );
     }

@@ -73,6 +73,11 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
     }
     let reset = owner.filter(|it| is_exhausted(it)).and_then(reset);
     let then = if reset.is_some() { ", then reset the failures of the release" } else { "" };
+    if cause.text.contains("because it is being terminated") {
+        let help =
+            "the namespace is being deleted: wait until it is gone, or delete what applies to it";
+        return (help.to_owned(), None);
+    }
     if let Some(logs) = logs(&cause.text) {
         let help = format!("read the log of what failed (`{logs}`), correct it{then}");
         return (help, reset.or(Some(logs)));
@@ -138,7 +143,7 @@ fn place(owner: &Object) -> Option<String> {
     let path = owner.get("spec").map(|spec| text(spec, "path")).unwrap_or_default();
     Some(match path.trim_start_matches("./").trim_matches('/') {
         "" => source,
-        path => format!("{path} of {source}"),
+        path => format!("folder {path} of {source}"),
     })
 }
 

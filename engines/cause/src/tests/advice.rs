@@ -134,7 +134,7 @@ fn a_refusal_names_what_to_correct_and_where() {
         "Deployment/apps/web dry-run failed (Invalid): spec.replicas must be a number",
         &none,
     );
-    assert_eq!(text, "correct Deployment/apps/web in deploy of GitRepository/apps/app");
+    assert_eq!(text, "correct Deployment/apps/web in folder deploy of GitRepository/apps/app");
     assert_eq!(command, "");
     let (text, _) = refused(
         "Deployment/apps/web dry-run failed (Invalid): spec.selector: field is immutable",
@@ -142,7 +142,7 @@ fn a_refusal_names_what_to_correct_and_where() {
     );
     assert_eq!(
         text,
-        "revert the change of that field in deploy of GitRepository/apps/app, or have Deployment/apps/web deleted and \
+        "revert the change of that field in folder deploy of GitRepository/apps/app, or have Deployment/apps/web deleted and \
          created again: annotate it there with kustomize.toolkit.fluxcd.io/force: enabled"
     );
     let (text, _) = refused("Widget/apps/a dry-run failed: no matches for kind \"Widget\"", &none);
@@ -191,6 +191,9 @@ fn a_source_that_cannot_be_fetched_is_checked_by_what_its_spec_says() {
         "check whether spec.ref.branch `mian` exists, whether spec.url is right, and whether the cluster reaches that \
          server"
     );
+    let unreachable = json!({"spec": {"url": "https://h/r", "ref": {"branch": "main"}}});
+    let text = of(unreachable, "cannot connect to h: failed to lookup address information");
+    assert!(text.starts_with("check the host in spec.url: whether its name is resolved"), "{text}");
     let own = "`localhost` resolves to windlass itself or to its node, which is not allowed";
     let text = of(json!({"spec": {"url": "http://localhost/r"}}), own);
     assert!(text.ends_with("start it with --allow-loopback-sources"), "{text}");

@@ -135,3 +135,17 @@ fn a_deletion_is_told() {
         "Kustomization/apps/app is not ready: is being deleted: ConfigMap/apps/a cannot be deleted";
     expect(&why, State::NotReady, Problem::Deletion, "Kustomization/app", line);
 }
+
+#[test]
+fn a_release_that_was_rolled_back_is_not_resumed_before_that_is_committed() {
+    let metadata = json!({"metadata": {"annotations": {"windlass.dev/rollback": "2 to 1"}}});
+    let spec = json!({"spec": {"suspend": true}});
+    let app = with("HelmRelease/web", &[&metadata, &spec, &ready()]);
+    let advice = Cluster::of(&[app]).why("HelmRelease/web").advice.unwrap();
+    assert!(
+        advice.text.starts_with("it was rolled back: commit what keeps it so"),
+        "{}",
+        advice.text
+    );
+    assert_eq!(advice.command.unwrap(), "windlass resume helmrelease/web -n apps --plan");
+}
