@@ -169,7 +169,10 @@ async fn follow(site: &Site, asked: &[ReconcileRequest]) -> anyhow::Result<bool>
         if let Err(error) = done {
             all_ready = false;
             let subject = of.object.id().subject();
-            say(Mark::Failure, &clean(&format!("{subject}: {error:#}")));
+            let text = format!("{error:#}");
+            let is_named = text.starts_with(&subject);
+            let text = if is_named { text } else { format!("{subject}: {text}") };
+            say(Mark::Failure, &clean(&text));
         }
     }
     Ok(all_ready)

@@ -86,6 +86,10 @@ fn plan(args: &Args) -> anyhow::Result<(ExitCode, u8)> {
         each(&site, &args.chosen, async |_, object| {
             let subject = clean(&object.id().subject());
             if !is_suspended(object) {
+                let text = format!(
+                    "{subject} is not suspended; `windlass diff` predicts its next reconciliation"
+                );
+                say(Mark::Action, &text);
                 return Ok(());
             }
             if BuildableKind::of(object).is_err() {
@@ -144,7 +148,13 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
             }
             if !is_suspended(object) {
                 say(Mark::Success, &format!("{subject} is not suspended"));
-                return Ok(());
+                return match args.wait && !related::has_no_runs(object) {
+                    true => {
+                        let awaited = ReconcileTarget::Generation;
+                        reconcile::await_run(&site, target, object, awaited).await
+                    }
+                    false => Ok(()),
+                };
             }
             let changed = change(&site, target, object, &patch).await?;
             say(Mark::Success, &format!("{subject} is resumed"));
