@@ -46,7 +46,8 @@ async fn a_field_that_is_not_declared_fails_the_release_and_a_corrected_chart_me
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_ready(&app).await?;
     // The same in an upgrade, and it can be deleted while it fails.
-    charts.publish("1.2.0", &[("templates/a.yaml", &misspelt)]).await?;
+    let both = [("templates/a.yaml", CONFIG), ("templates/b.yaml", &misspelt)];
+    charts.publish("1.2.0", &both).await?;
     story.await_failure(&app, "UpgradeFailed").await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;

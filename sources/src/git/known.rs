@@ -176,7 +176,7 @@ mod tests {
             known.remember(&nth(n), b"said".to_vec());
             assert!(known.handshake(&nth(0)).is_some(), "{n}");
         }
-        assert_eq!(format!("{known:?}"), "Known { handshakes: 4096, clients: 0 }");
+        assert_eq!(format!("{known:?}"), "GitServerCache { handshakes: 4096, clients: 0 }");
         assert_eq!(known.handshake(&nth(1)), None);
         assert!(known.handshake(&nth(MOST_HANDSHAKES + 99)).is_some());
         known.remember(&nth(1), vec![b'x'; LONGEST_HANDSHAKE + 1]);

@@ -58,9 +58,15 @@ async fn a_release_that_gave_up_is_tried_again() -> Result<()> {
     let release = charts.release("app", json!({"timeout": "5s"})).await?;
     await_cause(&story, "hr/app", "Apply", &["HelmRelease/{ns}/app", "no matches for kind"])
         .await?;
-    let why = windlass(&story, &["why", "hr/app", "-o", "json"])?.json(1)?;
-    let text = why["advice"]["text"].as_str().unwrap_or_default().to_owned();
-    ensure!(text.contains("install the CustomResourceDefinition"), "{why:#}");
+    // It says how to reset the failures once no retry is left.
+    let is_exhausted = async || {
+        let why = windlass(&story, &["why", "hr/app", "-o", "json"])?.json(1)?;
+        let advice = &why["advice"];
+        let text = advice["text"].as_str().unwrap_or_default();
+        let has_command = advice["command"].as_str().is_some_and(|it| it.ends_with("--reset"));
+        Ok((text.contains("install the CustomResourceDefinition") && has_command).then_some(()))
+    };
+    story.await_until("the retries to be exhausted", DEFAULT_WAIT_TIMEOUT, is_exhausted).await?;
     story.apply(&widget_crd(&group)).await?;
     let definition = StoryTarget::new(
         "apiextensions.k8s.io/v1",
