@@ -213,14 +213,14 @@ mod tests {
             known.client(&Tls::default(), None).unwrap();
             assert_eq!(
                 format!("{known:?}"),
-                format!("Known {{ handshakes: 0, clients: {expected} }}")
+                format!("GitServerCache {{ handshakes: 0, clients: {expected} }}")
             );
         }
         for (password, expected) in [("hunter2", 2), ("hunter2", 2), ("hunter3", 3)] {
             known.client(&Tls::default(), Some(&proxy(password))).unwrap();
             assert_eq!(
                 format!("{known:?}"),
-                format!("Known {{ handshakes: 0, clients: {expected} }}")
+                format!("GitServerCache {{ handshakes: 0, clients: {expected} }}")
             );
         }
         let mut through = remote("https://h/a.git", Auth::None);
