@@ -1,6 +1,6 @@
 //! `windlass why`: the command that it prints mends the case; and everything that is not ready, by its cause.
 //!
-//! In the folder: Secrets and ConfigMaps that are missing (`secrets`), what was deleted, windows, failures (`runs`).
+//! In the folder: Secrets and ConfigMaps that are missing (`secrets`), what was deleted, and windows (`runs`).
 
 mod runs;
 mod secrets;

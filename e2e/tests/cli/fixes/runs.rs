@@ -1,15 +1,14 @@
-//! Objects that were deleted, windows that are closed, releases that gave up: the command that `why` prints mends them.
+//! Objects that were deleted, and windows that are closed: the command that `why` prints mends them.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::manifests::{Pods, config_map, deployment, widget, widget_crd};
+use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 use crate::cli::fixes::mend;
 use crate::cli::incidents::await_cause;
-use crate::cli::windlass;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_deleted_comes_back() -> Result<()> {
@@ -45,40 +44,6 @@ async fn a_closed_window_is_opened() -> Result<()> {
     );
     mend(&story, "ks/app", &[])?;
     story.await_value("a", "1").await?;
-    story.end().await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_gave_up_is_tried_again() -> Result<()> {
-    let story = Story::with_windlass("why-exhausted").await?;
-    let group = format!("{}.example.com", story.namespace);
-    let charts = Charts::of(&story).await?;
-    charts.publish("1.0.0", &[("templates/w.yaml", &widget(&group, "w"))]).await?;
-    charts.seen().await?;
-    let release = charts.release("app", json!({"timeout": "5s"})).await?;
-    await_cause(&story, "hr/app", "Apply", &["HelmRelease/{ns}/app", "no matches for kind"])
-        .await?;
-    // It says how to reset the failures once no retry is left.
-    let is_exhausted = async || {
-        let why = windlass(&story, &["why", "hr/app", "-o", "json"])?.json(1)?;
-        let advice = &why["advice"];
-        let text = advice["text"].as_str().unwrap_or_default();
-        let has_command = advice["command"].as_str().is_some_and(|it| it.ends_with("--reset"));
-        Ok((text.contains("install the CustomResourceDefinition") && has_command).then_some(()))
-    };
-    story.await_until("the retries to be exhausted", DEFAULT_WAIT_TIMEOUT, is_exhausted).await?;
-    story.apply(&widget_crd(&group)).await?;
-    let definition = StoryTarget::new(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        &format!("widgets.{group}"),
-    );
-    story.await_condition(&definition, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    mend(&story, "hr/app", &[])?;
-    story.await_ready(&release).await?;
-    story.delete(&release).await?;
-    story.await_gone(&release, DEFAULT_WAIT_TIMEOUT).await?;
-    story.delete(&definition).await?;
     story.end().await
 }
 
