@@ -1,10 +1,10 @@
 //! Several windlasses on one namespace, of which one acts.
 //!
 //! Each has an identity, which is in its user agent, so that the API server's audit log says who wrote what.
-//! Below: what commands say where none acts (`leader/nobody.rs`). Elsewhere: one windlass that is stopped and started
+//! Below: what commands say while no operator is active (`leader/without_operator.rs`). Elsewhere: one windlass that is stopped and started
 //! (`restarts.rs`), several that divide the work (`shards.rs`).
 
-mod nobody;
+mod without_operator;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

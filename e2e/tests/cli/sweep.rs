@@ -1,7 +1,7 @@
 //! Every command that asks a cluster: what it says where nothing is there, and where it may not look.
 //!
 //! Here: how a table of commands is run, and that no command is missing from it. Below: the tables (`sweep/tables.rs`).
-//! Elsewhere: the same where nothing runs (`leader::nobody`), the words of each command (its own tests).
+//! Elsewhere: the same while no operator is active (`leader::without_operator`), the words of each command (its own tests).
 
 mod tables;
 
@@ -44,7 +44,7 @@ pub(crate) const fn row(
 /// How many commands run at once.
 const AT_ONCE: usize = 6;
 
-/// How long one may take that waits for nobody.
+/// How long a command may take that waits for no operator.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff` asks one.
@@ -59,7 +59,7 @@ pub(crate) const ASKS_NO_CLUSTER: [&str; 8] = [
     "version",
 ];
 
-/// Runs command lines in the name of somebody.
+/// Runs command lines with the kubeconfig of a user.
 pub(crate) struct Sweep<'s> {
     story: &'s Story,
     kubeconfig: PathBuf,
@@ -231,10 +231,10 @@ async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
         story.await_condition(&target, "Established", "True", LIMIT).await?;
         definitions.push(target);
     }
-    let nobody = account(&story, "nobody", json!([])).await?;
+    let without_rights = account(&story, "without-rights", json!([])).await?;
     ensure_all_have_rows(tables::MAY_NOT_LOOK, &ASKS_NO_CLUSTER).await?;
     ensure!(tables::MAY_NOT_LOOK.iter().all(|row| row.code != 0), "a row succeeds");
-    Sweep::of(&story, &nobody)?.check(tables::MAY_NOT_LOOK, tables::ABSENT).await?;
+    Sweep::of(&story, &without_rights)?.check(tables::MAY_NOT_LOOK, tables::ABSENT).await?;
     for definition in &definitions {
         story.delete(definition).await?;
     }

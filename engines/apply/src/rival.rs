@@ -54,7 +54,7 @@ fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
     entries(object).find(|entry| is_ours(entry, manager))?.get("fieldsV1")
 }
 
-/// Fields that are wanted and held by somebody else only, in document order, at most [`MAX_SHOWN_FIELDS`].
+/// Fields of the manifest that only other field managers own, in document order, at most [`MAX_SHOWN_FIELDS`].
 fn taken(wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
     let mut fields = Vec::new();
     let mut work = vec![(String::new(), wanted, Some(held), theirs)];

@@ -32,7 +32,7 @@
 //! # Reporting back
 //! A step that was refused is not an error of the run: keep [`operation::Outcome`] with the step and Helm's text, and show it
 //! to the next plan, which goes by it. `Err` is for what has nothing to do with the release: no connection, and
-//! a conflict when writing a record, which means that somebody else works on it. [`RunProgress::note`] is told each step.
+//! a conflict when writing a record, which means that another client works on it. [`RunProgress::note`] receives each step.
 //! `Outcome` and `RunProgress` live as long as a run; everything else is read again.
 //!
 //! # After a crash

@@ -1,7 +1,7 @@
 //! Audits of suspensions: who suspended an object and why, and who resumed it.
 //!
 //! The condition of a hold says what was audited last: it is written after the audit, so that a crash in between makes the
-//! same audit again. Whoever may annotate an object could have audits written without end, each with a text of its own: past a
+//! same audit again. A user who may annotate an object could have audits written without end, each with a text of its own: past a
 //! burst there is one a minute, which says how the object is by then. Elsewhere: writing audits (`controllers::audit`), holds
 //! (`controllers::hold`).
 

@@ -33,7 +33,7 @@ const READERS: [(&str, &str); 4] = [
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
 const PLACES: [(&str, &[&str]); 45] = [
-    ("src/cli/", &["cli::", "leader::nobody", "migration", "bootstrap", "installation"]),
+    ("src/cli/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("src/cli/bootstrap", &["bootstrap"]),
     ("src/cli/migrate", &["migration"]),
     ("src/cli/install", &["installation"]),

@@ -1,7 +1,7 @@
 //! Names by which a search finds what one looks for, and signatures that say what their parts are.
 //!
 //! Here: habits of code that no lint knows, counted over the workspace without its tests. Each has a bound, which only goes
-//! down: whoever removes some lowers it. Elsewhere: words in comments and messages (`words`), lints (`lints`).
+//! down: a change that removes some lowers it. Elsewhere: words in comments and messages (`words`), lints (`lints`).
 
 use std::collections::BTreeMap;
 

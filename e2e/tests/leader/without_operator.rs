@@ -1,4 +1,4 @@
-//! What commands say where objects are as ready as somebody left them, and nobody acts any more.
+//! What commands say while statuses are old and no operator is active.
 //!
 //! There is no windlass here: the statuses and the Lease are written by the story. Elsewhere: what the same commands say where
 //! nothing is there and where they may not look (`cli::sweep`).
@@ -190,7 +190,7 @@ fn workload(replicas: i64) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<()> {
-    let story = Story::begin("nobody").await?;
+    let story = Story::begin("without-operator").await?;
     create_crds(&story.client).await?;
     lapsed(&story).await?;
     kustomizations(&story).await?;
