@@ -34,6 +34,7 @@ pub mod release_audits;
 pub mod requests;
 mod story;
 pub mod tutorial;
+pub mod widgets;
 mod windlass;
 
 use std::time::{Duration, Instant};

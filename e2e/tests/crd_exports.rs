@@ -3,24 +3,13 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
+use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryTarget};
 use e2e::random::Random;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
-
-fn crd(group: &str) -> StoryTarget {
-    StoryTarget::new(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        &format!("widgets.{group}"),
-    )
-}
-
-fn own(group: &str, name: &str) -> StoryTarget {
-    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
-}
 
 /// Confirms the end of a definition; its uid.
 async fn confirm(story: &Story, group: &str) -> Result<String> {

@@ -6,21 +6,10 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
 use e2e::harness::release::CONFIG;
+use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 use tempfile::TempDir;
-
-fn crd(group: &str) -> StoryTarget {
-    StoryTarget::new(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        &format!("widgets.{group}"),
-    )
-}
-
-fn own(group: &str, name: &str) -> StoryTarget {
-    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
-}
 
 /// A chart in a folder.
 fn chart(version: &str, files: &[(&str, &str)]) -> Result<TempDir> {

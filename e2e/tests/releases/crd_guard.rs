@@ -4,21 +4,10 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, deployment, widget, widget_crd};
 use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
-
-fn crd(group: &str) -> StoryTarget {
-    StoryTarget::new(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        &format!("widgets.{group}"),
-    )
-}
-
-fn own(group: &str, name: &str) -> StoryTarget {
-    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
-}
 
 /// The definition whose Widgets are at most so large.
 fn narrow(group: &str, maximum: u8) -> String {

@@ -3,20 +3,9 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
+use e2e::harness::widgets::{crd, widget as own};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
-
-fn crd(group: &str) -> StoryTarget {
-    StoryTarget::new(
-        "apiextensions.k8s.io/v1",
-        "CustomResourceDefinition",
-        &format!("widgets.{group}"),
-    )
-}
-
-fn own(group: &str, name: &str) -> StoryTarget {
-    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
-}
 
 /// The definition with another schema of `spec`.
 fn with_spec(group: &str, spec: &str) -> String {
