@@ -134,7 +134,9 @@ async fn begin(
     match target.create_object(&jobs(), wanted, MANAGER, true).await {
         Ok(_) => Ok(Finding::Wait(format!("Job {name} was created"))),
         Err(error) => {
-            if error.code().is_some_and(|code| (400..500).contains(&code)) {
+            let is_refused = error.code().is_some_and(|code| (400..500).contains(&code));
+            // One that exists already may be this one, created by a request whose answer was lost: the note is true of it.
+            if is_refused && error.code() != Some(409) {
                 // Nothing was created, so that it may be tried again.
                 let noted: Vec<&LifecycleProgress> = steps.iter().collect();
                 let withdrawn = note(cluster, event, &json!({"uid": event.uid()}), &noted).await;

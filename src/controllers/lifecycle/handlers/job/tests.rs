@@ -17,7 +17,8 @@ struct State {
     event: Value,
     job: Option<Value>,
     created: usize,
-    refuses: bool,
+    /// The code with which the creation of a Job is refused.
+    refusal: Option<u16>,
 }
 
 #[derive(Clone)]
@@ -38,7 +39,7 @@ impl ApiServer {
         let event = json!({"apiVersion": "lifecycle.windlass.dev/v1alpha1", "kind": "LifecycleEvent",
             "metadata": {"name": "web-0123", "namespace": "apps", "uid": "u", "resourceVersion": "7"},
             "spec": {"lifecycle": "l"}, "status": {"phase": "Running"}});
-        Self(Arc::new(Mutex::new(State { event, job: None, created: 0, refuses: false })))
+        Self(Arc::new(Mutex::new(State { event, job: None, created: 0, refusal: None })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -58,8 +59,9 @@ impl ApiServer {
             },
             path if *path == format!("POST {JOBS}") => {
                 let is_tried = request.contains("dryRun=All");
-                if state.refuses && !is_tried {
-                    return refusal(403, "Forbidden");
+                if let Some(code) = state.refusal.filter(|_| !is_tried) {
+                    let reason = if code == 409 { "AlreadyExists" } else { "Forbidden" };
+                    return refusal(code, reason);
                 }
                 if !is_tried {
                     state.created += 1;
@@ -128,12 +130,26 @@ async fn a_job_that_a_ttl_removed_is_not_created_again() {
 async fn a_job_that_is_refused_is_tried_again() {
     let server = ApiServer::new();
     let cluster = cluster(&server).await;
-    server.state().refuses = true;
+    server.state().refusal = Some(403);
     let why = server.check(&cluster, &server.event()).await.unwrap_err();
     assert!(why.starts_with("Job web-0123 cannot be created: "), "{why}");
-    server.state().refuses = false;
+    server.state().refusal = None;
     assert!(server.check(&cluster, &server.event()).await.is_ok());
     assert_eq!(server.state().created, 1);
+}
+
+#[tokio::test]
+async fn a_job_that_was_created_by_a_lost_request_stays_begun() {
+    let server = ApiServer::new();
+    let cluster = cluster(&server).await;
+    // It is there when it is created, and a TTL removes it before the next check.
+    server.state().refusal = Some(409);
+    let why = server.check(&cluster, &server.event()).await.unwrap_err();
+    assert!(why.starts_with("Job web-0123 cannot be created: "), "{why}");
+    server.state().refusal = None;
+    let Ok(Finding::Bad(why)) = server.check(&cluster, &server.event()).await else { panic!() };
+    assert!(why.contains("is unknown"), "{why}");
+    assert_eq!(server.state().created, 0);
 }
 
 #[tokio::test]
