@@ -45,6 +45,8 @@ const MOST_EMPTY: usize = 1000;
 pub(crate) struct Pages<'a, T> {
     cluster: &'a Cluster,
     path: String,
+    /// What selects objects, as it follows other parameters of a query.
+    selector: String,
     accept: &'static str,
     /// How many objects the next page may have.
     limit: usize,
@@ -74,7 +76,7 @@ impl<T: Wire> Pages<'_, T> {
             PageCursor::End => return Ok(None),
         };
         let page = loop {
-            let path = format!("{}?limit={}{after}", self.path, self.limit);
+            let path = format!("{}?limit={}{}{after}", self.path, self.limit, self.selector);
             match self.cluster.page_at::<T>(&path, self.accept).await {
                 // Few objects of the largest size are more than many usual ones.
                 Err(ClusterError::NoAnswer(_)) if self.limit > MIN_OBJECTS_PER_PAGE => {
@@ -118,6 +120,21 @@ impl Cluster {
         Ok(self.pages_of(resource.path(namespace, None)?, part.accept(), OBJECTS_PER_PAGE))
     }
 
+    /// The metadata of the objects in a namespace that a label selector matches.
+    ///
+    /// # Errors
+    /// As those of [`Cluster::pages`].
+    pub(crate) fn metadata_pages(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        label_selector: &str,
+    ) -> Result<Pages<'_, Shallow>, ClusterError> {
+        let mut pages = self.pages(resource, namespace, ObjectProjection::Metadata)?;
+        pages.selector = format!("&labelSelector={}", url_encode(label_selector));
+        Ok(pages)
+    }
+
     /// The objects of a kind in all namespaces, each as the API server sent it.
     ///
     /// # Errors
@@ -132,7 +149,8 @@ impl Cluster {
     fn pages_of<T>(&self, path: String, accept: &'static str, limit: usize) -> Pages<'_, T> {
         let place = PageCursor::First;
         let items = PhantomData;
-        Pages { cluster: self, path, accept, limit, place, read: 0, empty: 0, items }
+        let selector = String::new();
+        Pages { cluster: self, path, selector, accept, limit, place, read: 0, empty: 0, items }
     }
 
     /// The metadata of the objects in a namespace that a label selector matches: of at most 500, and whether there are

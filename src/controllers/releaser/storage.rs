@@ -21,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::MANAGER;
 use crate::cluster::discovery::Resource;
+use crate::cluster::item::Shallow;
 use crate::cluster::{Cluster, ClusterError};
 
 /// Why a record was not stored.
@@ -105,6 +106,26 @@ struct RevisionCache {
     /// Names and uids of the Secrets that cannot be read, by the revisions that their labels name.
     unreadable: Vec<(i64, String, String)>,
     read_at: Instant,
+}
+
+/// What the metadata of a Secret says that holds a part of a record.
+struct PartMetadata<'a> {
+    name: &'a str,
+    uid: &'a str,
+    /// Which revision of which release it is a part of.
+    revision: Option<&'a str>,
+}
+
+impl<'a> PartMetadata<'a> {
+    fn of(Shallow(secret): &'a Shallow) -> Self {
+        let metadata = &secret["metadata"];
+        let text = |key: &str| metadata[key].as_str().unwrap_or_default();
+        Self {
+            name: text("name"),
+            uid: text("uid"),
+            revision: metadata["labels"][PART_OF].as_str(),
+        }
+    }
 }
 
 /// How long records are taken for what the cluster has, from one run of a wait to the next. Somebody who deletes or
@@ -224,24 +245,37 @@ impl Storage {
 
     /// Deletes parts that we wrote and that belong to no revision: a crash between two writes left them.
     ///
-    /// It observes all Secrets of the namespace, so it is done where there may be some: before parts are written, and
-    /// once a release is gone.
+    /// It observes all parts of the namespace, so it is done where there may be some: before parts are written, and once a
+    /// release is gone.
     pub(super) async fn sweep(&self) -> Result<(), StorageError> {
         let kept = self.known().as_ref().and_then(|known| self.parts_of(known));
         let Some(kept) = kept else { return Ok(()) };
+        let is_garbage = |part: &PartMetadata<'_>| {
+            let is_ours = part.revision.is_some_and(|it| storage::is_part_of(&self.name, it));
+            is_ours && !kept.iter().any(|prefix| part.name.starts_with(prefix))
+        };
+        self.delete_parts_where(&storage::parts_selector(&self.owner), is_garbage).await
+    }
+
+    /// Deletes parts that a label selector matches. Only their metadata is read, since parts are large.
+    async fn delete_parts_where(
+        &self,
+        label_selector: &str,
+        is_garbage: impl Fn(&PartMetadata<'_>) -> bool,
+    ) -> Result<(), StorageError> {
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
-        let selector = storage::parts_selector(&self.owner);
-        let parts = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
-        for part in parts.map_err(failed)? {
-            let is_ours = part.label(PART_OF).is_some_and(|it| storage::is_part_of(&self.name, it));
-            if !is_ours || kept.iter().any(|prefix| part.name().starts_with(prefix)) {
-                continue;
+        let pages = self.cluster.metadata_pages(&self.secrets, &self.namespace, label_selector);
+        let mut pages = pages.map_err(failed)?;
+        while let Some(page) = pages.next().await.map_err(failed)? {
+            for part in page.iter().map(PartMetadata::of).filter(&is_garbage) {
+                let deleted = self.cluster.delete_unmanaged(
+                    &self.secrets,
+                    &self.namespace,
+                    part.name,
+                    part.uid,
+                );
+                deleted.await.map_err(failed)?;
             }
-            let name = part.name();
-            let uid = part.uid();
-            let deleted =
-                self.cluster.delete_unmanaged(&self.secrets, &self.namespace, name, uid).await;
-            deleted.map_err(failed)?;
         }
         Ok(())
     }
@@ -372,23 +406,11 @@ impl Storage {
 
     /// Deletes the parts of a revision that its Secret does not name.
     async fn delete_parts(&self, version: i64, digest: Option<&str>) -> Result<(), StorageError> {
-        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
         let selector = format!("{PART_OF}={}", storage::part_of(&self.name, version));
-        let parts = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
         let kept = digest.map(|digest| storage::part_prefix(&self.name, version, digest));
-        for part in parts.map_err(failed)? {
-            if kept.as_ref().is_some_and(|kept| part.name().starts_with(kept)) {
-                continue;
-            }
-            let deleted = self.cluster.delete_unmanaged(
-                &self.secrets,
-                &self.namespace,
-                part.name(),
-                part.uid(),
-            );
-            deleted.await.map_err(failed)?;
-        }
-        Ok(())
+        let is_garbage =
+            |part: &PartMetadata<'_>| kept.as_ref().is_none_or(|kept| !part.name.starts_with(kept));
+        self.delete_parts_where(&selector, is_garbage).await
     }
 
     /// Writes what a step says: other records first, then the record with its journal.
@@ -547,3 +569,6 @@ fn replaced(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>)
     let now = after.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
     Value::Object(gone.chain(now).collect())
 }
+
+#[cfg(test)]
+mod tests;
