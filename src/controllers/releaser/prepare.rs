@@ -3,7 +3,7 @@
 //! All of it may be done again. Elsewhere: the chart (`chart`), values (`values`), post-renderers (`postrender`), the
 //! record (`world`).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crds::helm::CrdsPolicy;
@@ -31,7 +31,7 @@ use crate::cluster::capabilities::ServerCapabilities;
 use crate::cluster::discovery::Resource;
 use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::namespaces::Namespaces;
-use crate::controllers::permit::RunPermit;
+use crate::controllers::permit::{Permits, RunPermit};
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// How long a CRD may take until its kind is served.
@@ -184,7 +184,11 @@ impl<O: Owner> ReleaseExecutor<O> {
         let runtime = Handle::current();
         let permit = permit.clone();
         let waits = Waits { runtime, permit, limit: limit.clone() };
-        let lookup = Finder { cluster: self.target.cluster.clone(), waits: waits.clone() };
+        let lookup = Finder {
+            cluster: self.target.cluster.clone(),
+            namespace: self.node.namespace.clone(),
+            waits: waits.clone(),
+        };
         Env {
             now: GoTime::from_unix(
                 now.as_second(),
@@ -449,24 +453,45 @@ struct Waits {
 impl Waits {
     fn answer<T>(&self, limit: Duration, asked: impl Future<Output = T>) -> Option<T> {
         // The timer begins inside of the runtime, which the thread that renders is not in.
-        let answer = async { self.permit.aside(tokio::time::timeout(limit, asked)).await };
-        self.limit.pause(|| self.runtime.block_on(answer)).ok()
+        self.end_of(async { tokio::time::timeout(limit, asked).await }).ok()
+    }
+
+    /// The outcome of what takes as long as it takes.
+    fn end_of<T>(&self, work: impl Future<Output = T>) -> T {
+        self.limit.pause(|| self.runtime.block_on(self.permit.aside(work)))
     }
 }
 
 /// How long the API server may take to answer a `lookup`.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 
-/// What `lookup` finds, in the name of whoever applies.
+/// Lists that `lookup` has in memory and that no rendering has counted yet: of all namespaces, and of one. Those who wait
+/// for the API server have no permit to render, so that many may wait at once.
+static LOOKUP_LIST_PERMITS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(4, 2));
+
+/// What `lookup` finds, with the rights of the ServiceAccount that applies the release.
 struct Finder {
     cluster: Cluster,
+    /// Of the object that is rendered.
+    namespace: String,
     waits: Waits,
 }
 
 impl Lookup for Finder {
     fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
-        let found = self.waits.answer(LOOKUP_LIMIT, find(&self.cluster, wanted));
-        found.unwrap_or_else(|| {
+        let asked = async {
+            let is_list = wanted.name.is_empty();
+            let list_permit = match is_list {
+                true => Some(LOOKUP_LIST_PERMITS.acquire(&self.namespace).await),
+                false => None,
+            };
+            let found = tokio::time::timeout(LOOKUP_LIMIT, find(&self.cluster, wanted)).await;
+            (found, list_permit)
+        };
+        // The list is permitted until the rendering has its own permit again, whose budget it then counts for.
+        let (found, list_permit) = self.waits.end_of(asked);
+        drop(list_permit);
+        found.unwrap_or_else(|_| {
             let LookupQuery { api_version, kind, .. } = wanted;
             Err(format!("the API server did not respond for {api_version}, Kind={kind}"))
         })
@@ -514,7 +539,44 @@ impl Resolve for Names {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
+    use crate::cluster::double::answering;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lists_of_lookup_wait_for_their_turn_and_single_objects_do_not() {
+        let cluster = answering(|(request, _)| {
+            let body = match request.as_str() {
+                "GET /api/v1" => json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                    {"name": "configmaps", "singularName": "", "kind": "ConfigMap", "namespaced": true,
+                        "verbs": ["list"]}]}),
+                it if it.contains("/configmaps?") => json!({"metadata": {}, "items": []}),
+                _ => json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+            };
+            (200, Body::from(body.to_string()))
+        })
+        .await;
+        let permit = Permits::new(1).run_permit("n").await;
+        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &Stop::default()));
+        let waits = Waits { runtime: Handle::current(), permit, limit };
+        let finder = Arc::new(Finder { cluster, namespace: "n".to_owned(), waits });
+        let lookup = |name: &'static str| {
+            let finder = finder.clone();
+            tokio::task::spawn_blocking(move || {
+                let api_version = "v1";
+                finder.lookup(&LookupQuery { api_version, kind: "ConfigMap", namespace: "n", name })
+            })
+        };
+        let held = [LOOKUP_LIST_PERMITS.acquire("n").await, LOOKUP_LIST_PERMITS.acquire("n").await];
+        let mut list = lookup("");
+        assert!(lookup("a").await.unwrap().unwrap().is_some());
+        let early = tokio::time::timeout(Duration::from_millis(200), &mut list).await;
+        assert!(early.is_err(), "a third list of a namespace is in memory");
+        drop(held);
+        let found = list.await.unwrap().unwrap().unwrap();
+        assert_eq!(found["kind"], "ConfigMapList");
+    }
 
     #[test]
     fn an_object_is_known_by_group_kind_namespace_and_name() {
