@@ -254,11 +254,12 @@ impl KustomizationExecutor {
 
     /// Deletes what left the manifests; one that cannot be deleted does not keep the others.
     pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), Rest> {
-        let now = jiff::Timestamp::now();
-        let gate = self.removal_gate(self.settings.removal, now);
         let mut failed = Vec::new();
         for (id, _) in ids {
             let Some(live) = self.known().live.get(id).cloned() else { continue };
+            // For each of them: many take long, and meanwhile the Kustomization may be suspended or its window may close.
+            let now = jiff::Timestamp::now();
+            let gate = self.removal_gate(self.settings.removal, now);
             let permit = match pause::permit_removal(gate, &live, now) {
                 Ok(permit) => permit,
                 Err(refused) => return Err(self.not_removed(refused)),
