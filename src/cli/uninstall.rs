@@ -90,9 +90,13 @@ async fn uninstall(cluster: &Cluster, args: &Args) -> anyhow::Result<()> {
     for object in &installation.own {
         delete(cluster, object, args.dry_run).await?;
     }
-    if !args.dry_run {
+    let definitions = if args.dry_run {
+        definitions
+    } else {
         await_end(cluster, args).await?;
-    }
+        // What ran until now may have added finalizers, and others may have created objects.
+        if args.delete_crds { self::definitions(cluster).await? } else { Vec::new() }
+    };
     // The finalizers of objects whose controller is gone would keep them, and the CRDs, forever.
     for object in definitions.iter().flat_map(|(_, held)| held) {
         free(cluster, object, args.dry_run).await?;

@@ -70,8 +70,12 @@ pub(crate) type Writes = Arc<Mutex<Vec<String>>>;
 /// A cluster with these objects, whose kinds it serves beside those that every cluster has. What is deleted is gone, and any
 /// other write changes nothing.
 pub(crate) async fn with_objects(objects: Vec<Value>) -> (Cluster, Writes) {
+    with_shared_objects(Arc::new(Mutex::new(objects))).await
+}
+
+/// The same with objects that a test changes meanwhile.
+pub(crate) async fn with_shared_objects(objects: Arc<Mutex<Vec<Value>>>) -> (Cluster, Writes) {
     let writes = Writes::default();
-    let objects = Arc::new(Mutex::new(objects));
     let written = writes.clone();
     let cluster = answering(move |(request, _)| {
         let (method, path) = request.split_once(' ').unwrap();

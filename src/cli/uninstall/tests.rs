@@ -1,9 +1,12 @@
 //! Only what is known to be of an installation is deleted, and CRDs only where nobody acts on their objects.
 
+use std::sync::Arc;
+
 use clap::Parser;
+use parking_lot::Mutex;
 
 use super::*;
-use crate::cluster::double::{Writes, with_objects};
+use crate::cluster::double::{Writes, with_objects, with_shared_objects};
 
 #[derive(Debug, Parser)]
 struct UninstallTestCommand {
@@ -148,4 +151,29 @@ async fn crds_go_after_the_finalizers_of_their_objects() {
     let at = |part: &str| writes.iter().position(|it| it.contains(part)).unwrap();
     assert!(at("DELETE /apis/apps/v1/") < at("PATCH "), "{writes:?}");
     assert!(at("PATCH ") < at("DELETE /apis/apiextensions.k8s.io"), "{writes:?}");
+}
+
+#[tokio::test]
+async fn what_is_created_until_the_last_process_has_ended_loses_its_finalizers_too() {
+    let label = [OURS.split_once('=').unwrap()];
+    let pod = of_namespace("gitops", object(("v1", "Pod"), "windlass-controller-0", &label));
+    let objects = [&installation("gitops", Some("gitops"))[..], &[crd(), pod]].concat();
+    let objects = Arc::new(Mutex::new(objects));
+    let (cluster, writes) = with_shared_objects(objects.clone()).await;
+    let fixed = ["uninstall", "--silent", "--timeout=30s", "-n", "gitops", "--delete-crds"];
+    let args = UninstallTestCommand::try_parse_from(fixed).unwrap().args;
+    let deployment = "/apis/apps/v1/namespaces/gitops/deployments/windlass-controller";
+    let is_deleted = || deletes(&writes.lock(), deployment);
+    let others = async {
+        while !is_deleted() {
+            tokio::task::yield_now().await;
+        }
+        let mut objects = objects.lock();
+        objects.push(kustomization());
+        objects.retain(|it| it["kind"] != "Pod");
+    };
+    let (ended, ()) = tokio::join!(uninstall(&cluster, &args), others);
+    ended.unwrap();
+    let writes = writes.lock();
+    assert!(writes.iter().any(|it| it.starts_with("PATCH ") && it.contains("/app")), "{writes:?}");
 }
