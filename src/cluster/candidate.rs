@@ -17,7 +17,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use kube::core::ResourceExt;
+use kube::core::{ListMeta, ResourceExt};
 use tokio::time::Instant;
 
 use super::leadership::Leadership;
@@ -40,8 +40,15 @@ pub(crate) const FLUX: &str = "app.kubernetes.io/part-of=flux";
 pub(crate) const COMPONENT: &str = "app.kubernetes.io/component";
 /// What the names of Leases have after that of the controller. Parity(flux): a shard adds a hash of its selector.
 const ELECTION: &str = "-leader-election";
-/// Most Deployments of Flux, and Leases, in its namespace.
-const MOST_LISTED: u32 = 500;
+/// Deployments and Leases in the namespace of Flux are listed in pages of so many.
+const OBJECTS_PER_PAGE: u32 = 500;
+/// Each Lease of a shard is read again at every attempt, so more of them are refused.
+const MAX_SHARD_LEASES: usize = 500;
+
+/// Where the next page of a list begins.
+fn next_page(metadata: &ListMeta) -> Option<String> {
+    metadata.continue_.clone().filter(|it| !it.is_empty())
+}
 
 /// Which of these controllers a Deployment runs, a shard included, by its name and its label `app.kubernetes.io/component`.
 pub(crate) fn controller_of(
@@ -233,14 +240,26 @@ impl Candidate {
     async fn sharded(&mut self) -> Result<Option<String>, ClusterError> {
         let Some(election) = &self.shards else { return Ok(None) };
         let api = Api::<Lease>::namespaced(self.client.clone(), &election.namespace);
-        let listed = api.list_metadata(&ListParams::default().limit(MOST_LISTED)).await?;
         let is_taken = |name: &str| self.flux.iter().any(|it| it.election.name == name);
-        let names: Vec<String> = listed
-            .items
-            .iter()
-            .map(ResourceExt::name_any)
-            .filter(|name| controller_of_lease(name, &self.replaced).is_some() && !is_taken(name))
-            .collect();
+        let is_of_shard =
+            |name: &str| controller_of_lease(name, &self.replaced).is_some() && !is_taken(name);
+        let mut names = Vec::new();
+        let mut params = ListParams::default().limit(OBJECTS_PER_PAGE);
+        loop {
+            let page = api.list_metadata(&params).await?;
+            names.extend(page.items.iter().map(ResourceExt::name_any).filter(|it| is_of_shard(it)));
+            if names.len() > MAX_SHARD_LEASES {
+                let namespace = &election.namespace;
+                let text = format!(
+                    "namespace {namespace} has more than {MAX_SHARD_LEASES} Leases of shards"
+                );
+                return Err(ClusterError::Unreadable(text));
+            }
+            match next_page(&page.metadata) {
+                Some(next) => params.continue_token = Some(next),
+                None => break,
+            }
+        }
         self.sharded.retain(|name, _| names.contains(name));
         let mut excluded = None;
         for name in names {
@@ -260,20 +279,27 @@ impl Candidate {
     async fn deployed(&self) -> Result<Option<String>, ClusterError> {
         let Some(election) = &self.shards else { return Ok(None) };
         let api = Api::<Deployment>::namespaced(self.client.clone(), &election.namespace);
-        let parts = ListParams::default().labels(FLUX).limit(MOST_LISTED);
-        for found in api.list(&parts).await?.items {
-            let name = found.name_any();
-            let labels = found.labels();
-            let component = labels.get(COMPONENT).map(String::as_str);
-            let replicas = found.spec.replicas.unwrap_or(1);
-            if controller_of(&name, component, &self.replaced).is_some() && replicas > 0 {
-                let namespace = found.namespace().unwrap_or_default();
-                return Ok(Some(format!(
-                    "Deployment {namespace}/{name} has {replicas} replica(s)"
-                )));
+        let mut params = ListParams::default().labels(FLUX).limit(OBJECTS_PER_PAGE);
+        loop {
+            let page = api.list(&params).await?;
+            if let Some(excluded) = page.items.iter().find_map(|it| self.running_controller(it)) {
+                return Ok(Some(excluded));
+            }
+            match next_page(&page.metadata) {
+                Some(next) => params.continue_token = Some(next),
+                None => return Ok(None),
             }
         }
-        Ok(None)
+    }
+
+    /// What a Deployment says that runs a controller which this process replaces.
+    fn running_controller(&self, deployment: &Deployment) -> Option<String> {
+        let name = deployment.name_any();
+        let component = deployment.labels().get(COMPONENT).map(String::as_str);
+        controller_of(&name, component, &self.replaced)?;
+        let replicas = deployment.spec.replicas.unwrap_or(1);
+        let namespace = deployment.namespace().unwrap_or_default();
+        (replicas > 0).then(|| format!("Deployment {namespace}/{name} has {replicas} replica(s)"))
     }
 
     /// Renews every Lease until that succeeds or the term has ended.

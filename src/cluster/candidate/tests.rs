@@ -28,6 +28,15 @@ fn deployment(name: &str, labels: &Value, replicas: i64) -> Value {
     })
 }
 
+/// A list whose objects are on its second page.
+fn second_page(request: &str, list: &Value, items: &Value) -> Value {
+    if request.contains("continue=next") {
+        json!({"apiVersion": list[0], "kind": list[1], "metadata": {}, "items": items})
+    } else {
+        json!({"apiVersion": list[0], "kind": list[1], "metadata": {"continue": "next"}, "items": []})
+    }
+}
+
 /// Where a process stands beside Deployments, and a Lease of a shard with a holder.
 async fn standing(deployments: Value, holder: &'static str) -> Standing {
     let cluster = answering(move |(request, _)| {
@@ -38,12 +47,13 @@ async fn standing(deployments: Value, holder: &'static str) -> Standing {
         });
         let answer = match request.as_str() {
             it if it.contains("/deployments?") && it.contains("part-of%3Dflux") => {
-                json!({"apiVersion": "apps/v1", "kind": "DeploymentList", "metadata": {}, "items": deployments})
+                second_page(it, &json!(["apps/v1", "DeploymentList"]), &deployments)
             }
-            it if it.contains("/leases?") => json!({
-                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {},
-                "items": [{"metadata": {"name": SHARD}}, {"metadata": {"name": "windlass-leader-election"}}],
-            }),
+            it if it.contains("/leases?") => second_page(
+                it,
+                &json!(["meta.k8s.io/v1", "PartialObjectMetadataList"]),
+                &json!([{"metadata": {"name": SHARD}}, {"metadata": {"name": "windlass-leader-election"}}]),
+            ),
             it if it.ends_with(SHARD) => lease,
             _ => {
                 let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
