@@ -57,6 +57,22 @@ async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_a_built_in_kind_does_not_have_is_named_where_people_look() -> Result<()> {
+    let story = Story::with_windlass("unknown-field").await?;
+    let misspelt = config_map("app", "1").replace("\"}}", "\"}, dat: {color: red}}");
+    let _upstream = story.follow("app", &[("a.yaml", misspelt)]).await?;
+    story.kustomization("app", "app", json!({"path": "."})).await?;
+    let object = story.await_ready(&StoryTarget::kustomization("app")).await?;
+    let ready = condition(&object, "Ready");
+    let message = ready["message"].as_str().unwrap_or_default();
+    ensure!(message.contains("warning: ConfigMap/"), "{message}");
+    ensure!(message.contains("/app: its kind has no field dat, so it is not applied"), "{message}");
+    let live = story.read(&StoryTarget::config_map("app")).await?;
+    ensure!(live.is_some_and(|it| it.data["data"]["value"] == "1"), "it was not applied");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_git_repository_with_an_unsupported_field_says_which() -> Result<()> {
     let story = Story::with_windlass("unsupported-git").await?;
     let upstream = story.follow("plain", &[("a.yaml", config_map("a", "1"))]).await?;

@@ -10,9 +10,12 @@ mod base64;
 mod quantity;
 mod table;
 mod typed;
+mod unknown;
 
 use objects::Object;
 use serde_json::{Map, Value};
+
+pub use unknown::MAX_UNKNOWN_FIELDS;
 
 /// Fields of `metadata` that belong to the API server.
 const SERVER_OWNED: [&str; 6] =
@@ -64,10 +67,11 @@ fn encode_string_data(secret: &mut Map<String, Value>) {
 
 /// Gives an object the form in which Flux would apply it, without what the API server owns.
 ///
-/// Where [`canonical`] leaves `metadata.creationTimestamp: null` this leaves nothing.
-pub fn typed(object: &mut Object) {
-    canonical(object.fields_mut());
+/// Where [`canonical`] leaves `metadata.creationTimestamp: null` this leaves nothing. Returns what [`canonical`] does.
+pub fn typed(object: &mut Object) -> Vec<String> {
+    let unknown = canonical(object.fields_mut());
     normalize(object);
+    unknown
 }
 
 /// Exactly what Flux makes of an object before it compares or applies it.
@@ -76,15 +80,20 @@ pub fn typed(object: &mut Object) {
 /// their canonical form, and fields that a type always writes are there, as `strategy: {}`. An object that does not fit
 /// its type stays as it is, but for creation time and status.
 ///
+/// Returns the paths of fields that have a value and that the type does not know, which are left out: at most
+/// [`MAX_UNKNOWN_FIELDS`] of them.
+///
 /// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are not changed.
-pub fn canonical(object: &mut Map<String, Value>) {
+pub fn canonical(object: &mut Map<String, Value>) -> Vec<String> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let api = text("apiVersion").to_owned();
     let kind = text("kind").to_owned();
+    let mut unknown = Vec::new();
     if api == "rbac.authorization.k8s.io/v1" && matches!(kind.as_str(), "Role" | "ClusterRole") {
-        return;
+        return unknown;
     }
     if let Some(Ok(mut written)) = typed::round_trip(object) {
+        unknown = unknown::fields(object, &written);
         set_protocols(&api, &kind, &mut written);
         if api == "v1" && kind == "Secret" {
             encode_string_data(&mut written);
@@ -100,6 +109,7 @@ pub fn canonical(object: &mut Map<String, Value>) {
     if !is_crd {
         object.remove("status");
     }
+    unknown
 }
 
 /// Ports without a protocol are ports of TCP. Without it, server-side apply takes two ports for one.

@@ -55,7 +55,7 @@ pub(super) struct LoadedManifests {
 }
 
 /// The most warnings of a build that the Ready condition reports.
-const MAX_WARNINGS: usize = 3;
+pub(super) const MAX_WARNINGS: usize = 3;
 
 /// What one build may use up: memory, and time in which it does not wait for servers.
 pub(super) struct Account {

@@ -16,7 +16,7 @@ use tree::{FileTree, Recorder, Trace};
 use super::bases::Bases;
 use super::inputs::Inputs;
 use super::key_services::KeyServices;
-use super::manifests::{Account, LoadedManifests};
+use super::manifests::{Account, LoadedManifests, MAX_WARNINGS};
 use super::{ca_bundle, decryption, generated, manifests};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::unsupported::unsupported_text;
@@ -227,13 +227,16 @@ fn built(
     let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account.limit));
     let decrypting = inputs.decryption.as_ref().zip(asked.as_ref());
     let decrypting = decrypting.map(|(it, services)| it.with(services, &account.stop));
-    let LoadedManifests { objects: loaded, is_remote, warnings } =
+    let LoadedManifests { objects: loaded, is_remote, mut warnings } =
         manifests::load(&recorder, spec, decrypting, bases, &account, secrets)
             .map_err(|error| refused(&error))?;
     let trace = recorder.seen();
     let decrypting = decrypting.map(|it| it.objects(files, &trace)).transpose();
     let decrypting = decrypting.map_err(failed)?;
-    let objects = changed(loaded, object, inputs, decrypting.as_ref(), &account, secrets)?;
+    let completed = completed(loaded, object, inputs, decrypting.as_ref(), &account, secrets)?;
+    let CompletedManifests { objects, unknown_fields } = completed;
+    warnings.extend(unknown_fields);
+    warnings.truncate(MAX_WARNINGS);
     let stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
@@ -271,17 +274,25 @@ fn failed(text: String) -> Rest {
     Rest::Failed(reason::BUILD_FAILED, text, Wake::default())
 }
 
+/// The objects of a build as they are applied.
+struct CompletedManifests {
+    objects: Vec<Object>,
+    /// What people have to know of fields that the types of built-in kinds do not have, a text for each object.
+    unknown_fields: Vec<String>,
+}
+
 /// Does with the objects of a build what follows it: decrypts them, puts variables in, and what the spec adds.
-fn changed(
+fn completed(
     loaded: Vec<Object>,
     object: &Kustomization,
     inputs: &Inputs,
     decrypting: Option<&decryption::Objects<'_>>,
     account: &Account,
     secrets: &mut Masking,
-) -> Result<Vec<Object>, Rest> {
+) -> Result<CompletedManifests, Rest> {
     let mut hidden = Vec::new();
     let mut objects = Vec::with_capacity(loaded.len());
+    let mut unknown_fields = Vec::new();
     for mut manifest in loaded {
         let subject = manifest.id().subject();
         let count = |manifest: &Object, what: &str| {
@@ -318,11 +329,20 @@ fn changed(
         if let Some(key) = value_that_is_no_text(&manifest) {
             return Err(failed(format!("{subject} {key} must be a string; put it in quotes")));
         }
-        dress(&mut manifest, object);
+        let unknown = dress(&mut manifest, object);
+        if !unknown.is_empty() && unknown_fields.len() < MAX_WARNINGS {
+            unknown_fields.push(unknown_fields_text(&subject, &unknown));
+        }
         objects.push(manifest);
     }
     *secrets = std::mem::take(secrets).with(hidden);
-    Ok(objects)
+    Ok(CompletedManifests { objects, unknown_fields })
+}
+
+/// What is wrong with fields that were left out, and what to do about it.
+fn unknown_fields_text(subject: &str, paths: &[String]) -> String {
+    let named = paths.join(", ");
+    format!("{subject}: its kind has no field {named}, so it is not applied; correct or remove it")
 }
 
 fn refused(error: &manifests::Error) -> Rest {
@@ -353,8 +373,9 @@ fn value_that_is_no_text(manifest: &Object) -> Option<String> {
     })
 }
 
-/// Puts on what the spec adds to every object: metadata, owner.
-fn dress(manifest: &mut Object, object: &Kustomization) {
+/// Puts on what the spec adds to every object: metadata, owner. Returns fields that the type of its kind does not have,
+/// which are left out.
+fn dress(manifest: &mut Object, object: &Kustomization) -> Vec<String> {
     if let Some(common) = &object.spec.common_metadata {
         for (key, value) in &common.labels {
             manifest.set_label(key, value);
@@ -364,8 +385,9 @@ fn dress(manifest: &mut Object, object: &Kustomization) {
         }
     }
     apply::meta::set_owner(manifest, &object.name_any(), &object.namespace().unwrap_or_default());
-    apply::normalize::typed(manifest);
+    let unknown = apply::normalize::typed(manifest);
     ca_bundle::remove_unusable(manifest);
+    unknown
 }
 
 /// Whose health is waited for, and in which API versions those named are read.
