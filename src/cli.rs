@@ -54,8 +54,8 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use crate::cluster::error::plain;
 use crate::settings::Settings;
+use windlass_cluster::error::plain;
 
 /// A command whose flags are declared once it is named: those of `serve` alone take as long to declare as a small build takes.
 macro_rules! declared {

@@ -1,14 +1,13 @@
 //! The program: talks to the cluster and to people.
 //!
-//! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), the Kubernetes client
-//! (`cluster`), who is told what happened (`events`), HTTP (`serve`), flags (`settings`), metrics (`metrics`), logs (`telemetry`), the time that
-//! renders and builds may take (`time_limit`).
+//! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), HTTP (`serve`), flags
+//! (`settings`), logs (`telemetry`), the time that renders and builds may take (`time_limit`); the Kubernetes client,
+//! events and metrics (crate `windlass-cluster`).
 
 mod cli;
-mod cluster;
 mod controllers;
-mod events;
-mod metrics;
+#[cfg(test)]
+mod fake_cluster;
 mod random;
 mod serve;
 mod settings;

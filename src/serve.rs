@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::connections::ConnectionLimits;
-use crate::metrics::Metrics;
+use windlass_cluster::metrics::Metrics;
 
 /// Whether the caches are filled and runs have begun.
 #[derive(Clone, Default)]

@@ -145,7 +145,7 @@ async fn write(
     args: &Args,
     user: &str,
     event: &LifecycleEvent,
-) -> Result<String, crate::cluster::ClusterError> {
+) -> Result<String, windlass_cluster::ClusterError> {
     let name = event.name_any();
     let status = event.status.clone().unwrap_or_default();
     let is_approved = status.approvals.iter().any(|it| it.user == user);

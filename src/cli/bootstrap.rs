@@ -33,8 +33,8 @@ use super::connection::{Connection, Mark, block_on, print, say};
 use super::install::manifests::Manifests;
 use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
 use super::operators::Operators;
-use crate::cluster::Cluster;
 use crate::settings::parse_duration;
+use windlass_cluster::Cluster;
 
 /// The flags of `windlass bootstrap`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -253,7 +253,7 @@ async fn install_components(
     let namespace = &args.connection.namespace;
     if let Some(secret) = access.secret(namespace, &args.given.secret_name)? {
         let resource = cluster.resource(&secret.gvk()).await?;
-        let mode = crate::cluster::objects::Mode::Write;
+        let mode = windlass_cluster::objects::Mode::Write;
         cluster.apply_checked(&resource, &secret, MANAGER, mode, true).await?;
         say(Mark::Success, &format!("{} written", install::name(&secret)));
     }

@@ -26,14 +26,14 @@ use sources::http::Egress;
 
 use super::connection::{Mark, say};
 use super::facts;
-use crate::cluster::Cluster;
-use crate::cluster::error::chain;
-use crate::cluster::services::Endpoint;
 use crate::controllers::hub::Hub;
 use crate::controllers::object_watcher::ObjectWatcher;
 use crate::controllers::reference::References;
-use crate::metrics::Metrics;
 use crate::settings::Settings;
+use windlass_cluster::Cluster;
+use windlass_cluster::error::chain;
+use windlass_cluster::metrics::Metrics;
+use windlass_cluster::services::ServicePort;
 
 /// Largest artifact that is read: it is in memory.
 const MOST_BYTES: u64 = 256 << 20;
@@ -86,7 +86,7 @@ async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<Artifac
         Some((endpoint, path)) => {
             let bytes = cluster.ask_service(&endpoint, &path, MOST_BYTES).await;
             let text = || {
-                let Endpoint { namespace, name, .. } = &endpoint;
+                let ServicePort { namespace, name, .. } = &endpoint;
                 format!(
                     "cannot read the artifact of {subject} from Service {namespace}/{name} through the API server; give \
                      the files with --path or --chart instead"
@@ -121,14 +121,14 @@ async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
 }
 
 /// The Service that serves a URL, and the path there; none if the host is not that of a Service.
-fn service(url: &str) -> Option<(Endpoint, String)> {
+fn service(url: &str) -> Option<(ServicePort, String)> {
     let uri: Uri = url.parse().ok()?;
     let mut parts = uri.host()?.split('.');
     let name = parts.next()?.to_owned();
     let namespace = parts.next()?.to_owned();
     let is_service = parts.next() == Some("svc") && uri.scheme_str() == Some("http");
     let port = uri.port_u16().unwrap_or(80);
-    is_service.then(|| (Endpoint { namespace, name, port }, uri.path().to_owned()))
+    is_service.then(|| (ServicePort { namespace, name, port }, uri.path().to_owned()))
 }
 
 /// The flags of the operator, which decide about builds, too.
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn artifacts_are_read_through_the_api_server_where_a_service_has_them() {
         let of = |url: &str| {
-            let (Endpoint { namespace, name, port }, path) = service(url)?;
+            let (ServicePort { namespace, name, port }, path) = service(url)?;
             Some(format!("{namespace}/{name}:{port}{path}"))
         };
         let expected = Some("flux-system/source:80/gitrepository/apps/web/a.tar.gz".to_owned());

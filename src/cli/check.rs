@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::connection::{Connection, Mark, block_on, say};
 use super::install::{POLL_INTERVAL, name};
 use super::operators::{self, ApiOperator, Operator, Operators, replicas};
-use crate::cluster::Cluster;
+use windlass_cluster::Cluster;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";
@@ -321,7 +321,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::double::with_objects;
+    use crate::fake_cluster::with_objects;
 
     #[test]
     fn kubernetes_is_supported_from_the_oldest_version_on() {

@@ -19,11 +19,11 @@ use serde_json::Value;
 use super::connection::{Connection, block_on, print};
 use super::table::{Cell, Screen, Table};
 use super::version::VersionFormat;
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::Shallow;
-use crate::cluster::pages::ObjectProjection;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::{claims, survey};
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::pager::ObjectProjection;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Most objects that are counted.
 const MAX_COUNTED_OBJECTS: u64 = 100_000;
@@ -213,7 +213,7 @@ impl Usage {
         let mut counted = 0;
         while let Some(page) = pages.next().await? {
             counted += page.len() as u64;
-            page.iter().for_each(|Shallow(it)| usage.add(&it["metadata"]));
+            page.iter().for_each(|DepthLimitedObject(it)| usage.add(&it["metadata"]));
             usage.is_partial = !pages.is_over() && counted >= MAX_COUNTED_OBJECTS;
             if usage.is_partial {
                 break;

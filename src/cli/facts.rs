@@ -8,8 +8,8 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::{Map, Value, json};
 
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How many requests are under way at once.
 pub(super) const AT_ONCE: usize = 16;

@@ -17,7 +17,7 @@ use super::output::{ListOutputFormat, OutputShape, Writer};
 use super::place::{NamespaceScope, Site, say_left_out};
 use super::row::{Row, is_silent, unsaid};
 use super::table::{Cell, Colour, Screen, Table, age};
-use crate::cluster::watch::WatcherEvent;
+use windlass_cluster::watch::WatcherEvent;
 
 /// The flags of `windlass get`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -304,7 +304,7 @@ mod tests {
 
     use super::*;
     use crate::cli::table::at_both_widths;
-    use crate::cluster::discovery::Resource;
+    use windlass_cluster::discovery::Resource;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {
         let resource = Resource {

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use self::manifests::Manifests;
 use super::connection::{Connection, Mark, block_on, print, say};
 use super::operators::Operators;
-use crate::cluster::objects::Mode;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The field manager of installed objects.
 pub(super) const MANAGER: &str = "windlass";

@@ -8,8 +8,8 @@ use crds::Names;
 use objects::{Gvk, Object, ObjectId};
 
 use super::place::Site;
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// What one word names.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! `windlass logs`: what windlass printed about objects, or what the Pods of an object printed.
 //!
 //! Here: the command, lines of several containers in one order. Below: whose lines (`logs/pods.rs`), those of windlass
-//! (`logs/entry.rs`). Elsewhere: reading them (`cluster::logs`).
+//! (`logs/entry.rs`). Elsewhere: reading them (`windlass_cluster::logs`).
 
 mod entry;
 mod pods;
@@ -21,9 +21,9 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::place::{ClusterScope, Site, say_left_out};
 use super::table::{Screen, clean, clean_line};
-use crate::cluster::ClusterError;
-use crate::cluster::logs::{Line, LogOptions};
 use crate::settings::parse_duration;
+use windlass_cluster::ClusterError;
+use windlass_cluster::logs::{Line, LogOptions};
 
 /// The flags of `windlass logs`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::connection::{Mark, say};
 use super::install::{MANAGER, POLL_INTERVAL, name};
-use crate::cluster::Cluster;
+use windlass_cluster::Cluster;
 
 /// The flags of `windlass migrate`.
 #[derive(Debug, Clone, ClapArgs)]

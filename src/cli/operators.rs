@@ -2,7 +2,7 @@
 //!
 //! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
 //! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`absence`), who may act beside
-//! whom (`cluster::candidate`).
+//! whom (`windlass_cluster::election`).
 
 mod absence;
 
@@ -15,9 +15,11 @@ use objects::{Gvk, Object};
 pub(super) use self::absence::{absence, say_absence, vacancy};
 use super::check::OURS;
 use super::install::name;
-use crate::cluster::candidate::{COMPONENT, FLUX, REPLACED, controller_of, controller_of_lease};
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::election::{
+    COMPONENT, FLUX, REPLACED_CONTROLLERS, controller_of, controller_of_lease,
+};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Where nodes have their Leases, one each.
 const NODES: &str = "metadata.namespace!=kube-node-lease";
@@ -84,7 +86,7 @@ pub(super) async fn flux_deployments(
 
 /// The controller of Flux that a Deployment runs, if windlass replaces it.
 pub(super) fn replaced(deployment: &Object) -> Option<&'static str> {
-    controller_of(deployment.name(), deployment.label(COMPONENT), &REPLACED)
+    controller_of(deployment.name(), deployment.label(COMPONENT), &REPLACED_CONTROLLERS)
 }
 
 impl Operators {
@@ -184,7 +186,8 @@ async fn leases(cluster: &Cluster) -> Result<Vec<Object>, ClusterError> {
     loop {
         let part = cluster.list_part(&resource, "", ("", NODES), from.as_deref()).await?;
         let is_of_operator = |it: &Object| {
-            it.name().starts_with(OWN_LEASE) || controller_of_lease(it.name(), &REPLACED).is_some()
+            it.name().starts_with(OWN_LEASE)
+                || controller_of_lease(it.name(), &REPLACED_CONTROLLERS).is_some()
         };
         found.extend(part.objects.into_iter().filter(is_of_operator));
         match part.next {
@@ -202,7 +205,7 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
     let mut found = Vec::new();
     for lease in leases {
         let Some(holder) = holder(lease, now) else { continue };
-        let kind = match controller_of_lease(lease.name(), &REPLACED) {
+        let kind = match controller_of_lease(lease.name(), &REPLACED_CONTROLLERS) {
             Some(_) if own.contains(holder) => continue,
             Some(controller) => ApiOperator::Flux(controller),
             None => ApiOperator::Windlass,

@@ -12,10 +12,10 @@ use super::complete;
 use super::connection::{Mark, Reach, block_on, say};
 use super::kind::ResourceArgument;
 use super::table::clean;
-use crate::cluster::discovery::Resource;
-use crate::cluster::objects::ObjectPage;
-use crate::cluster::{Cluster, ClusterError};
 use crate::settings::parse_duration;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::objects::ObjectPage;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The cluster and the namespace.
 #[derive(Debug, Clone, Args)]

@@ -8,17 +8,17 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::candidate::{Candidate, Standing};
-use crate::cluster::client::{Access, connect};
-use crate::cluster::lease::LeadershipLostError;
 use crate::controllers::hub::Hub;
 use crate::controllers::kinds::{self, Process};
-use crate::events::Events;
-use crate::events::forward::Forward;
-use crate::metrics::Metrics;
 use crate::serve::{self, Listener, Readiness};
 use crate::settings::Settings;
 use crate::telemetry;
+use windlass_cluster::client::{Access, connect};
+use windlass_cluster::election::{Candidate, ElectionState};
+use windlass_cluster::events::Events;
+use windlass_cluster::events::forward::Forward;
+use windlass_cluster::lease::LeadershipLostError;
+use windlass_cluster::metrics::Metrics;
 
 /// How long the API server may take to answer at the start.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -103,12 +103,12 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let tell = {
         let metrics = metrics.clone();
         let readiness = readiness.clone();
-        move |standing: &Standing| {
+        move |standing: &ElectionState| {
             let excluded = match standing {
-                Standing::Excluded(by) => Some(by.clone()),
-                Standing::Leading | Standing::Standby => None,
+                ElectionState::Excluded(by) => Some(by.clone()),
+                ElectionState::Leading | ElectionState::Standby => None,
             };
-            metrics.leader.set(i64::from(*standing == Standing::Leading));
+            metrics.leader.set(i64::from(*standing == ElectionState::Leading));
             metrics.excluded.set(i64::from(excluded.is_some()));
             readiness.exclude(excluded);
         }
@@ -144,7 +144,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
 /// Keeps a candidate leading; without one there is nothing to lose.
 async fn lead(
     candidate: Option<&mut Candidate>,
-    tell: impl FnMut(&Standing) + Send,
+    tell: impl FnMut(&ElectionState) + Send,
 ) -> LeadershipLostError {
     match candidate {
         Some(candidate) => candidate.lead(tell).await,

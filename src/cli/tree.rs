@@ -18,7 +18,7 @@ use super::output::{ReportFormat, report};
 use super::place::{ClusterScope, Site};
 use super::row::Row;
 use super::table::{Colour, Screen, clean, cut};
-use crate::cluster::ClusterError;
+use windlass_cluster::ClusterError;
 
 /// The flags of `windlass tree`.
 #[derive(Debug, Clone, ClapArgs)]

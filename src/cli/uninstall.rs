@@ -17,7 +17,7 @@ use super::connection::{Connection, Mark, agrees, block_on, say};
 use super::install::manifests::INSTALLATION;
 use super::install::{MANAGER, POLL_INTERVAL, name};
 use super::operators::{ApiOperator, Operators};
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// What an installation consists of, in the order in which it is deleted: first what acts.
 const KINDS: [(&str, &str); 13] = [

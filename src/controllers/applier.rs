@@ -35,9 +35,9 @@ use super::record::Latest;
 use super::reference::References;
 use super::target::{ClusterTarget, TargetSpec};
 use super::{gate, hold, lifecycle, marks, window};
-use crate::cluster::ClusterError;
-use crate::events::Event;
 use crate::settings::Settings;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
 
 /// A kind that applies objects, as the run needs it.
 pub(crate) trait ApplierKind:

@@ -12,7 +12,7 @@ use sources::artifact::{FetchLimits, Remote};
 use sources::store;
 
 use super::context::Context;
-use crate::cluster::error::chain;
+use windlass_cluster::error::chain;
 
 /// Parity(flux): the annotation by which the maker of an OCI artifact says from which revision it was made.
 pub(crate) const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";

@@ -28,10 +28,10 @@ use release::origin::ManualRequest;
 use sha2::{Digest as _, Sha256};
 
 use super::context::Context;
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
-use crate::events::{Event, Severity};
-use crate::metrics::AuditOutcome;
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::metrics::AuditOutcome;
 
 /// The label by which the audits of an object are found, whatever its name is.
 pub(crate) const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";

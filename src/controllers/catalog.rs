@@ -15,10 +15,10 @@ use reconcile::{ObjectKey, Reason, Rest, Wake};
 
 use super::kept::ByType;
 use super::namespaces::Namespaces;
-use crate::cluster::kind::OurKind;
 use crate::settings::Settings;
 use proof::Proof;
 use sources::store::{Slot, Store};
+use windlass_cluster::kind::OurKind;
 
 /// The API group of the sources.
 pub(crate) const SOURCES: &str = "source.toolkit.fluxcd.io";

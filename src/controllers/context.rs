@@ -12,11 +12,11 @@ use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::remotes::Remotes;
 use super::target::Targets;
-use crate::cluster::Cluster;
-use crate::cluster::kind::OurKind;
-use crate::events::Events;
-use crate::metrics::Metrics;
 use crate::settings::Settings;
+use windlass_cluster::Cluster;
+use windlass_cluster::events::Events;
+use windlass_cluster::kind::OurKind;
+use windlass_cluster::metrics::Metrics;
 
 /// Shared by all runs.
 pub(crate) struct Context {

@@ -25,10 +25,10 @@ use self::policy::{POLICY, Policy};
 use self::removal::Removing;
 use super::context::Context;
 use super::target::ClusterTarget;
-use crate::cluster::discovery::Resource;
-use crate::cluster::objects::Mode;
-use crate::cluster::{Cluster, ClusterError};
 use crate::settings::CrdGuard;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Attempts at a definition that others write at the same time.
 const UNMARK_ATTEMPTS: u32 = 4;

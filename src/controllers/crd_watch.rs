@@ -10,10 +10,10 @@ use objects::Gvk;
 use reconcile::ObjectKey;
 
 use super::hub::Hub;
-use crate::cluster::Cluster;
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::{MetadataOnly, Wire as _};
-use crate::cluster::watch::{Selection, WatcherEvent};
+use windlass_cluster::Cluster;
+use windlass_cluster::decode::{MetadataOnly, Wire as _};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::watch::{Selection, WatcherEvent};
 
 /// How much later those who miss a kind look once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);

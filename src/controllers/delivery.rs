@@ -3,7 +3,7 @@
 //! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `deciding`), what was told lately
 //! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`), what goes
 //! out (`parcels`, `nats`), what is sent about incidents (`incidents`) and which events wait for them (`suppression`).
-//! Elsewhere: the decisions (`engines/notify`), the way of events (`crate::events`), requests (`controllers::exchange`).
+//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`controllers::exchange`).
 
 pub(crate) mod attempt;
 mod deciding;
@@ -142,7 +142,7 @@ impl Delivery {
         let put = tokio::task::spawn_blocking(move || spool.put(notification)).await;
         let put = put.unwrap_or_default();
         for _ in 0..put.dropped {
-            self.context.metrics.notified(crate::metrics::NotificationOutcome::Dropped);
+            self.context.metrics.notified(windlass_cluster::metrics::NotificationOutcome::Dropped);
         }
         if let Some(number) = put.number {
             self.enqueue(number, &place);

@@ -13,7 +13,7 @@ use reconcile::depends_on::{self, ObjectDependency};
 use reconcile::{Dependency, DependencyState, ObjectKey, Rest, reason};
 
 use super::kept::ByType;
-use crate::cluster::kind::OurKind;
+use windlass_cluster::kind::OurKind;
 
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
 

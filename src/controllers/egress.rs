@@ -1,7 +1,7 @@
 //! Which servers specs may name: the rules that follow from flags, and what they have to know of this process and its
 //! cluster.
 //!
-//! Elsewhere: what the rules mean ([`sources::http::Egress`]), where Services are (`cluster::services`).
+//! Elsewhere: what the rules mean ([`sources::http::Egress`]), where Services are (`windlass_cluster::services`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ use nix::ifaddrs::getifaddrs;
 use sources::http::Rules;
 use url::{Host, Url};
 
-use crate::cluster::Cluster;
-use crate::cluster::services::Ranges;
 use crate::settings::Settings;
+use windlass_cluster::Cluster;
+use windlass_cluster::services::ServiceRanges;
 
 /// How often it is looked where this process and its cluster are: a Service may get another address.
 const ADDRESS_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ impl Surroundings {
         }
         loop {
             match self.cluster.service_ranges().await {
-                Ok(Ranges { nets, is_guess }) => {
+                Ok(ServiceRanges { nets, is_guess }) => {
                     let shown: Vec<_> = nets.iter().map(ToString::to_string).collect();
                     let ranges = shown.join(", ");
                     tracing::info!(
@@ -76,7 +76,7 @@ impl Surroundings {
             self.rules.learn_own(own(&self.advertised).await);
             if self.refuses_services {
                 match self.cluster.service_ranges().await {
-                    Ok(Ranges { nets, .. }) => self.rules.refuse_services(nets),
+                    Ok(ServiceRanges { nets, .. }) => self.rules.refuse_services(nets),
                     // What was learned before holds.
                     Err(error) => {
                         tracing::debug!(error = %error, "failed to refresh the Service CIDRs");

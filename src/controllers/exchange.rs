@@ -13,7 +13,7 @@ use objects::RedactedValue;
 use sources::http::{ClientIdentity, Clients, Proxy, Tls, refusal};
 use url::Url;
 
-use crate::cluster::error::chain;
+use windlass_cluster::error::chain;
 
 /// Longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

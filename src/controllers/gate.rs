@@ -11,7 +11,7 @@ use super::context::Context;
 use super::dependencies::not_ready;
 use super::expressions::{Expressions, Readiness};
 use super::kind::node_named;
-use crate::cluster::kind::OurKind;
+use windlass_cluster::kind::OurKind;
 
 /// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
 /// has to be.

@@ -41,8 +41,8 @@ use super::releaser::action_options::ActionOptions;
 use super::releaser::postrender::PostRenderers;
 use super::releaser::{self, MANAGER, Wish, drive};
 use super::target::ClusterTarget;
-use crate::cluster::ClusterError;
-use crate::events::Event;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
 
 /// The marks on the objects of a release.
 pub(super) const OWNERSHIP: Ownership = Ownership {

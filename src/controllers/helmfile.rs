@@ -68,9 +68,9 @@ use super::object_watcher::Ownership;
 use super::reference::References;
 use super::releaser::MANAGER;
 use super::target::ClusterTarget;
-use crate::cluster::ClusterError;
-use crate::events::Event;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
 
 /// Says for which version of helmfile a Helmfile of helmfile-operator was written.
 const DIALECT: &str = "helmfile.windlass.dev/dialect";

@@ -11,8 +11,8 @@ use reconcile::{ConditionStatus, HOLD, Hold, Mark, Time, reason};
 use super::context::Context;
 use super::kind::ControllerKind;
 use super::record::Latest;
-use crate::cluster::ClusterError;
-use crate::events::{Event, Severity};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
 
 pub(super) use reconcile::{
     SUSPENDED_BY as BY, SUSPENDED_REASON as REASON, SUSPENDED_UNTIL as UNTIL,

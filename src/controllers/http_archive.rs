@@ -21,7 +21,7 @@ use super::context::Context;
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::{SourceKind, SourceSpec};
-use crate::cluster::ClusterError;
+use windlass_cluster::ClusterError;
 
 /// What was learned since the status was written: the validators of a file that came again with the same contents.
 #[derive(Debug, Default)]

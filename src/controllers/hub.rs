@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::{Edge, Graph, ObjectKey};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::metrics::{Metrics, WakeReason};
+use windlass_cluster::metrics::{Metrics, WakeReason};
 
 /// Wakes nodes, and knows who depends on whom.
 pub(crate) struct Hub {

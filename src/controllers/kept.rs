@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use reconcile::ObjectKey;
 use tokio::sync::watch;
 
-use crate::cluster::kind::OurKind;
+use windlass_cluster::kind::OurKind;
 
 /// A value of each type that was asked for.
 #[derive(Default)]

@@ -13,8 +13,8 @@ use reconcile::ObjectKey;
 
 use super::context::Context;
 use super::kept::Memories;
-use crate::cluster::ClusterError;
-use crate::cluster::kind::OurKind;
+use windlass_cluster::ClusterError;
+use windlass_cluster::kind::OurKind;
 
 /// A kind of ours that has runs.
 pub(crate) trait ControllerKind: OurKind + ReconciledObject {

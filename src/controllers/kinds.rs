@@ -36,11 +36,11 @@ use super::remotes::Remotes;
 use super::run::run_kind;
 use super::target::Targets;
 use super::{helm_release, helmfile, incident, kustomization, lifecycle};
-use crate::cluster::Cluster;
-use crate::events::Events;
-use crate::metrics::Metrics;
 use crate::serve::{Listener, Readiness};
 use crate::settings::Settings;
+use windlass_cluster::Cluster;
+use windlass_cluster::events::Events;
+use windlass_cluster::metrics::Metrics;
 
 /// What the program has to know of a kind.
 #[derive(Clone, Copy)]

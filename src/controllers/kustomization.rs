@@ -59,9 +59,9 @@ use super::permit::Line;
 use super::reference::References;
 use super::target::ClusterTarget;
 use super::{applier, artifact, hold, marks, progress, window};
-use crate::cluster::ClusterError;
-use crate::events::Event;
-use crate::metrics::WakeReason;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
+use windlass_cluster::metrics::WakeReason;
 
 /// Field manager of what Kustomizations apply.
 pub(crate) const MANAGER: &str = <Kustomization as ControllerKind>::CONTROLLER;

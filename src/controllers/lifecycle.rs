@@ -35,8 +35,8 @@ use self::handlers::Handlers;
 use self::table::{Table, TableChange, resource};
 use super::context::Context;
 use super::namespaces::Namespaces;
-use crate::cluster::ClusterError;
-use crate::metrics::WakeReason;
+use windlass_cluster::ClusterError;
+use windlass_cluster::metrics::WakeReason;
 
 /// The field manager of events.
 const MANAGER: &str = "windlass";

@@ -9,7 +9,7 @@ use sources::reason::{AUTHENTICATION_FAILED, URL_INVALID};
 
 use super::context::Context;
 use super::source::busy;
-use crate::cluster::error::chain;
+use windlass_cluster::error::chain;
 
 /// Has a registry asked with a login of its cloud, where the spec wants that.
 ///

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::kind::{ControllerKind, REQUESTED_AT};
 use super::record::{Latest, conditions_of, listed, status_of};
 use super::{hold, window};
-use crate::cluster::ClusterError;
+use windlass_cluster::ClusterError;
 
 /// Annotations that change what the runs of an object of any kind do.
 pub(super) const ANNOTATIONS: [&str; 6] = [

@@ -15,10 +15,10 @@ use reconcile::{ObjectKey, Reason, Rest, Wake};
 use tokio::sync::watch;
 
 use super::hub::Hub;
-use crate::cluster::Cluster;
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::MetadataOnly;
-use crate::cluster::watch::{Selection, WatcherEvent};
+use windlass_cluster::Cluster;
+use windlass_cluster::decode::MetadataOnly;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::watch::{Selection, WatcherEvent};
 
 /// Annotation of a Namespace: with it, appliers there apply nothing that is not verified, unless it is `false`.
 const ANNOTATION: &str = "windlass.dev/require-verified";
@@ -204,7 +204,7 @@ impl Namespaces {
 
 #[cfg(test)]
 mod tests {
-    use crate::cluster::item::Wire as _;
+    use windlass_cluster::decode::Wire as _;
 
     use super::*;
 

@@ -24,11 +24,11 @@ pub(crate) use self::references::ReferenceRead;
 pub(crate) use self::state::{Knowledge, Moment};
 use self::state::{State, TrackedObject, WatchKey};
 use super::hub::Hub;
-use crate::cluster::discovery::Resource;
-use crate::cluster::version::{is_later, of_metadata};
-use crate::cluster::watch::Selection;
-use crate::cluster::{Cluster, ClusterError};
-use crate::metrics::WakeReason;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::version::{is_later, of_metadata};
+use windlass_cluster::watch::Selection;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The marks on the objects that a kind applies.
 #[derive(Debug, Clone, Copy)]

@@ -31,8 +31,8 @@ use super::record::{Latest, conditions_of, listed, status_of};
 use super::reference::References;
 use super::source::jittered;
 use super::{hold, marks};
-use crate::cluster::ClusterError;
-use crate::events::{Event, Severity};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
 
 /// The Secret with the token, or the token in it, is missing. Parity(flux).
 const TOKEN_NOT_FOUND: Reason = Reason::new("TokenNotFound");

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::context::Context;
 use super::kind::ControllerKind;
-use crate::cluster::ClusterError;
+use windlass_cluster::ClusterError;
 
 /// How often a status with another inventory is written to an object that is changed meanwhile.
 const MAX_STATUS_WRITE_ATTEMPTS: usize = 5;

@@ -9,7 +9,7 @@ use objects::{Gvk, ObjectId};
 use reconcile::ObjectKey;
 
 use super::object_watcher::{Moment, ObjectWatcher, ReferenceRead};
-use crate::cluster::ClusterError;
+use windlass_cluster::ClusterError;
 
 /// What a run read; [`References::watch`] ends it.
 #[must_use = "what was read is to be watched"]

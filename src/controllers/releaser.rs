@@ -53,7 +53,7 @@ use super::object_watcher::Ownership;
 use super::permit::RunPermit;
 use super::record::recorded;
 use super::target::ClusterTarget;
-use crate::events::Event;
+use windlass_cluster::events::Event;
 
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
 pub(crate) const MANAGER: &str = "helm-controller";

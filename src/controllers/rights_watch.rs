@@ -11,9 +11,9 @@ use objects::Gvk;
 use reconcile::ObjectKey;
 
 use super::hub::Hub;
-use crate::cluster::Cluster;
-use crate::cluster::discovery::Resource;
-use crate::cluster::watch::{Selection, WatcherEvent};
+use windlass_cluster::Cluster;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::watch::{Selection, WatcherEvent};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

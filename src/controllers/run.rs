@@ -26,9 +26,9 @@ use super::context::Context;
 use super::dependencies::DEPENDS_ON;
 use super::kept::Shelf;
 use super::kind::{ControllerKind, REQUESTED_AT, node_named, node_of};
-use crate::cluster::ClusterError;
-use crate::cluster::item::Unreadable;
-use crate::metrics::WakeReason;
+use windlass_cluster::ClusterError;
+use windlass_cluster::decode::Unreadable;
+use windlass_cluster::metrics::WakeReason;
 
 /// What a person may have changed to make an object run: generation, requests, annotations, deletion.
 fn trigger<K: ControllerKind>(object: &K) -> String {
@@ -295,8 +295,8 @@ async fn isolated<K: ControllerKind>(
                 namespace = node.namespace,
                 "reconciliation panicked; this is a bug in windlass, please report it"
             );
-            let event = crate::events::Event {
-                severity: crate::events::Severity::Error,
+            let event = windlass_cluster::events::Event {
+                severity: windlass_cluster::events::Severity::Error,
                 reason: "InternalFault".to_owned(),
                 message: "reconciliation panicked and will be retried; this is a bug in windlass, please report it \
                           with the log of that time"

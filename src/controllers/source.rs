@@ -29,9 +29,9 @@ use super::kept::Memories;
 use super::kind::{ControllerKind, log_failed_request, node_of};
 use super::record::{FINALIZER, Latest, status_of};
 use super::{hold, marks};
-use crate::cluster::ClusterError;
-use crate::cluster::kind::OurKind;
 use report::Conditions;
+use windlass_cluster::ClusterError;
+use windlass_cluster::kind::OurKind;
 use world::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 
 /// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.

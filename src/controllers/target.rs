@@ -1,7 +1,7 @@
 //! Where and as whom an object is applied: a cluster, and a user in it.
 //!
 //! Here: which Secret and ServiceAccount that is, and the clusters that are shared by all who use them.
-//! Elsewhere: what may be in a kubeconfig (`cluster::kubeconfig`), connecting (`cluster::client`).
+//! Elsewhere: what may be in a kubeconfig (`windlass_cluster::kubeconfig`), connecting (`windlass_cluster::client`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,11 +21,11 @@ use super::permit::Permits;
 use super::reference::References;
 use super::rights_watch::follow_rights;
 use super::unsupported::unsupported_text;
-use crate::cluster::Cluster;
-use crate::cluster::client::{ConnectionError, connect_to};
-use crate::cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, Remote};
-use crate::metrics::Metrics;
 use crate::settings::Settings;
+use windlass_cluster::Cluster;
+use windlass_cluster::client::{ConnectionError, connect_to};
+use windlass_cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, Remote};
+use windlass_cluster::metrics::Metrics;
 
 /// The field that mostly names a kubeconfig.
 const KUBE_CONFIG: &str = "spec.kubeConfig";

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use tokio_util::io::ReaderStream;
 
-use crate::cluster::leadership::Leadership;
+use windlass_cluster::leadership::Leadership;
 
 /// Serves what is in the store.
 pub(crate) fn artifacts(store: Arc<sources::store::Store>, leadership: Leadership) -> Router {

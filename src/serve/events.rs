@@ -1,6 +1,6 @@
 //! Events that others post, as Flux's controllers post them to the notification-controller (`POST /`).
 //!
-//! Here: reading and answering. Elsewhere: who is told of them (`crate::events`).
+//! Here: reading and answering. Elsewhere: who is told of them (`windlass_cluster::events`).
 //!
 //! Differs(flux): severities other than `error` are taken for `info`, which is all that controllers post; a repetition is
 //! answered like any other event, since who posts makes no difference between them.
@@ -19,8 +19,8 @@ use serde::{Deserialize, Deserializer};
 use tokio::sync::Semaphore;
 
 use super::bodies::{BodyReader, SHORT_BODY_BYTES};
-use crate::events::{Announcement, Event, EventObject, Events, Origin, Severity};
-use crate::metrics::{EventOutcome, Metrics};
+use windlass_cluster::events::{Event, EventObject, EventRecord, Events, Origin, Severity};
+use windlass_cluster::metrics::{EventOutcome, Metrics};
 
 /// Largest body that is read. Parity(flux): the notification-controller's.
 const BODY_LIMIT: usize = 3 << 20;
@@ -95,10 +95,10 @@ struct InvolvedObject {
 }
 
 impl PostedFluxEvent {
-    fn announcement(self) -> Announcement {
+    fn announcement(self) -> EventRecord {
         let about = self.involved_object.unwrap_or_default();
         let is_error = self.severity.as_deref() == Some("error");
-        Announcement {
+        EventRecord {
             origin: Origin::Posted,
             about: EventObject {
                 api_version: about.api_version.unwrap_or_default(),
@@ -170,7 +170,7 @@ async fn body(taking: &Taking, request: Request) -> Result<Vec<u8>, StatusCode> 
     Ok(reader.into_bytes())
 }
 
-fn read(body: &[u8]) -> Result<Announcement, StatusCode> {
+fn read(body: &[u8]) -> Result<EventRecord, StatusCode> {
     let event = serde_json::from_slice::<PostedFluxEvent>(body).map_err(|error| {
         // The text of an event may hold anything, so only the place is told.
         let line = error.line();

@@ -6,8 +6,8 @@ use clap::Args;
 use sha2::{Digest as _, Sha256};
 
 use super::{Settings, parse_bool, parse_duration};
-use crate::cluster::candidate::{Terms, replaced};
-use crate::cluster::lease::Election;
+use windlass_cluster::election::{ElectionTerms, replaced};
+use windlass_cluster::lease::Election;
 
 /// How a leader is elected.
 #[derive(Debug, Clone, Args)]
@@ -73,7 +73,7 @@ impl Settings {
     ///
     /// # Errors
     /// When the durations leave no time to step down before another process takes over.
-    pub(crate) fn terms(&self) -> anyhow::Result<Terms> {
+    pub(crate) fn terms(&self) -> anyhow::Result<ElectionTerms> {
         let flags = &self.leader_election;
         let selector = self.watch_label_selector.text();
         // A Lease counts whole seconds.
@@ -105,7 +105,7 @@ impl Settings {
         // Objects that are divided by a selector may be divided between windlass and Flux, too.
         let excludes = flags.exclude_flux && selector.is_empty();
         let flux = Election { namespace: namespace(&flags.flux_namespace), ..own.clone() };
-        Ok(Terms {
+        Ok(ElectionTerms {
             own: flags.enable_leader_election.then_some(own),
             flux: excludes.then_some(flux),
             replaced: replaced(self.notifies()),

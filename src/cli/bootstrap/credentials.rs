@@ -22,7 +22,7 @@ use url::Url;
 
 use super::moving;
 use crate::cli::connection::{Mark, say};
-use crate::cluster::Cluster;
+use windlass_cluster::Cluster;
 
 /// What was given on the command line.
 #[derive(Debug, Clone, Args)]

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::layout::NAME;
 use crate::cli::connection::{Mark, say};
 use crate::cli::install::{MANAGER, POLL_INTERVAL, definitions};
-use crate::cluster::discovery::Resource;
-use crate::cluster::objects::Mode;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
 
 const SOURCE: (&str, &str) = ("source.toolkit.fluxcd.io/v1", "GitRepository");
 
@@ -143,7 +143,7 @@ fn is_fetched(source: &Object, commit: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::double::with_objects;
+    use crate::fake_cluster::with_objects;
 
     fn source(url: &str) -> Value {
         json!({

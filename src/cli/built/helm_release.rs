@@ -23,8 +23,6 @@ use tokio::runtime::Handle;
 
 use super::{ArtifactOrigin, fetched, on_large_stack, references, told, typed};
 use crate::cli::template::load_chart;
-use crate::cluster::Cluster;
-use crate::cluster::capabilities::ServerCapabilities;
 use crate::controllers::helm_release::{post_renderers, status, values, wish};
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::chart::of_archive;
@@ -34,6 +32,8 @@ use crate::controllers::releaser::prepare;
 use crate::controllers::releaser::storage::{Storage, StorageError};
 use crate::settings::Settings;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
+use windlass_cluster::Cluster;
+use windlass_cluster::capabilities::ServerCapabilities;
 
 /// How long the API server may take to respond to a `lookup`.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);

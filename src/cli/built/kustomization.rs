@@ -11,13 +11,13 @@ use tree::{FileTree, RelPath};
 
 use super::checkout::Checkout;
 use super::{ArtifactOrigin, fetched, on_large_stack, references, told, typed};
-use crate::cluster::Cluster;
 use crate::controllers::kustomization::bases::Bases;
 use crate::controllers::kustomization::inputs::Inputs;
 use crate::controllers::kustomization::key_services::KeyServices;
 use crate::controllers::kustomization::scope::scoped;
 use crate::controllers::kustomization::wish::{self, Servers, Wish};
 use crate::settings::Settings;
+use windlass_cluster::Cluster;
 
 /// Why bases on other servers are not fetched.
 const NO_BASES: &str = "remote bases are not fetched by this command";

@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 use super::stored::CrdExport;
 use super::{CrdCommonArgs, definitions};
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::claims::UNOWNED;
 use crate::controllers::crd_guard::{is_definition, survey};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How many objects are created at once.
 const AT_ONCE: usize = 8;

@@ -9,10 +9,10 @@ use crdguard::Import;
 use objects::Gvk;
 use serde_json::Value;
 
-use crate::cluster::Cluster;
 use crate::controllers::crd_guard::export::{
     DIGEST, EXPORT, KEY, NAME, OBJECTS, PARTS, TIME, export_name, secret_name,
 };
+use windlass_cluster::Cluster;
 
 /// An export, as the annotations of its Secrets have it.
 #[derive(Debug, Clone, PartialEq, Eq)]

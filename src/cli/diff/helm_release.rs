@@ -12,13 +12,13 @@ use serde_json::json;
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
 use crate::cli::built::helm_release::RenderedHelmRelease;
-use crate::cluster::objects::Mode;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::releaser::MANAGER;
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::members::{self, Member, POLICY};
 use crate::controllers::releaser::merge;
 use crate::settings::Settings;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Compares what a HelmRelease renders with what it released.
 ///

@@ -14,13 +14,13 @@ use objects::{Object, ObjectId};
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
 use crate::cli::built::kustomization::KustomizationBuild;
-use crate::cluster::discovery::Resource;
-use crate::cluster::objects::Mode;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::is_definition;
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::kustomization::wish::Wish;
 use crate::settings::Settings;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
 
 const RECREATED: &str = "an immutable field changes: the object is deleted and created again";
 const EXPIRED: &str =

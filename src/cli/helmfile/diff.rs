@@ -19,11 +19,11 @@ use super::flags::{DiffFlags, Flags};
 use super::{CommandOutcome, Ending, InFolder, rendered};
 use crate::cli::connection::{block_on, connected};
 use crate::cli::template;
-use crate::cluster::Cluster;
-use crate::cluster::capabilities::ServerCapabilities;
-use crate::cluster::client::Access;
 use crate::controllers::releaser::preview::{ObjectPreview, preview, stored};
 use shown::DiffDisplayOptions;
+use windlass_cluster::Cluster;
+use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_cluster::client::Access;
 
 /// Compares the releases of a plan with their clusters.
 ///

@@ -5,7 +5,7 @@ use golang::semver::Version;
 use objects::Object;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// What says of which version of windlass, or of Flux, a CRD is.
 const VERSION: &str = "app.kubernetes.io/version";

@@ -9,7 +9,7 @@ use objects::Object;
 use serde_json::Value;
 
 use crate::cli::operators::replaced;
-use crate::cluster::candidate::REPLACED;
+use windlass_cluster::election::REPLACED_CONTROLLERS;
 
 /// The objects of a file that are kept beside those of windlass, as a stream of documents.
 ///
@@ -39,11 +39,12 @@ fn is_of_windlass(object: &Object) -> bool {
 fn is_replaced(object: &Object) -> bool {
     match object.kind() {
         "Deployment" => replaced(object).is_some(),
-        "ServiceAccount" | "Service" => REPLACED.contains(&object.name()),
+        "ServiceAccount" | "Service" => REPLACED_CONTROLLERS.contains(&object.name()),
         "ClusterRoleBinding" => {
             let subjects = object.get("subjects").and_then(Value::as_array);
-            let is_replaced =
-                |it: &Value| it["name"].as_str().is_some_and(|it| REPLACED.contains(&it));
+            let is_replaced = |it: &Value| {
+                it["name"].as_str().is_some_and(|it| REPLACED_CONTROLLERS.contains(&it))
+            };
             subjects.is_some_and(|subjects| subjects.iter().all(is_replaced))
         }
         _ => false,

@@ -16,8 +16,8 @@ use super::live::Live;
 use super::record::{Record, suspend};
 use super::survey::{Survey, is_ready, ready};
 use super::{await_end, scale, to_flux};
-use crate::cluster::Cluster;
 use crate::settings::parse_duration;
+use windlass_cluster::Cluster;
 
 /// How long a release that is being upgraded may take before anything is changed.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(60);
@@ -260,7 +260,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::double::with_objects;
+    use crate::fake_cluster::with_objects;
 
     #[derive(Debug, Parser)]
     struct Command {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::install::name;
 use super::survey::Survey;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The field managers by which Flux and windlass apply.
 const APPLIERS: [&str; 2] = ["kustomize-controller", "helm-controller"];

@@ -14,7 +14,7 @@ use super::super::install::{MANAGER, POLL_INTERVAL, definitions, name};
 use super::super::operators::replicas;
 use super::scale;
 use super::survey::Survey;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The ConfigMap, in the namespace of windlass.
 const NAME: &str = "windlass-migration";
@@ -243,7 +243,7 @@ fn is_there(error: &ClusterError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::double::with_objects;
+    use crate::fake_cluster::with_objects;
 
     #[tokio::test]
     async fn a_controller_that_does_not_exist_any_more_is_not_taken_for_one_that_is_back() {

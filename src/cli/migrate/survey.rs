@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::super::install::name;
 use super::super::operators::{flux_deployments, replaced, replicas};
-use crate::cluster::Cluster;
 use crate::controllers::kinds;
+use windlass_cluster::Cluster;
 
 /// The operator that keeps Flux as its own object says.
 const INSTANCES: (&str, &str) = ("fluxcd.controlplane.io/v1", "FluxInstance");

@@ -11,7 +11,7 @@ use super::super::install::name;
 use super::super::operators::Operators;
 use super::record::Record;
 use super::{await_end, scale};
-use crate::cluster::Cluster;
+use windlass_cluster::Cluster;
 
 /// The flags of `windlass migrate to-flux`.
 #[derive(Debug, Clone, ClapArgs)]

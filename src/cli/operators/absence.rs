@@ -8,7 +8,7 @@ use objects::Object;
 
 use super::{OWN_LEASE, holder, lease_resource, renewed};
 use crate::cli::connection::{Mark, say};
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The namespace where an installation is by default, as the environment of all commands has it.
 const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");

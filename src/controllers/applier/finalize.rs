@@ -10,9 +10,9 @@ use objects::ObjectId;
 use reconcile::{Rest, Wake, reason};
 
 use super::{AFTER_REFUSAL, ApplierKind, ClusterTarget, Leaving, References, Session, TargetSpec};
-use crate::cluster::ClusterError;
 use crate::controllers::record::FINALIZER;
-use crate::events::{Event, Severity};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
 
 /// Where what an object applied is removed.
 pub(crate) enum FinalizeTarget {

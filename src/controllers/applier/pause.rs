@@ -8,7 +8,7 @@ use std::time::Duration;
 use reconcile::{Facts, WindowState};
 
 use super::{ApplierKind, Pending, Session, hold, marks, window};
-use crate::cluster::ClusterError;
+use windlass_cluster::ClusterError;
 
 impl<K: ApplierKind> Session<K> {
     /// How long a wait that was just observed is not observed again.

@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::archive::Archive;
 use super::{SUBJECT_UID, repay, resource};
-use crate::cluster::ClusterError;
-use crate::cluster::item::Shallow;
-use crate::cluster::pages::ObjectProjection;
 use crate::controllers::context::Context;
+use windlass_cluster::ClusterError;
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::pager::ObjectProjection;
 
 /// How often audits are listed.
 const RETENTION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
@@ -133,7 +133,7 @@ async fn sweep(
     let mut all = Vec::new();
     let mut pages = context.cluster.pages(&audits, namespace, ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
-        all.extend(page.iter().filter_map(|Shallow(item)| AuditSummary::of(item)));
+        all.extend(page.iter().filter_map(|DepthLimitedObject(item)| AuditSummary::of(item)));
     }
     let oldest = jiff::Timestamp::now().saturating_sub(settings.audit_retention_ttl);
     let gone = surplus(all, oldest.unwrap_or(Time::MIN), settings.audit_retention_records);

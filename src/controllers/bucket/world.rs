@@ -11,11 +11,11 @@ use sources::reason::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, BUCKET_OPERATION_FAILED, URL_INVALID,
 };
 
-use crate::cluster::error::chain;
 use crate::controllers::source::world::{
     RemoteRevision, SourceRun, StoredArtifact, blocking, keep, slot,
 };
 use crate::controllers::source::{LATEST_ARCHIVE, busy, linked};
+use windlass_cluster::error::chain;
 
 /// What is fetched.
 pub(crate) struct BucketFetchSpec {

@@ -23,11 +23,11 @@ use sha2::{Digest as _, Sha256};
 use super::claims;
 use super::policy::REMOVAL;
 use super::survey;
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::{Shallow, Verbatim};
-use crate::cluster::pages::ObjectProjection;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::permit::Permits;
+use windlass_cluster::decode::{DepthLimitedObject, RawObject};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::pager::ObjectProjection;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Label of a Secret that is part of an export: the uid of the definition.
 pub(crate) const EXPORT: &str = "windlass.dev/crd-export";
@@ -274,7 +274,7 @@ impl Job<'_> {
         let mut seen = Sha256::new();
         let mut pages = self.cluster.pages(resource, "", ObjectProjection::Metadata)?;
         while let Some(page) = pages.next().await? {
-            for Shallow(item) in &page {
+            for DepthLimitedObject(item) in &page {
                 let meta = &item["metadata"];
                 let text = |key: &str| meta[key].as_str().unwrap_or_default();
                 if meta["deletionTimestamp"].is_null() {
@@ -370,7 +370,7 @@ fn see(seen: &mut Sha256, uid: &str, version: &str) {
 /// Adds objects; packing takes a processor.
 async fn packed(
     mut exporter: Exporter,
-    items: Vec<Verbatim>,
+    items: Vec<RawObject>,
 ) -> Result<Result<Exporter, TooLarge>, ClusterError> {
     let work = move || {
         items.iter().try_for_each(|it| exporter.add(&it.json))?;

@@ -12,11 +12,11 @@ use objects::Object;
 use serde_json::{Value, json};
 
 use super::survey;
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::Shallow;
-use crate::cluster::pages::ObjectProjection;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::target::ClusterTarget;
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::pager::ObjectProjection;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Attempts at an object that others write at the same time.
 const MAX_WRITE_ATTEMPTS: u32 = 4;
@@ -127,8 +127,9 @@ async fn listed(
         |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
     let mut pages = reader.pages(resource, "", ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
-        let named =
-            |Shallow(item): &Shallow| ["namespace", "name", "uid"].map(|key| text(item, key));
+        let named = |DepthLimitedObject(item): &DepthLimitedObject| {
+            ["namespace", "name", "uid"].map(|key| text(item, key))
+        };
         all.extend(page.iter().map(named));
     }
     Ok(all)

@@ -13,8 +13,8 @@ use super::claims::{self, Mark};
 use super::export::{CrdExportOutcome, Job, Site};
 use super::policy::REMOVAL;
 use super::survey;
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How often it is decided again because the definition changed.
 const MAX_DECISION_ATTEMPTS: u32 = 4;

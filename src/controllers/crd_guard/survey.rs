@@ -10,12 +10,12 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::Shallow;
-use crate::cluster::pages::ObjectProjection;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::permit::{Permit, Permits};
 use crate::time_limit::TimeLimit;
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::pager::ObjectProjection;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How many definitions are judged at once: each takes a processor. Who waits for objects is not counted.
 static JUDGING: Semaphore = Semaphore::const_new(2);
@@ -43,7 +43,7 @@ const MAX_QUEUED_PAGES: usize = 2;
 const MAX_NAMED_OBJECTS: usize = 5;
 
 /// A page of objects, and the version that it was read in.
-type Page = (String, Vec<Shallow>);
+type Page = (String, Vec<DepthLimitedObject>);
 
 /// Judges a new definition by the objects that exist, when it is the turn of a namespace; why it cannot be judged is the
 /// inner error.
@@ -144,7 +144,7 @@ fn on_thread(
     let work = move || {
         while let Some((version, objects)) = limit.pause(|| given.blocking_recv()) {
             let turn = limit.pause(|| runtime.block_on(JUDGING.acquire()));
-            for Shallow(object) in &objects {
+            for DepthLimitedObject(object) in &objects {
                 judge.object(&version, object);
             }
             drop(turn);
@@ -265,7 +265,7 @@ pub(super) async fn users(cluster: &Cluster, live: &Object) -> Result<Users, Clu
             Err(error) if !error.is_of_server() => return unknown(error.to_string()),
             Err(error) => return Err(error),
         };
-        for Shallow(item) in &page {
+        for DepthLimitedObject(item) in &page {
             let meta = &item["metadata"];
             if !meta["deletionTimestamp"].is_null() {
                 continue;

@@ -17,12 +17,12 @@ use url::Url;
 use super::incidents;
 use super::parcels::{Letter, Sender};
 use super::spool::Notification;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
 use crate::controllers::exchange::retry_after;
 use crate::controllers::expressions::{EvaluationError, on_thread};
 use crate::controllers::hold::is_suspended;
 use crate::controllers::permit::Permits;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Longest time for which one request holds a permit.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::task::TaskTracker;
 
 use super::Delivery;
-use crate::metrics::NotificationOutcome;
+use windlass_cluster::metrics::NotificationOutcome;
 
 /// How many bytes of events wait at most for decisions. An event counts once for each namespace in which it waits.
 const WAITING_BYTES: usize = 64 << 20;

@@ -1,6 +1,6 @@
 //! Which Alerts want an event: what becomes of it goes to the spool.
 //!
-//! Elsewhere: the decision (`notify::route`), the queue of events (`crate::events`).
+//! Elsewhere: the decision (`notify::route`), the queue of events (`windlass_cluster::events`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use super::Delivery;
 use super::deciding::Deciding;
 use super::repetitions::Repetitions;
 use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
-use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::on_thread;
 use crate::controllers::hold::is_suspended;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
-use crate::events::{Announcement, Origin, Severity, Sink};
-use crate::metrics::NotificationOutcome;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{EventRecord, EventSink, Origin, Severity};
+use windlass_cluster::metrics::NotificationOutcome;
 
 /// Longest message. Parity(flux).
 const MESSAGE_LIMIT: usize = 39_000;
@@ -93,7 +93,7 @@ impl Dispatcher {
     /// Whether another program posted an event about an object that this process alone reconciles.
     ///
     /// Differs(flux): anybody may post anything there.
-    fn is_forged(&self, told: &Announcement) -> bool {
+    fn is_forged(&self, told: &EventRecord) -> bool {
         let settings = &self.delivery.context.settings;
         let reconciles_all =
             settings.watch_all_namespaces && settings.watch_label_selector.text().is_empty();
@@ -129,11 +129,11 @@ impl Dispatcher {
     }
 }
 
-impl Sink for Dispatcher {
+impl EventSink for Dispatcher {
     const NAME: &'static str = "notifications";
     const TAKES_POSTED: bool = true;
 
-    async fn tell(&mut self, told: &Announcement, _: bool) {
+    async fn tell(&mut self, told: &EventRecord, _: bool) {
         let group = told.about.api_version.split('/').next().unwrap_or_default();
         if group == GROUP || self.is_forged(told) || !self.listed().await {
             return;
@@ -371,7 +371,7 @@ fn may_want(alert: &Alert, more: &[EventSourceSelector], object: &ObjectReferenc
 }
 
 /// An event as the engine reads it.
-fn event(told: &Announcement) -> notify::Event {
+fn event(told: &EventRecord) -> notify::Event {
     let about = &told.about;
     let mut message = told.event.message.clone();
     message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
@@ -406,7 +406,32 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::events::tests::announcement;
+    use windlass_cluster::events::{Event, EventObject, Origin, Severity};
+
+    /// An error of a Kustomization.
+    fn announcement(message: &str) -> EventRecord {
+        let revision = "main@sha1:1".to_owned();
+        let metadata = [("kustomize.toolkit.fluxcd.io/revision".to_owned(), revision)];
+        EventRecord {
+            origin: Origin::Own,
+            about: EventObject {
+                api_version: "kustomize.toolkit.fluxcd.io/v1".to_owned(),
+                kind: "Kustomization".to_owned(),
+                namespace: "apps".to_owned(),
+                name: "app".to_owned(),
+                ..EventObject::default()
+            },
+            event: Event {
+                severity: Severity::Error,
+                reason: "BuildFailed".to_owned(),
+                message: message.to_owned(),
+                metadata: metadata.into(),
+            },
+            at: "2026-01-02T03:04:05.678Z".parse().unwrap(),
+            controller: "kustomize-controller".into(),
+            instance: "windlass-0".into(),
+        }
+    }
 
     #[test]
     fn an_event_keeps_what_it_says() {

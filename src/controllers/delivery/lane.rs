@@ -17,8 +17,8 @@ use super::attempt::{DeliveryOutcome, attempt};
 use super::incidents::IncidentDeliveryOutcome;
 use super::lanes::ProviderKey;
 use super::spool::Notification;
-use crate::events::{Event, Severity};
-use crate::metrics::NotificationOutcome;
+use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::metrics::NotificationOutcome;
 
 /// Pauses after failed attempts; they double.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::include::Include;
 use super::world::classify;
-use crate::cluster::error::chain;
+use windlass_cluster::error::chain;
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]

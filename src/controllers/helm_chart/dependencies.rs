@@ -25,12 +25,12 @@ use tokio_util::sync::CancellationToken;
 use tree::{MemoryTree, RelPath};
 
 use super::{oci_registry, package};
-use crate::cluster::error::chain;
 use crate::controllers::catalog::own;
 use crate::controllers::helm_repository::{self, with_address, world};
 use crate::controllers::kind::node_named;
 use crate::controllers::reference::References;
 use crate::controllers::source::world::{SourceRun, blocking};
+use windlass_cluster::error::chain;
 
 /// Most dependencies of one chart that are fetched.
 const MAX_FETCHED_DEPENDENCIES: usize = 128;

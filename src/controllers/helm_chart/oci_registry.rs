@@ -15,11 +15,11 @@ use sources::reason::{
 
 use super::resolve::Registry;
 use super::world::{ChartLookupResult, failed};
-use crate::cluster::error::chain;
 use crate::controllers::image_trust::{ImageTrustError, Verification, signer};
 use crate::controllers::source::busy;
 use crate::controllers::source::verified::VerificationRecord;
 use crate::controllers::source::world::{SourceRun, blocking};
+use windlass_cluster::error::chain;
 
 /// What went wrong with a registry, in Flux's words.
 fn refused(what: &str, error: &Error) -> Rest {

@@ -13,8 +13,8 @@ use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::world::failed;
 use super::{built::ChartArtifactMetadata, dependencies};
-use crate::cluster::error::chain;
 use crate::controllers::source::world::SourceRun;
+use windlass_cluster::error::chain;
 
 /// A chart of a repository: its values files are in it. Blocks.
 pub(super) fn pulled(

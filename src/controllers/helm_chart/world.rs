@@ -23,13 +23,13 @@ use super::provenance::Keyring;
 use super::resolve::{Origin, SourceArtifact};
 use super::signed_name::SignedName;
 use super::{LATEST, generation, oci_registry, package};
-use crate::cluster::error::chain;
 use crate::controllers::helm_repository::world::index;
 use crate::controllers::source::verified::VerificationRecord;
 use crate::controllers::source::world::{
     RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
 };
 use crate::controllers::source::{busy, linked};
+use windlass_cluster::error::chain;
 
 /// What is fetched, and what is made of it.
 pub(crate) struct ChartFetchSpec {

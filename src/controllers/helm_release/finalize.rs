@@ -10,10 +10,10 @@ use crds::helm::HelmRelease;
 
 use super::wish::{self, Timeouts};
 use super::{HelmReleaseRunReport, Session, status, template};
-use crate::cluster::ClusterError;
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
-use crate::events::{Event, Severity};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
 
 impl Session {
     /// The object goes: so does its release, unless it is suspended.

@@ -21,7 +21,7 @@ use crate::controllers::object_watcher::Ownership;
 use crate::controllers::record::{Latest, status_of};
 use crate::controllers::releaser::{self, Owner};
 use crate::controllers::{hold, marks};
-use crate::events::Event;
+use windlass_cluster::events::Event;
 
 /// The annotation by which the objects of a release get an owner reference to their HelmRelease: `true`.
 const OWNER_REFERENCES: &str = "release.windlass.dev/owner-references";
@@ -80,7 +80,7 @@ impl ReleaseOwner {
         after: &HelmReleaseStatus,
     ) -> Result<(), Rest> {
         let written = self.latest.write_status(&self.context, object, &held.before, after).await;
-        let failed = |error: crate::cluster::ClusterError| {
+        let failed = |error: windlass_cluster::ClusterError| {
             let soon = jiff::Timestamp::now()
                 .saturating_add(STATUS_RETRY_DELAY)
                 .unwrap_or(reconcile::Time::MAX);

@@ -21,13 +21,13 @@ use release::status::{RELEASED, ReleaseStatus};
 
 use super::wish::{self, ReleaseInputs, Timeouts};
 use super::{HelmReleaseRunReport, Session, chart, post_renderers, status};
-use crate::cluster::ClusterError;
 use crate::controllers::applier::Pending;
 use crate::controllers::releaser::Wish;
 use crate::controllers::releaser::action_options::ActionOptions;
 use crate::controllers::releaser::storage::Storage;
 use crate::controllers::target::ClusterTarget;
 use crate::controllers::{hold, lifecycle, window};
+use windlass_cluster::ClusterError;
 
 impl Session {
     /// What a run would do if no window stood in its way.

@@ -15,7 +15,7 @@ use super::chart::SOURCE_NOT_READY;
 use super::status;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::{conditions_of, listed, status_of};
-use crate::events::{Event, Severity};
+use windlass_cluster::events::{Event, Severity};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "helm.toolkit.fluxcd.io";

@@ -11,8 +11,8 @@ use golang::semver::{Constraint, Version};
 use reconcile::{Reason, Rest, Time, Wake, reason};
 use release::Revisions;
 
-use crate::cluster::Cluster;
 use crate::controllers::releaser::storage::Storage;
+use windlass_cluster::Cluster;
 
 /// The annotation: `NAME`, or `NAMESPACE/NAME`, each with a range of versions of its chart or without; separated by `;`.
 pub(super) const REQUIRES: &str = "release.windlass.dev/requires";

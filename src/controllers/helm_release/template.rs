@@ -17,11 +17,11 @@ use reconcile::{ObjectKey, Rest, Wake, reason};
 use serde_json::Value;
 
 use super::{OWNERSHIP, origin};
-use crate::cluster::objects::Mode;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_named;
-use crate::events::{Event, Severity};
+use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Who says what is in the HelmChart.
 const MANAGER: &str = "helm-controller";

@@ -11,9 +11,9 @@ use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::Secrets;
 use super::world::RepositoryFetchSpec;
-use crate::cluster::error::chain;
 use crate::controllers::context::Context;
 use crate::controllers::source::{LONGEST_TIMEOUT, SourceSpec};
+use windlass_cluster::error::chain;
 
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -12,7 +12,6 @@ use sources::plan::KeptArtifact;
 use sources::reason::INDEXATION_FAILED;
 
 use super::LATEST;
-use crate::cluster::error::chain;
 use crate::controllers::artifact;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_of;
@@ -20,6 +19,7 @@ use crate::controllers::source::world::{
     RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
 };
 use crate::controllers::source::{busy, linked};
+use windlass_cluster::error::chain;
 
 /// What is asked.
 pub(crate) struct RepositoryFetchSpec {

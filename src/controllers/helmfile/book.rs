@@ -24,7 +24,6 @@ use super::hooks::{HookApplyOutcome, Hooks};
 use super::model::{self, Model};
 use super::plan::Key;
 use super::request;
-use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
 use crate::controllers::helm_release::{report, status};
 use crate::controllers::kind::{REQUESTED_AT, node_of};
@@ -34,7 +33,8 @@ use crate::controllers::record::{Latest, status_of};
 use crate::controllers::releaser::{self, Owner};
 use crate::controllers::target::ClusterTarget;
 use crate::controllers::{hold, marks};
-use crate::events::Event;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::Event;
 
 /// When a status is written again that could not be written.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);

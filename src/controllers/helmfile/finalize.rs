@@ -16,10 +16,10 @@ use super::plan::Key;
 use super::suspended::Suspensions;
 use super::wish::{self, Timeouts};
 use super::{HelmfileRunDetails, HelmfileRunReport, Session, report};
-use crate::cluster::ClusterError;
 use crate::controllers::applier::Leaving;
 use crate::controllers::hold;
-use crate::events::{Event, Severity};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
 
 impl<K: Model> Session<K> {
     /// The object goes: so do its releases, by policy.

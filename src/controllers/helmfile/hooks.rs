@@ -22,8 +22,6 @@ use tokio::time::Instant;
 
 use super::book::ReleaseOwner;
 use super::model::Model;
-use crate::cluster::ClusterError;
-use crate::cluster::objects::Mode;
 use crate::controllers::audit::{self, cut, text, took, when};
 use crate::controllers::context::Context;
 use crate::controllers::crd_guard::{Guard, ManifestPermission, is_definition};
@@ -33,6 +31,8 @@ use crate::controllers::releaser::audit::subject;
 use crate::controllers::releaser::definitions::established;
 use crate::controllers::releaser::{Owner as _, members};
 use crate::controllers::target::ClusterTarget;
+use windlass_cluster::ClusterError;
+use windlass_cluster::objects::Mode;
 
 /// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
 const MANAGER: &str = "helmfile-hooks";

@@ -21,9 +21,9 @@ use super::places::Id;
 use super::plan::{HelmfilePlan, Key, Others};
 use super::suspended::Removal;
 use super::{HELMFILE_ERROR, Session, finalize, report, request};
-use crate::cluster::ClusterError;
 use crate::controllers::lifecycle;
 use crate::controllers::target::ClusterTarget;
+use windlass_cluster::ClusterError;
 
 /// What becomes of a release that is not in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

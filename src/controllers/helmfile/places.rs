@@ -12,12 +12,12 @@ use reconcile::{Rest, Wake, reason};
 use super::model::Model;
 use super::plan::{HelmfilePlan, Key};
 use super::{HELMFILE_ERROR, Session};
-use crate::cluster::ClusterError;
 use crate::controllers::applier::finalize::FinalizeTarget;
 use crate::controllers::context::Context;
 use crate::controllers::reference::References;
 use crate::controllers::target::{ClusterTarget, TargetSpec};
 use crate::controllers::unsupported::unsupported_text;
+use windlass_cluster::ClusterError;
 
 /// How many Secrets of contexts are read at a time.
 const AT_ONCE: usize = 8;

@@ -29,9 +29,9 @@ use super::files::Beside;
 use super::hooks::Hooks;
 use super::places::undeclared;
 use super::values;
-use crate::cluster::capabilities::ServerCapabilities;
 use crate::controllers::releaser::chart::LoadedChart;
 use crate::time_limit::TimeLimit;
+use windlass_cluster::capabilities::ServerCapabilities;
 
 /// A release: its cluster, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,7 +17,7 @@ use crate::controllers::applier;
 use crate::controllers::dependencies::shortened;
 use crate::controllers::marks;
 use crate::controllers::record::{conditions_of, listed, status_of};
-use crate::events::{Event, Severity};
+use windlass_cluster::events::{Event, Severity};
 
 /// Whether the same helmfile and values can give something else: it draws randomness or the time.
 pub(super) const NON_DETERMINISTIC: &str = "NonDeterministic";

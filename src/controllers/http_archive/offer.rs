@@ -13,12 +13,12 @@ use objects::ObjectId;
 use reconcile::{Conditions, Reason, Rest, Wake, reason};
 
 use super::RevalidatedArchive;
-use crate::cluster::ClusterError;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
 use crate::controllers::kept::Memories;
 use crate::controllers::kind::node_named;
 use crate::controllers::record::{change, conditions_of, listed, status_of};
+use windlass_cluster::ClusterError;
 
 /// The artifact is there, and nobody can use it.
 pub(super) const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");

@@ -13,13 +13,13 @@ use sources::reason::{
 use tree::{FileTree as _, MemoryTree};
 
 use super::RevalidatedArchive;
-use crate::cluster::error::chain;
 use crate::controllers::kept::Memories;
 use crate::controllers::kind::node_of;
 use crate::controllers::source::busy;
 use crate::controllers::source::world::{
     RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
 };
+use windlass_cluster::error::chain;
 
 /// What is fetched.
 pub(crate) struct HttpFetchSpec {

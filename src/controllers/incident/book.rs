@@ -26,10 +26,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::pauses::{Pauses, RefusalScope};
 use super::turns::Turns;
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
 use crate::controllers::context::Context;
 use crate::controllers::lifecycle::table::{Table, resource};
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
 
 /// The field manager of Incidents.
 const MANAGER: &str = "windlass";

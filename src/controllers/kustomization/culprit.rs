@@ -9,8 +9,8 @@ use apply::FailedWait;
 use objects::{Gvk, Masking, Object};
 use reconcile::{ObjectKey, Rest, reason};
 
-use crate::cluster::Cluster;
-use crate::cluster::discovery::Resource;
+use windlass_cluster::Cluster;
+use windlass_cluster::discovery::Resource;
 
 /// How many of the objects are asked for, and how many Pods of each.
 const MAX_OBJECTS: usize = 8;
@@ -95,7 +95,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::double::answering;
+    use crate::fake_cluster::answering;
 
     const TEXT: &str = "health check failed after 5m0s: timeout waiting for: [Deployment/shop/web status: 'InProgress']";
 

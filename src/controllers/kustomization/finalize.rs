@@ -13,10 +13,10 @@ use super::held::{HeldAttempt, LifecycleHold};
 use super::wish::{self, Timeouts};
 use super::world::{Verify, Wishes};
 use super::{KustomizationRunReport, Session, report};
-use crate::cluster::ClusterError;
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
 use crate::controllers::kind::ControllerKind as _;
+use windlass_cluster::ClusterError;
 
 /// How many removals that have come to their end are remembered.
 const MAX_REMEMBERED_FINALIZATIONS: usize = 1000;

@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::Session;
 use super::retry::BuildIdentity;
-use crate::cluster::ClusterError;
 use crate::controllers::lifecycle::attempt::{Attempt, Passage, answered, pass};
 use crate::controllers::lifecycle::{self as gates, Asking};
 use crate::controllers::marks;
+use windlass_cluster::ClusterError;
 
 /// What holds an attempt, and what it is called.
 pub(super) struct LifecycleHold {

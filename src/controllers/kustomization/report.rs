@@ -16,7 +16,7 @@ use release::hold::LIFECYCLE_PENDING;
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::progress::is_decided;
 use crate::controllers::record::{conditions_of, listed, recorded, status_of, through};
-use crate::events::{Event, Severity};
+use windlass_cluster::events::{Event, Severity};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "kustomize.toolkit.fluxcd.io/";

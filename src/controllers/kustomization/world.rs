@@ -24,9 +24,6 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
 
 use super::report::Progress;
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
-use crate::cluster::version::LATEST_VERSION;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
@@ -36,6 +33,9 @@ use crate::controllers::progress;
 use crate::controllers::record::Latest;
 use crate::controllers::rights_watch::rights;
 use crate::controllers::target::ClusterTarget;
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::version::LATEST_VERSION;
 
 /// How many objects are applied so soon that nobody is told so.
 const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;

@@ -7,8 +7,8 @@ use reconcile::{Rest, Wake};
 use release::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, Lifecycles};
 
 use super::{Asking, ask, dismiss, events_of};
-use crate::cluster::ClusterError;
 use crate::controllers::context::Context;
+use windlass_cluster::ClusterError;
 
 /// An operation of an object without a journal.
 pub(crate) struct Attempt {

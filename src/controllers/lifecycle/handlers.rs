@@ -274,7 +274,7 @@ async fn tell(
     context: &Context,
     event: &LifecycleEvent,
     (phase, message): &(LifecycleState, String),
-) -> Result<(), crate::cluster::ClusterError> {
+) -> Result<(), windlass_cluster::ClusterError> {
     let mut status = Map::new();
     status.insert("phase".to_owned(), json!(phase));
     status.insert("message".to_owned(), json!(message));

@@ -1,6 +1,6 @@
 //! Objects of a kind as the watch saw them last, for kinds that have no runs.
 //!
-//! Elsewhere: the objects of kinds that have runs (`kept`), watching (`cluster::watch`).
+//! Elsewhere: the objects of kinds that have runs (`kept`), watching (`windlass_cluster::watch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -13,11 +13,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::{Whole, Wire as _};
-use crate::cluster::watch::WatcherEvent;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::context::Context;
+use windlass_cluster::decode::{FullObject, Wire as _};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::watch::WatcherEvent;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// A kind of which a table is kept.
 pub(crate) trait TableKind:
@@ -208,8 +208,12 @@ impl<K: TableKind> Table<K> {
     }
 
     /// Takes in what a watch says; gives what came, changed or went.
-    fn take(&self, event: WatcherEvent<Whole>, listing: &mut Objects<K>) -> Vec<TableChange<K>> {
-        let read = |whole: Whole| {
+    fn take(
+        &self,
+        event: WatcherEvent<FullObject>,
+        listing: &mut Objects<K>,
+    ) -> Vec<TableChange<K>> {
+        let read = |whole: FullObject| {
             let version = whole.version().parse::<u64>().unwrap_or(u64::MAX);
             let value = whole.value.unwrap_or_default();
             let key = key(&value["metadata"]);
@@ -329,8 +333,8 @@ mod tests {
 
     use super::*;
 
-    fn object(name: &str, key: &str) -> Whole {
-        Whole::of(json!({
+    fn object(name: &str, key: &str) -> FullObject {
+        FullObject::of(json!({
             "metadata": {"namespace": "apps", "name": name, "uid": format!("uid-{name}")},
             "spec": {"key": key, "phase": "PreUpgrade"},
         }))
@@ -385,7 +389,7 @@ mod tests {
         let at = |version: &str, key: &str| {
             let mut value = object("a", key).value.unwrap();
             value["metadata"]["resourceVersion"] = json!(version);
-            Whole::read(value.to_string().as_bytes()).unwrap()
+            FullObject::read(value.to_string().as_bytes()).unwrap()
         };
         table.insert(serde_json::from_value(at("7", "new").value.unwrap()).unwrap());
         assert!(table.take(WatcherEvent::Applied(at("5", "old")), &mut listing).is_empty());
@@ -408,7 +412,7 @@ mod tests {
         let mut listing = Objects::new();
         let mut strange = object("a", "1").value.unwrap();
         strange["spec"]["phase"] = json!("Future");
-        table.take(WatcherEvent::Listed(Whole::of(strange)), &mut listing);
+        table.take(WatcherEvent::Listed(FullObject::of(strange)), &mut listing);
         table.take(WatcherEvent::ListEnded, &mut listing);
         assert_eq!(table.listed("apps").unwrap_err(), "LifecycleEvent a cannot be read");
         assert!(table.of("apps").is_empty());

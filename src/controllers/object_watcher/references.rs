@@ -10,9 +10,9 @@ use objects::ObjectId;
 use reconcile::ObjectKey;
 
 use super::state::{Moment, Recent, WatchKey, is_newer};
-use crate::cluster::discovery::Resource;
-use crate::cluster::version::is_later;
-use crate::cluster::watch::Selection;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::version::is_later;
+use windlass_cluster::watch::Selection;
 
 /// In how many namespaces a kind is watched by itself.
 const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;

@@ -13,9 +13,9 @@ use tokio::task::AbortHandle;
 use super::Fingerprint;
 use super::Marks;
 use super::references::References;
-use crate::cluster::discovery::Resource;
-use crate::cluster::version::is_later;
-use crate::cluster::watch::Selection;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::version::is_later;
+use windlass_cluster::watch::Selection;
 
 /// An object that a node applied.
 pub(super) struct TrackedObject {

@@ -8,11 +8,11 @@ use futures::{Stream, StreamExt as _};
 use objects::ObjectId;
 
 use super::{ObjectWatcher, WatchKey};
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::MetadataOnly;
-use crate::cluster::version::of_metadata;
-use crate::cluster::watch::WatcherEvent;
+use windlass_cluster::ClusterError;
+use windlass_cluster::decode::MetadataOnly;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::version::of_metadata;
+use windlass_cluster::watch::WatcherEvent;
 
 /// Runs until it is aborted or the watcher is gone.
 pub(super) async fn follow(

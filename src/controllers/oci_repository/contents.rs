@@ -10,7 +10,7 @@ use sources::ignore::{IGNORE_FILE, Matcher};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use crate::cluster::error::chain;
+use windlass_cluster::error::chain;
 
 fn failed(text: String) -> Rest {
     Rest::Failed(ARCHIVE_OPERATION_FAILED, text, Wake::default())

@@ -11,7 +11,7 @@ use sources::oci::chart::{is_same_version, stated_version};
 use sources::reason::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
 
 use super::world::PulledArtifact;
-use crate::cluster::error::chain;
+use windlass_cluster::error::chain;
 
 /// Checks that a signed chart has the version that its tag says. A layer that is no chart says of no version that it is
 /// its own, and neither does a tag such as `latest`. Blocks.

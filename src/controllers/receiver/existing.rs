@@ -8,11 +8,11 @@ use objects::{Gvk, Object};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::Shallow;
-use crate::cluster::pages::ObjectProjection;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::permit::{Permit, Permits};
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::pager::ObjectProjection;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How many requests have lists in memory at the same time: one for each namespace, which take turns.
 static LIST_PERMITS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(4, 1));
@@ -131,7 +131,7 @@ async fn all(
     };
     let mut pages = cluster.pages(&resource, namespace, ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
-        for Shallow(mut object) in page {
+        for DepthLimitedObject(mut object) in page {
             let mut metadata = object["metadata"].take();
             bare(&mut metadata);
             bytes += metadata.to_string().len();
@@ -166,7 +166,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::cluster::double::answering;
+    use crate::fake_cluster::answering;
 
     #[test]
     fn what_is_asked_for_is_noted_until_it_is_read() {

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::delivery::CONTROLLER;
 use crate::controllers::kind::REQUESTED_AT;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Least time between two annotations of an object: short enough for whoever waits for a push.
 const MIN_ANNOTATION_INTERVAL: Duration = Duration::from_millis(500);

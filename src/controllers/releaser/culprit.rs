@@ -11,7 +11,7 @@ use serde_json::Value;
 use sources::bases::without_credentials;
 
 use super::members::Member;
-use crate::cluster::Cluster;
+use windlass_cluster::Cluster;
 
 /// How long a cause may be, in characters.
 const MAX_TEXT: usize = 500;
@@ -131,8 +131,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::discovery::Resource;
-    use crate::cluster::double::answering;
+    use crate::fake_cluster::answering;
+    use windlass_cluster::discovery::Resource;
 
     fn member() -> Member {
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",

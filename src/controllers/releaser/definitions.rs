@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use super::members::{self, Member};
 use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner};
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::claims::Mark;
 use crate::controllers::crd_guard::{self, Guard, ManifestPermission, Removal};
-use crate::events::{Event, Severity};
+use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How often it is observed whether a kind is served.
 const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);

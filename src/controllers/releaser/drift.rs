@@ -22,9 +22,9 @@ use sha2::{Digest as _, Sha256};
 use super::members::Member;
 use super::world::{DriftedObject, ReleaseExecutor};
 use super::{MANAGER, Owner};
-use crate::cluster::ClusterError;
-use crate::cluster::objects::Mode;
 use crate::controllers::object_watcher::Knowledge;
+use windlass_cluster::ClusterError;
+use windlass_cluster::objects::Mode;
 
 /// Label or annotation `disabled`: the object may be what it likes.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";

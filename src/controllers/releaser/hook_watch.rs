@@ -17,11 +17,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::members::Member;
-use crate::cluster::item::Whole;
-use crate::cluster::watch::WatcherEvent as Event;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::hub::Hub;
-use crate::metrics::WakeReason;
+use windlass_cluster::decode::FullObject;
+use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::watch::WatcherEvent as Event;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How long the first list of a watch may take; then the hook is created without it.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
@@ -173,7 +173,7 @@ impl HookWatch {
 }
 
 /// An object that carries the mark of the operation.
-fn understood(whole: Whole, api_version: &str, kind: &str, operation: &str) -> Option<Object> {
+fn understood(whole: FullObject, api_version: &str, kind: &str, operation: &str) -> Option<Object> {
     let mut value = whole.value?;
     // The objects of a list do not say what they are.
     value["apiVersion"] = api_version.into();
@@ -183,8 +183,8 @@ fn understood(whole: Whole, api_version: &str, kind: &str, operation: &str) -> O
 }
 
 async fn follow(
-    events: impl Stream<Item = Result<Event<Whole>, ClusterError>>,
-    read: impl Fn(Whole) -> Option<Object>,
+    events: impl Stream<Item = Result<Event<FullObject>, ClusterError>>,
+    read: impl Fn(FullObject) -> Option<Object>,
     shared: HookWatchState,
     wake: impl Fn(),
 ) {
@@ -238,12 +238,12 @@ mod tests {
 
     use super::*;
 
-    fn job(operation: &str, status: &str) -> Whole {
-        Whole::of(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata":
+    fn job(operation: &str, status: &str) -> FullObject {
+        FullObject::of(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata":
             {"name": "j", "annotations": {HOOK_ANNOTATION: operation}}, "status": {"is": status}}))
     }
 
-    async fn after(events: Vec<Event<Whole>>) -> HookObservation {
+    async fn after(events: Vec<Event<FullObject>>) -> HookObservation {
         let shared = HookWatchState::default();
         let read = |object| understood(object, "batch/v1", "Job", "ours");
         follow(stream::iter(events.into_iter().map(Ok)), read, shared.clone(), || {}).await;

@@ -17,7 +17,7 @@ use super::hook_watch::{Hook, HookWatch};
 use super::members::{self, Member};
 use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner, culprit};
-use crate::cluster::ClusterError;
+use windlass_cluster::ClusterError;
 
 /// The kind whose objects are CRDs.
 const CRD: &str = "CustomResourceDefinition";
@@ -214,7 +214,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         let created = match member.id.kind == CRD {
             true => {
-                let mode = crate::cluster::objects::Mode::Write;
+                let mode = windlass_cluster::objects::Mode::Write;
                 cluster.apply(&member.resource, &member.object, MANAGER, mode).await
             }
             false => cluster.create_object(&member.resource, &member.object, MANAGER, false).await,

@@ -7,9 +7,9 @@ use objects::{Object, ObjectId, manifest};
 use reconcile::ObjectKey;
 use release::Record;
 
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::crd_guard::claims;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Label by which Helm tells what it manages.
 pub(super) const MANAGED_BY: (&str, &str) = claims::MANAGED_BY;

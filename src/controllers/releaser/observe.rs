@@ -15,9 +15,9 @@ use super::legacy;
 use super::members::{self, Member};
 use super::world::ReleaseExecutor;
 use super::{Owner, culprit};
-use crate::cluster::{ClusterError, version};
 use crate::controllers::crd_guard;
 use crate::controllers::object_watcher::{AwaitedObject, Moment, OwnerLabel};
+use windlass_cluster::{ClusterError, version};
 
 /// How often an object is observed that no watch tells of.
 const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);

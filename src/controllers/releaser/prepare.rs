@@ -27,12 +27,12 @@ use super::definitions::established;
 use super::members::{self, Member, MemberError};
 use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner};
-use crate::cluster::capabilities::ServerCapabilities;
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::namespaces::Namespaces;
 use crate::controllers::permit::{Permits, RunPermit};
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
+use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// How long a CRD may take until its kind is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
@@ -542,7 +542,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::cluster::double::answering;
+    use crate::fake_cluster::answering;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn lists_of_lookup_wait_for_their_turn_and_single_objects_do_not() {

@@ -12,8 +12,8 @@ use release::Record;
 use super::members::{self, Member, POLICY, owned, placed, reached};
 use super::merge;
 use super::storage::Storage;
-use crate::cluster::objects::Mode;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::objects::Mode;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The field manager of Helm.
 const HELM: &str = "helm";

@@ -10,11 +10,11 @@ use reconcile::ObjectKey;
 use release::snapshot::Match;
 use release::{Record, Snapshot, snapshot};
 
-use crate::cluster::kind::OurKind;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_of;
 use crate::controllers::record::through;
 use crate::controllers::releaser::target_of;
+use windlass_cluster::kind::OurKind;
 
 /// The object besides the asking one that has the release of a record: the one with this uid, which the journal beside the
 /// record names, if it asks for the release or has a revision of it; else the one whose newest revision is this very record,

@@ -20,9 +20,9 @@ use release::{BrokenRevision, Journal, Revision, Revisions, journal};
 use serde_json::{Map, Value, json};
 
 use super::MANAGER;
-use crate::cluster::discovery::Resource;
-use crate::cluster::item::Shallow;
-use crate::cluster::{Cluster, ClusterError};
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// Why a record was not stored.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +117,7 @@ struct PartMetadata<'a> {
 }
 
 impl<'a> PartMetadata<'a> {
-    fn of(Shallow(secret): &'a Shallow) -> Self {
+    fn of(DepthLimitedObject(secret): &'a DepthLimitedObject) -> Self {
         let metadata = &secret["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default();
         Self {

@@ -29,7 +29,6 @@ use super::members::{self, Member, MemberError};
 use super::prepare::PreparedRevision;
 use super::storage::{Storage, StorageError};
 use super::{Owner, Wish, inventory};
-use crate::cluster::ClusterError;
 use crate::controllers::contest::Contests;
 use crate::controllers::context::Context;
 use crate::controllers::lifecycle::attempt::is_beside_release;
@@ -37,7 +36,8 @@ use crate::controllers::lifecycle::{self, Asking};
 use crate::controllers::object_watcher::{AwaitedObject, Moment};
 use crate::controllers::permit::RunPermit;
 use crate::controllers::target::ClusterTarget;
-use crate::events::{Event, Severity};
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
 
 /// When something is tried again that failed through no fault of the spec.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -15,11 +15,11 @@ use release::journal::{Action, Journal};
 use super::members::{self, Member};
 use super::world::{DriftedObject, ReleaseExecutor};
 use super::{MANAGER, Owner, merge};
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
-use crate::cluster::objects::Mode;
 use crate::controllers::crd_guard;
 use crate::controllers::crd_guard::claims::UNOWNED;
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::objects::Mode;
 
 /// What became of the objects of a revision.
 #[derive(Default)]

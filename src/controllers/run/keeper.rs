@@ -13,11 +13,11 @@ use kube::runtime::watcher::Event;
 use reconcile::ObjectKey;
 
 use super::Notices;
-use crate::cluster::ClusterError;
-use crate::cluster::item::{DecodedObject, Unreadable};
-use crate::cluster::watch::WatcherEvent;
 use crate::controllers::kept::Filler;
 use crate::controllers::kind::{ControllerKind, node_named};
+use windlass_cluster::ClusterError;
+use windlass_cluster::decode::{DecodedObject, Unreadable};
+use windlass_cluster::watch::WatcherEvent;
 
 /// How long the same trouble of a watch is told once: a CRD may not be installed, and never be.
 const TOLD_FOR: Duration = Duration::from_secs(600);

@@ -11,7 +11,7 @@ use reconcile::{Edge, READY};
 use crate::controllers::context::Context;
 use crate::controllers::kind::{ControllerKind, node_of};
 use crate::controllers::{hold, marks};
-use crate::metrics::WakeReason;
+use windlass_cluster::metrics::WakeReason;
 
 /// How many unchanged objects of a kind are compared in a second.
 const A_SECOND: usize = 100;

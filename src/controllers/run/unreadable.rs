@@ -7,11 +7,11 @@ use reconcile::{Condition, Conditions, Reason, Rest, Time};
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::cluster::item::Unreadable;
 use crate::controllers::context::Context;
 use crate::controllers::kind::ControllerKind;
 use crate::controllers::record::{conditions_of, through};
-use crate::events::{Event, EventObject, Severity};
+use windlass_cluster::decode::Unreadable;
+use windlass_cluster::events::{Event, EventObject, Severity};
 
 /// Why nothing is done about an object whose spec cannot be read.
 const UNREADABLE: Reason = Reason::new("Unreadable");
@@ -105,7 +105,7 @@ pub(super) async fn tell<K: ControllerKind>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::item::Meta;
+    use windlass_cluster::decode::Meta;
 
     fn unreadable(generation: i64, why: &str) -> Unreadable {
         let meta = Meta { uid: "u".to_owned(), generation, ..Meta::default() };

@@ -11,11 +11,11 @@ use reconcile::{Conditions, Rest, Wake, reason};
 use super::SourceKind;
 use super::report::ARTIFACT_IN_STORAGE;
 use super::world::collect_garbage;
-use crate::cluster::ClusterError;
 use crate::controllers::catalog::own;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_named;
 use crate::controllers::record::{Latest, conditions_of, listed, status_of};
+use windlass_cluster::ClusterError;
 
 /// Parity(flux): what is said until it is there again.
 const DISAPPEARED: &str = "building artifact: disappeared from storage";

@@ -12,7 +12,7 @@ use super::verified::VerificationRecord;
 use super::world::{SourceRun, StoredArtifact};
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::{conditions_of, listed, status_of};
-use crate::events::{Event, Severity};
+use windlass_cluster::events::{Event, Severity};
 
 /// The artifact of the status is there.
 pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";

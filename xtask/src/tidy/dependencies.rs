@@ -37,9 +37,9 @@ const NOT_PURE: [&str; 17] = [
 /// What `sources` never reaches.
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
-/// Who may use `crds`: the program, tests of it, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 6] =
-    ["windlass", "e2e", "bench", "conformance", "stress", "crd-manifests"];
+/// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
+const MAY_USE_CRDS: [&str; 7] =
+    ["windlass", "windlass-cluster", "e2e", "bench", "conformance", "stress", "crd-manifests"];
 
 /// What cargo says about the workspace and everything below it, on the platform that is shipped.
 pub(super) fn metadata() -> &'static Metadata {

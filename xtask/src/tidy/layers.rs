@@ -11,7 +11,7 @@ use super::dependencies::metadata;
 use super::{assert_none, files, read};
 
 /// Folders of `src` whose files are modules of their own; any other folder is one module with its file.
-const OPEN: [&str; 3] = ["cluster", "controllers", "serve"];
+const OPEN: [&str; 2] = ["controllers", "serve"];
 
 /// The rows of the table in ARCHITECTURE.md whose head is this, as the names in backticks of each cell.
 fn rows(text: &str, head: &str) -> Vec<Vec<Vec<String>>> {

@@ -59,7 +59,7 @@ const EXEMPT: &[(&str, &str, &str)] = &[
 ];
 
 /// Crates whose messages users read.
-const SPEAKING: [&str; 4] = ["src/", "sources/src/", "engines/", "crds/src/"];
+const SPEAKING: [&str; 5] = ["src/", "operator/", "sources/src/", "engines/", "crds/src/"];
 
 fn is_exempt(path: &str, phrase: &str) -> bool {
     EXEMPT.iter().any(|(start, it, _)| path.starts_with(start) && (it.is_empty() || *it == phrase))

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::double::{RecordedRequest, answering};
 use crate::controllers::crd_guard::export::{DIGEST, KEY, PARTS};
+use crate::fake_cluster::{RecordedRequest, answering};
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const SECRETS: &str = "/api/v1/namespaces/flux-system/secrets";

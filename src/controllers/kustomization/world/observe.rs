@@ -11,13 +11,13 @@ use reconcile::{Edge, Rest, Wake, reason};
 use super::related::failed;
 use super::write::version;
 use super::{KustomizationExecutor, Verify};
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
-use crate::cluster::objects::Mode;
-use crate::cluster::version::number_of;
 use crate::controllers::crd_guard::{self, ManifestPermission};
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::object_watcher::{Knowledge, Moment};
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::objects::Mode;
+use windlass_cluster::version::number_of;
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {

@@ -6,7 +6,7 @@ use apply::{Health, health};
 use objects::Object;
 use reconcile::Time;
 
-use crate::cluster::Cluster;
+use windlass_cluster::Cluster;
 
 /// How many Pods of a workload are observed.
 const MOST_PODS: usize = 256;
@@ -38,7 +38,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::double::answering;
+    use crate::fake_cluster::answering;
 
     fn workload() -> Object {
         Object::new(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",

@@ -11,15 +11,15 @@ use objects::{Object, ObjectId};
 use reconcile::{Reason, RemovalCause, RemovalPermit, RemovalRefused, Rest, Wake, reason};
 
 use super::KustomizationExecutor;
-use crate::cluster::ClusterError;
-use crate::cluster::discovery::Resource;
-use crate::cluster::objects::Mode;
 use crate::controllers::crd_guard::claims::Mark;
 use crate::controllers::crd_guard::{self, Guard, Removal};
 use crate::controllers::kind::ControllerKind as _;
 use crate::controllers::kustomization::{MANAGER, pause};
 use crate::controllers::object_watcher::Moment;
-use crate::events::{Event, Severity};
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::objects::Mode;
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {

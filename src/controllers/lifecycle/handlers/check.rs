@@ -25,13 +25,13 @@ use sources::http::{Clients, Tls};
 use url::Url;
 
 use super::{DEFAULT_CHECK_INTERVAL, Handler, job};
-use crate::cluster::kind::OurKind;
 use crate::controllers::context::Context;
 use crate::controllers::exchange::{Letter, send};
 use crate::controllers::expressions::on_thread;
 use crate::controllers::lifecycle::table::Table;
 use crate::controllers::reference::References;
 use crate::controllers::target::TargetSpec;
+use windlass_cluster::kind::OurKind;
 
 /// How long a web server may take to answer.
 const HTTP_CHECK_TIMEOUT: Duration = Duration::from_secs(20);

@@ -10,10 +10,10 @@ use lifecycle::{Finding, JobTask, job_task};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
-use crate::cluster::discovery::Resource;
-use crate::cluster::{Cluster, ClusterError};
 use crate::controllers::lifecycle::MANAGER;
 use crate::controllers::lifecycle::table::resource;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The step in the status of an event by which its Job is begun.
 const BEGUN: &str = "Job";

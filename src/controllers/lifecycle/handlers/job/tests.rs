@@ -6,7 +6,7 @@ use axum::body::Body;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::*;
-use crate::cluster::double::{RecordedRequest, answering};
+use crate::fake_cluster::{RecordedRequest, answering};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/apps/jobs";
 const STATUS: &str =

@@ -1,0 +1,555 @@
+//! Our own client stack: HTTP/2, a time limit on every request with an answer, few and short retries.
+//!
+//! kube's own stack speaks HTTP/1.1 only, waits for ever and retries fifteen times (kube-client 5.0).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::header::USER_AGENT;
+use http::{HeaderName, HeaderValue};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
+use hyper_util::client::legacy::connect::{Connection as Connected, HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt};
+use kube::config::{self, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use parking_lot::Mutex;
+use sources::http::Egress;
+use tower::util::{BoxCloneService, BoxCloneSyncService};
+use tower::{BoxError, ServiceBuilder, ServiceExt as _};
+
+use super::bounded::{ANSWER_LIMIT, BoundedBody};
+use super::error::chain;
+use super::kubeconfig::{KubeconfigError, Proxy, Remote};
+use super::leadership::{Leadership, LeadershipStream};
+use super::pool::Pool;
+use super::resolver::Resolver;
+use super::retry::Listen;
+use super::{Cluster, ClusterError};
+use crate::metrics::{ApiRequests, Metrics};
+
+/// Longest time that a request with an answer may take.
+const UNARY_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// How often an idle HTTP/2 connection is asked whether it still lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// Which cluster is meant; by default the one that the environment or the Pod names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Access<'a> {
+    /// Path of a kubeconfig.
+    pub kubeconfig: Option<&'a Path>,
+    /// One of its contexts, if not the current one.
+    pub context: Option<&'a str>,
+    /// One of its clusters, if not that of the context.
+    pub cluster: Option<&'a str>,
+    /// One of its users, if not that of the context.
+    pub user: Option<&'a str>,
+    /// Somebody in whose name requests are sent.
+    pub impersonate: Option<&'a str>,
+    /// Groups of that one.
+    pub groups: &'a [String],
+}
+
+impl Access<'_> {
+    async fn config(self) -> anyhow::Result<Config> {
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let options = KubeConfigOptions {
+            context: owned(self.context),
+            cluster: owned(self.cluster),
+            user: owned(self.user),
+        };
+        let is_chosen = self.context.or(self.cluster).or(self.user).is_some();
+        let mut config = match self.kubeconfig {
+            None if !is_chosen => Config::infer().await.map_err(|error| {
+                let why = read_kubeconfig(None).err().map(|it| it.to_string());
+                let why = why.unwrap_or_else(|| error.to_string());
+                anyhow::anyhow!("no cluster configured ({why}): set --kubeconfig or $KUBECONFIG")
+            })?,
+            path => {
+                let kubeconfig = read_kubeconfig(path)?;
+                self.check(&kubeconfig)?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await?
+            }
+        };
+        if let Some(user) = self.impersonate {
+            config.auth_info.impersonate = Some(user.to_owned());
+        }
+        if !self.groups.is_empty() {
+            config.auth_info.impersonate_groups = Some(self.groups.to_vec());
+        }
+        Ok(config)
+    }
+
+    /// Refuses names that a kubeconfig does not have, and says which it has.
+    fn check(&self, kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
+        let contexts = kubeconfig.contexts.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
+        let clusters = kubeconfig.clusters.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
+        let users = kubeconfig.auth_infos.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
+        for (what, name, names) in [
+            ("context", self.context, contexts),
+            ("cluster", self.cluster, clusters),
+            ("user", self.user, users),
+        ] {
+            if let Some(name) = name.filter(|name| !names.contains(name)) {
+                anyhow::bail!("the kubeconfig has no {what} `{name}`: it has {}", names.join(", "));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a kubeconfig: that at a path, or what `$KUBECONFIG` names.
+fn read_kubeconfig(path: Option<&Path>) -> anyhow::Result<Kubeconfig> {
+    let read = match path {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    read.map_err(|error| match error {
+        config::KubeconfigError::ReadConfig(error, path) => {
+            anyhow::anyhow!("cannot read kubeconfig {}: {error}", path.display())
+        }
+        other => match path {
+            Some(path) => anyhow::anyhow!("kubeconfig {}: {other}", path.display()),
+            None => anyhow::anyhow!("the kubeconfig cannot be read: {other}"),
+        },
+    })
+}
+
+/// Connects to a cluster. Sends nothing yet.
+///
+/// `identity` is who this process says it is; writes are refused here while `leadership` does not allow them.
+///
+/// # Errors
+/// Says which configuration cannot be used.
+pub async fn connect(
+    access: Access<'_>,
+    identity: &str,
+    leadership: &Leadership,
+    metrics: &Metrics,
+) -> anyhow::Result<Cluster> {
+    let mut config = access.config().await?;
+    config.headers.push((USER_AGENT, user_agent(identity)));
+    // The Lease has a connection of its own, which no other traffic can hold up and no term silences.
+    let unlimited = Leadership::unlimited();
+    let anywhere = &Egress::Anywhere;
+    let leasing = Connection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
+    let leasing = leasing.unary(None)?;
+    let asking = Connection::new(config.clone(), None, anywhere, &unlimited, metrics)?;
+    let asking = asking.unary(None)?;
+    let connection = Connection::new(config, None, anywhere, leadership, metrics)?;
+    Ok(Cluster::new(connection, [leasing, asking], identity.into())?)
+}
+
+/// How this process calls itself to the API server, so that its audit log tells replicas apart.
+fn user_agent(identity: &str) -> HeaderValue {
+    let version = env!("CARGO_PKG_VERSION");
+    HeaderValue::from_str(&format!("windlass/{version} ({identity})"))
+        .unwrap_or(HeaderValue::from_static(concat!("windlass/", env!("CARGO_PKG_VERSION"))))
+}
+
+/// Connects to the cluster that somebody's Secret names, where `egress` admits it, writing only while `home` may be
+/// written to. Sends nothing yet.
+///
+/// # Errors
+/// Says what in the kubeconfig cannot be used.
+pub async fn connect_to(
+    remote: &Remote,
+    egress: &Egress,
+    home: &Cluster,
+    metrics: &Metrics,
+) -> Result<Cluster, KubeconfigError> {
+    remote.check(egress)?;
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(remote.kubeconfig.clone(), &options)
+        .await
+        .map_err(|error| KubeconfigError::Unusable(chain(&error)))?;
+    // Differs(flux): variables of windlass's own process say nothing about somebody else's cluster.
+    config.proxy_url = None;
+    config.headers.push((USER_AGENT, user_agent(&home.instance)));
+    let unusable = |error: ConnectionError| KubeconfigError::Unusable(chain(&error));
+    let connection =
+        Connection::new(config, remote.proxy.as_ref(), egress, &home.leadership, metrics);
+    let beside = [home.leasing.clone(), home.asking.clone()];
+    Cluster::new(connection.map_err(unusable)?, beside, home.instance.clone()).map_err(unusable)
+}
+
+/// Why no connection can be made from a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// Certificates, keys or credentials.
+    #[error(transparent)]
+    Config(#[from] kube::Error),
+    /// A user name that fits in no header.
+    #[error("`{0}` is not a valid user name")]
+    User(String),
+}
+
+type Http = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, BoxError>;
+
+/// The HTTP connections to one API server, whoever speaks over them.
+#[derive(Clone)]
+pub(super) struct Connection {
+    /// All clients go on with what replaces it.
+    access: Arc<Mutex<Arc<Credentials>>>,
+    egress: Egress,
+    leadership: Leadership,
+    requests: ApiRequests,
+}
+
+/// How the API server is reached, and as whom.
+struct Credentials {
+    config: Config,
+    proxy: Option<Proxy>,
+    /// For requests with an answer. Watches, which last, have connections of their own.
+    unary: Http,
+}
+
+impl Connection {
+    fn new(
+        config: Config,
+        proxy: Option<&Proxy>,
+        egress: &Egress,
+        leadership: &Leadership,
+        metrics: &Metrics,
+    ) -> Result<Self, ConnectionError> {
+        let unary = http(&config, proxy, egress, leadership)?;
+        let credentials = Credentials { config, proxy: proxy.cloned(), unary };
+        Ok(Self {
+            access: Arc::new(Mutex::new(Arc::new(credentials))),
+            egress: egress.clone(),
+            leadership: leadership.clone(),
+            requests: metrics.api_requests.clone(),
+        })
+    }
+
+    fn credentials(&self) -> Arc<Credentials> {
+        self.access.lock().clone()
+    }
+
+    /// A client for requests with an answer, whose end comes within bounds of time and length.
+    fn unary(&self, user: Option<&str>) -> Result<Client, ConnectionError> {
+        self.client(Way::Shared, user, Some(UNARY_TIMEOUT))
+    }
+
+    /// Connections for watches, none of them open yet.
+    fn watches(&self) -> Pool {
+        let this = self.clone();
+        Pool::new(move || {
+            let client = this.client(Way::Own, None, None);
+            client.map_err(|error| ClusterError::NoAnswer(chain(&error)))
+        })
+    }
+
+    /// A client that speaks as the configuration's user, or as `user` in whose name that one may speak.
+    fn client(
+        &self,
+        way: Way,
+        user: Option<&str>,
+        timeout: Option<Duration>,
+    ) -> Result<Client, ConnectionError> {
+        let user = user.map(|user| {
+            let invalid = |_| ConnectionError::User(user.to_owned());
+            HeaderValue::from_str(user).map_err(invalid)
+        });
+        let user = user.transpose()?;
+        let service =
+            RenewableService { connection: self.clone(), way, user, made: Arc::default() };
+        // What cannot be used is told now.
+        service.service()?;
+        let namespace = self.credentials().config.default_namespace.clone();
+        Ok(match timeout {
+            Some(limit) => {
+                let bounded = move |answer: http::Response<Incoming>| {
+                    answer.map(|body| BoundedBody::new(body, ANSWER_LIMIT, limit))
+                };
+                let service =
+                    ServiceBuilder::new().map_response(bounded).timeout(limit).service(service);
+                Client::new(service, namespace)
+            }
+            None => Client::new(service, namespace),
+        })
+    }
+
+    /// Requests with some credentials over a connection, in the name of `user`.
+    fn service(
+        &self,
+        credentials: &Credentials,
+        way: Way,
+        user: Option<HeaderValue>,
+    ) -> Result<SendingService, ConnectionError> {
+        let Credentials { config, proxy, unary } = credentials;
+        let http = match way {
+            Way::Shared => unary.clone(),
+            Way::Own => http(config, proxy.as_ref(), &self.egress, &self.leadership)?,
+        };
+        let mut config = config.clone();
+        if user.is_some() {
+            // Somebody else's name replaces every other that the configuration would speak in.
+            config.auth_info.impersonate = None;
+            config.auth_info.impersonate_groups = None;
+        }
+        let requests = self.requests.clone();
+        let service = ServiceBuilder::new()
+            .map_request(move |mut request: http::Request<Body>| {
+                requests.count(request.method(), request.uri());
+                if let Some(user) = &user {
+                    request.headers_mut().insert(IMPERSONATE_USER, user.clone());
+                }
+                request
+            })
+            .layer(config.base_uri_layer())
+            .option_layer(config.auth_layer()?)
+            .layer(config.extra_headers_layer()?)
+            .layer(Listen)
+            // Innermost, so that nothing can take time between the check and the sending.
+            .layer(self.leadership.clone())
+            .map_err(BoxError::from)
+            .service(http);
+        Ok(BoxCloneService::new(ServiceBuilder::new().map_err(BoxError::from).service(service)))
+    }
+}
+
+/// Over which connection requests go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// That of all requests with an answer.
+    Shared,
+    /// One that no other client has.
+    Own,
+}
+
+type SendingService = BoxCloneService<http::Request<Body>, http::Response<Incoming>, BoxError>;
+
+/// Sends requests with the credentials that count now.
+#[derive(Clone)]
+struct RenewableService {
+    connection: Connection,
+    way: Way,
+    user: Option<HeaderValue>,
+    /// What was made last.
+    made: Arc<Mutex<Option<ServiceOfCredentials>>>,
+}
+
+/// A way to send requests, and the credentials of which it was made.
+struct ServiceOfCredentials {
+    of: Arc<Credentials>,
+    service: SendingService,
+}
+
+impl RenewableService {
+    fn service(&self) -> Result<SendingService, ConnectionError> {
+        let credentials = self.connection.credentials();
+        let mut made = self.made.lock();
+        if let Some(ServiceOfCredentials { of, service }) = &*made
+            && Arc::ptr_eq(of, &credentials)
+        {
+            return Ok(service.clone());
+        }
+        let service = self.connection.service(&credentials, self.way, self.user.clone())?;
+        *made = Some(ServiceOfCredentials { of: credentials, service: service.clone() });
+        Ok(service)
+    }
+}
+
+impl tower::Service<http::Request<Body>> for RenewableService {
+    type Response = http::Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        match self.service() {
+            Ok(service) => Box::pin(service.oneshot(request)),
+            Err(error) => Box::pin(std::future::ready(Err(error.into()))),
+        }
+    }
+}
+
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+
+fn http(
+    config: &Config,
+    proxy: Option<&Proxy>,
+    egress: &Egress,
+    leadership: &Leadership,
+) -> Result<Http, ConnectionError> {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver(egress.clone()));
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
+    let leadership = leadership.clone();
+    let tcp = tcp.map_response(move |stream| LeadershipStream::wrap(stream, leadership.clone()));
+    Ok(match proxy {
+        None => over(config, tcp)?,
+        Some(Proxy::Http { address, credentials }) => {
+            let tunnel = Tunnel::new(address.clone(), tcp);
+            let tunnel = match credentials {
+                Some(credentials) => tunnel.with_auth(credentials.clone()),
+                None => tunnel,
+            };
+            over(config, tunnel)?
+        }
+        Some(Proxy::Socks { address }) => over(config, SocksV5::new(address.clone(), tcp))?,
+    })
+}
+
+/// HTTP and TLS over whatever opens connections.
+fn over<C>(config: &Config, connector: C) -> Result<Http, ConnectionError>
+where
+    C: tower::Service<http::Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connected + hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
+    let https = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http()
+        .enable_all_versions()
+        .wrap_connector(connector);
+    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .timer(hyper_util::rt::TokioTimer::new())
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .http2_adaptive_window(true)
+        .build::<_, Body>(https);
+    Ok(BoxCloneSyncService::new(ServiceBuilder::new().map_err(BoxError::from).service(client)))
+}
+
+impl Cluster {
+    fn new(
+        connection: Connection,
+        [leasing, asking]: [Client; 2],
+        instance: Arc<str>,
+    ) -> Result<Self, ConnectionError> {
+        let ourselves = connection.unary(None)?;
+        Ok(Self {
+            unary: ourselves.clone(),
+            ourselves,
+            own_watches: connection.watches(),
+            watches: connection.watches(),
+            leasing,
+            asking,
+            leadership: connection.leadership.clone(),
+            discovery: Arc::default(),
+            instance,
+            connection,
+        })
+    }
+
+    /// The same cluster, for asking for reconciliations as anybody may who sees the objects: also outside of the term, since
+    /// it does not matter which process a webhook reaches.
+    pub fn asking(&self) -> Self {
+        Self { unary: self.asking.clone(), ..self.clone() }
+    }
+
+    /// The same cluster and connections, with requests in the name of another user.
+    ///
+    /// Watches stay windlass's own: a tenant could hardly ever list a kind in all namespaces, and what a watch tells
+    /// only triggers a run, whose requests are in the tenant's name.
+    ///
+    /// # Errors
+    /// When no client can be made in that name.
+    pub fn acting_as(&self, user: &str) -> Result<Self, ConnectionError> {
+        let unary = self.connection.unary(Some(user))?;
+        Ok(Self { unary, ..self.clone() })
+    }
+}
+
+impl Cluster {
+    /// Has everybody who speaks to this cluster go on with the credentials of another client of it.
+    pub fn renew(&self, renewed: &Self) {
+        let credentials = renewed.connection.credentials();
+        let access = &self.connection.access;
+        *access.lock() = credentials;
+    }
+
+    /// The namespace of the kubeconfig's context.
+    pub fn default_namespace(&self) -> &str {
+        self.unary.default_namespace()
+    }
+
+    /// Where the API server is, without what may be secret.
+    fn address(&self) -> String {
+        let credentials = self.connection.credentials();
+        let url = &credentials.config.cluster_url;
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        format!(
+            "{}://{}{port}",
+            url.scheme_str().unwrap_or("https"),
+            url.host().unwrap_or_default()
+        )
+    }
+
+    /// Waits until the API server answers, so that a start before it is not a failure.
+    ///
+    /// # Errors
+    /// The last answer, when `limit` has passed.
+    pub async fn await_answer(&self, limit: Duration) -> anyhow::Result<String> {
+        let deadline = tokio::time::Instant::now() + limit;
+        loop {
+            match self.unary.apiserver_version().await {
+                Ok(version) => return Ok(version.git_version),
+                Err(error) if tokio::time::Instant::now() >= deadline => {
+                    anyhow::bail!(
+                        "the API server at {} did not respond: {}",
+                        self.address(),
+                        super::error::chain(&error)
+                    );
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use objects::Gvk;
+
+    use crate::Cluster;
+    use crate::fake_cluster::answering;
+
+    /// A cluster with one Namespace, which has a uid.
+    async fn cluster(uid: &'static str) -> Cluster {
+        answering(move |(request, _)| {
+            let text = match request.split_once("/namespaces/") {
+                Some(_) => serde_json::json!({"apiVersion": "v1", "kind": "Namespace",
+                    "metadata": {"name": "kube-system", "uid": uid}}),
+                None => serde_json::json!({"groupVersion": "v1", "resources": [
+                    {"name": "namespaces", "singularName": "", "kind": "Namespace",
+                        "namespaced": false, "verbs": ["get"]}]}),
+            };
+            (200, Body::from(text.to_string()))
+        })
+        .await
+    }
+
+    async fn uid(cluster: &Cluster) -> String {
+        let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await.unwrap();
+        cluster.get(&resource, "", "kube-system").await.unwrap().unwrap().uid().to_owned()
+    }
+
+    #[tokio::test]
+    async fn everybody_goes_on_with_renewed_credentials() {
+        let before = cluster("one").await;
+        let after = cluster("two").await;
+        let tenant = before.acting_as("somebody").unwrap();
+        let copy = before.clone();
+        for it in [&before, &tenant, &copy] {
+            assert_eq!(uid(it).await, "one");
+        }
+        before.renew(&after);
+        for it in [&before, &tenant, &copy] {
+            assert_eq!(uid(it).await, "two");
+        }
+        assert_eq!(before.system_uid().await.as_deref(), Some("two"));
+    }
+}

@@ -1,0 +1,307 @@
+//! Where kinds live: the path of a kind's objects, and whether they have namespaces.
+//!
+//! Asked once for each group and version, forgotten when a CustomResourceDefinition of the group changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kube::core::Status;
+use objects::Gvk;
+use parking_lot::Mutex;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use super::capabilities::{AGGREGATED, ServerCapabilities};
+use super::{Cluster, ClusterError};
+
+/// Where the objects of a kind are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// Group, version and kind.
+    pub gvk: Gvk,
+    /// Plural name in paths.
+    pub plural: String,
+    /// Its objects live in namespaces.
+    pub namespaced: bool,
+    /// Its objects can be watched.
+    pub watchable: bool,
+}
+
+impl Resource {
+    /// Path of the collection, or of one object.
+    ///
+    /// # Errors
+    /// What no object can be called, as the API server would put it: such a name would lead to another object, or to
+    /// another request.
+    pub fn path(&self, namespace: &str, name: Option<&str>) -> Result<String, ClusterError> {
+        let Gvk { group, version, .. } = &self.gvk;
+        let mut path = if group.is_empty() {
+            format!("/api/{version}")
+        } else {
+            format!("/apis/{group}/{version}")
+        };
+        if self.namespaced && !namespace.is_empty() {
+            path.push_str("/namespaces/");
+            path.push_str(&segment("metadata.namespace", namespace)?);
+        }
+        path.push('/');
+        path.push_str(&self.plural);
+        if let Some(name) = name {
+            path.push('/');
+            path.push_str(&segment("metadata.name", name)?);
+        }
+        Ok(path)
+    }
+}
+
+/// What a path keeps as it is; names such as `system:node` need it.
+const KEPT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':').remove(b'@');
+
+/// A name as a part of a path. The API server takes paths apart after it decoded them, so encoding is not enough.
+fn segment(field: &str, name: &str) -> Result<String, ClusterError> {
+    let why = match name {
+        "" => "may not be empty",
+        "." | ".." => "may not be '.' or '..'",
+        name if name.contains('/') => "may not contain '/'",
+        name if name.contains('%') => "may not contain '%'",
+        _ => return Ok(utf8_percent_encode(name, KEPT).to_string()),
+    };
+    let message = format!("{field}: Invalid value: {name:?}: {why}");
+    Err(ClusterError::Refused(Status::failure(&message, "Invalid").with_code(422).boxed()))
+}
+
+/// Whether a text can be a group, a version, or a name of most kinds; no object has one that cannot.
+pub(super) fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
+        && !matches!(text, "." | "..")
+}
+
+type Kinds = Arc<BTreeMap<String, Resource>>;
+
+/// What is known so far.
+#[derive(Default)]
+pub struct Discovery {
+    /// By `apiVersion`.
+    kinds: Mutex<BTreeMap<String, Kinds>>,
+    served: super::capabilities::CapabilitiesCache,
+    absent: super::existence::AbsenceCache,
+}
+
+impl Discovery {
+    fn known(&self, api_version: &str) -> Option<Kinds> {
+        self.kinds.lock().get(api_version).cloned()
+    }
+
+    fn learn(&self, api_version: &str, kinds: Kinds) {
+        let mut known = self.kinds.lock();
+        known.insert(api_version.to_owned(), kinds);
+    }
+
+    /// What the server can do, and when that was asked.
+    pub(super) fn served(&self) -> Option<(Instant, Arc<ServerCapabilities>)> {
+        self.served.lock().clone()
+    }
+
+    pub(super) fn learn_served(&self, at: Instant, served: Arc<ServerCapabilities>) {
+        *self.served.lock() = Some((at, served));
+    }
+
+    /// Kinds that were found to be nowhere.
+    pub(super) fn absent(&self) -> &super::existence::AbsenceCache {
+        &self.absent
+    }
+
+    /// Forgets what was learned about a group, because its CRDs changed.
+    pub fn forget_group(&self, group: &str) {
+        *self.served.lock() = None;
+        self.absent.forget_group(group);
+        let mut known = self.kinds.lock();
+        known.retain(|api_version, _| api_version.split_once('/').is_none_or(|(g, _)| g != group));
+    }
+}
+
+impl Cluster {
+    /// Where the objects of a kind live.
+    ///
+    /// # Errors
+    /// [`ClusterError::NoSuchKind`] when the API server does not serve it now.
+    pub async fn resource(&self, gvk: &Gvk) -> Result<Resource, ClusterError> {
+        let api_version = gvk.api_version();
+        let missing = || ClusterError::NoSuchKind {
+            api_version: api_version.clone(),
+            kind: gvk.kind.clone(),
+        };
+        if let Some(found) =
+            self.discovery.known(&api_version).and_then(|k| k.get(&gvk.kind).cloned())
+        {
+            return Ok(found);
+        }
+        if !is_plain(&gvk.group) || !is_plain(&gvk.version) {
+            return Err(missing());
+        }
+        // A kind that was not there may have come since, so a miss is asked again.
+        let listed = if gvk.group.is_empty() {
+            self.unary.list_core_api_resources(&gvk.version).await
+        } else {
+            self.unary.list_api_group_resources(&api_version).await
+        };
+        let listed = match listed.map_err(ClusterError::from) {
+            Err(error) if error.code() == Some(404) => return Err(missing()),
+            other => other?,
+        };
+        let kinds: BTreeMap<String, Resource> = listed
+            .resources
+            .into_iter()
+            .filter(|r| !r.name.contains('/'))
+            .map(|r| {
+                let gvk = Gvk { kind: r.kind.clone(), ..gvk.clone() };
+                let watchable = r.verbs.iter().any(|v| v == "watch");
+                (r.kind, Resource { gvk, plural: r.name, namespaced: r.namespaced, watchable })
+            })
+            .collect();
+        let found = kinds.get(&gvk.kind).cloned();
+        self.discovery.learn(&api_version, Arc::new(kinds));
+        found.ok_or_else(missing)
+    }
+
+    /// The kinds that a person may mean by a name: a kind, its plural or singular, or a short name, with or without
+    /// `.group`. In the version that each group prefers.
+    ///
+    /// # Errors
+    /// The server's refusal, and no answer.
+    pub async fn kinds_called(&self, name: &str) -> Result<Vec<Resource>, ClusterError> {
+        let name = name.to_lowercase();
+        let mut found = Vec::new();
+        for path in ["/api", "/apis"] {
+            let answer = self.ask(path, AGGREGATED).await?;
+            let groups = answer["items"].as_array().into_iter().flatten();
+            found.extend(groups.flat_map(|group| called(group, &name)));
+        }
+        Ok(found)
+    }
+
+    /// See [`Discovery::forget_group`].
+    pub fn forget_group(&self, group: &str) {
+        self.discovery.forget_group(group);
+    }
+}
+
+/// The kinds of a group of aggregated discovery that have a name; the first version with it is the preferred one.
+fn called(group: &Value, name: &str) -> Vec<Resource> {
+    let group_name = group["metadata"]["name"].as_str().unwrap_or_default();
+    let versions = group["versions"].as_array().into_iter().flatten();
+    let mut found: Vec<Resource> = Vec::new();
+    for version in versions {
+        let of_version = version["version"].as_str().unwrap_or_default();
+        for resource in version["resources"].as_array().into_iter().flatten() {
+            let text = |key: &str| resource[key].as_str().unwrap_or_default();
+            let kind = resource["responseKind"]["kind"].as_str().unwrap_or_default();
+            let short = resource["shortNames"].as_array().into_iter().flatten();
+            let own = [text("resource"), text("singularResource")].map(str::to_owned);
+            let names = own
+                .into_iter()
+                .chain([kind.to_lowercase()])
+                .chain(short.filter_map(|it| it.as_str().map(str::to_owned)));
+            let is_called = |it: &String| {
+                !it.is_empty() && (it == name || name == format!("{it}.{group_name}"))
+            };
+            if !names.into_iter().any(|it| is_called(&it))
+                || found.iter().any(|it| it.gvk.kind == kind)
+            {
+                continue;
+            }
+            let gvk = Gvk {
+                group: group_name.to_owned(),
+                version: of_version.to_owned(),
+                kind: kind.to_owned(),
+            };
+            let verbs = resource["verbs"].as_array().into_iter().flatten();
+            found.push(Resource {
+                gvk,
+                plural: text("resource").to_owned(),
+                namespaced: text("scope") == "Namespaced",
+                watchable: verbs.into_iter().any(|verb| verb == "watch"),
+            });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_found_by_each_of_its_names() {
+        let group = serde_json::json!({"metadata": {"name": "apps"}, "versions": [
+            {"version": "v1", "resources": [{"resource": "deployments", "singularResource": "deployment",
+                "shortNames": ["deploy"], "scope": "Namespaced", "verbs": ["get", "watch"],
+                "responseKind": {"group": "apps", "version": "v1", "kind": "Deployment"}}]},
+            {"version": "v1beta1", "resources": [{"resource": "deployments", "shortNames": ["deploy"],
+                "responseKind": {"kind": "Deployment"}}]},
+        ]});
+        for name in ["deployments", "deployment", "deploy", "deploy.apps", "deployments.apps"] {
+            let found = called(&group, name);
+            assert_eq!(found.len(), 1, "{name}");
+            assert_eq!(found[0].gvk, Gvk::new("apps/v1", "Deployment"));
+            assert!(found[0].namespaced && found[0].watchable);
+        }
+        assert!(called(&group, "deploy.batch").is_empty() && called(&group, "").is_empty());
+    }
+
+    #[test]
+    fn paths_follow_group_and_scope() {
+        let mut resource = Resource {
+            gvk: Gvk::new("apps/v1", "Deployment"),
+            plural: "deployments".into(),
+            namespaced: true,
+            watchable: true,
+        };
+        let path =
+            |resource: &Resource, namespace: &str, name| resource.path(namespace, name).unwrap();
+        assert_eq!(path(&resource, "a", Some("b")), "/apis/apps/v1/namespaces/a/deployments/b");
+        assert_eq!(path(&resource, "", None), "/apis/apps/v1/deployments");
+        resource.gvk = Gvk::new("v1", "Namespace");
+        resource.plural = "namespaces".into();
+        resource.namespaced = false;
+        assert_eq!(path(&resource, "ignored", Some("b")), "/api/v1/namespaces/b");
+        resource.plural = "clusterroles".into();
+        assert_eq!(
+            path(&resource, "", Some("system:a@b.c_d~e")),
+            "/api/v1/clusterroles/system:a@b.c_d~e"
+        );
+    }
+
+    #[test]
+    fn a_name_leads_to_no_other_object_and_to_no_other_request() {
+        let resource = Resource {
+            gvk: Gvk::new("v1", "Secret"),
+            plural: "secrets".into(),
+            namespaced: true,
+            watchable: true,
+        };
+        let path = |namespace: &str, name: &str| resource.path(namespace, Some(name));
+        let plain = path("a", "b?dryRun=All#x y\r\n").unwrap();
+        assert_eq!(plain, "/api/v1/namespaces/a/secrets/b%3FdryRun%3DAll%23x%20y%0D%0A");
+        for name in ["", ".", "..", "../../other/secrets/b", "b/status", "b%2F..", "%2e%2e"] {
+            for error in [
+                path("a", name).unwrap_err(),
+                path(name, "b").err().unwrap_or_else(|| {
+                    assert_eq!(name, "", "only what has no namespace is without one");
+                    path("a", name).unwrap_err()
+                }),
+            ] {
+                assert_eq!(error.code(), Some(422), "{name}");
+                assert!(error.to_string().contains(": Invalid value: "), "{error}");
+            }
+        }
+        for text in ["apps", "", "v1", "a.b-c.d"] {
+            assert!(is_plain(text), "{text}");
+        }
+        for text in ["..", "a/b", "a?b", "a b", "a%2fb", "a#b"] {
+            assert!(!is_plain(text), "{text}");
+        }
+    }
+}

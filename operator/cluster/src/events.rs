@@ -1,0 +1,418 @@
+//! Events: what happened to objects, on its way to whoever is told.
+//!
+//! Here: an event, and the queues of those who are told ([`EventSink`]), one for each, so that a slow or dead one holds up no
+//! other. In the folder: those who keep Flux's notification-controller (`forward`). Elsewhere: Events of Kubernetes
+//! (`cluster::events`), events that other controllers post (`serve::events`).
+
+pub mod forward;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kube::core::{Resource, ResourceExt as _};
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+
+use crate::metrics::Metrics;
+
+/// How loud an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Something happened as it should.
+    Info,
+    /// Somebody should look.
+    Error,
+}
+
+/// Something that happened to an object, worth telling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// How loud it is.
+    pub severity: Severity,
+    /// One CamelCase word.
+    pub reason: String,
+    /// What happened, for a person; in full, of any length.
+    pub message: String,
+    /// Machine-readable facts, such as the revision.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// The object to which it happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventObject {
+    /// Group and version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Empty for an object of the whole cluster.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.resourceVersion` when it happened.
+    pub resource_version: String,
+}
+
+impl EventObject {
+    /// An object of a typed kind.
+    pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
+        Self {
+            api_version: K::api_version(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+        }
+    }
+}
+
+/// Where an event comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// This process reconciles the object.
+    Own,
+    /// Another controller posted it.
+    Posted,
+}
+
+/// An event, who reports it and when.
+#[derive(Debug, Clone)]
+pub struct EventRecord {
+    /// Whether this process reconciles the object.
+    pub origin: Origin,
+    /// The object to which it happened.
+    pub about: EventObject,
+    /// What happened.
+    pub event: Event,
+    /// When it happened.
+    pub at: jiff::Timestamp,
+    /// The reporting controller, such as `kustomize-controller`.
+    pub controller: Cow<'static, str>,
+    /// The reporting instance, such as the name of a Pod.
+    pub instance: Arc<str>,
+}
+
+impl EventRecord {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let EventObject { api_version, kind, namespace, name, uid, resource_version } = &self.about;
+        let about = [api_version, kind, namespace, name, uid, resource_version];
+        let metadata = self.event.metadata.iter().flat_map(|(key, value)| [key, value]);
+        let all = about.into_iter().chain([&self.event.reason, &self.event.message]);
+        let length = all.chain(metadata).map(String::len).sum::<usize>();
+        length + self.event.metadata.len() * METADATA_ENTRY_OVERHEAD_BYTES + size_of::<Self>()
+    }
+}
+
+/// Somebody who is told of events, one after the other.
+pub trait EventSink: Send + 'static {
+    /// What it is called in metrics and logs.
+    const NAME: &'static str;
+    /// Whether it is told of what other controllers post, too.
+    const TAKES_POSTED: bool;
+
+    /// Tells of one event; whatever goes wrong is logged and counted here. `is_last` while the process ends.
+    fn tell(&mut self, told: &EventRecord, is_last: bool) -> impl Future<Output = ()> + Send;
+
+    /// Finishes pending work; no further events come.
+    fn end(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+}
+
+/// How many events wait at most in a queue: two for each of several thousand objects that one commit touches. With their
+/// longest messages that is some twenty MiB, usually a tenth of it; the queues share them.
+const MAX_QUEUED_EVENTS: usize = 10_000;
+
+/// How many bytes they have at most: others may post events of any length.
+const WAITING_BYTES: usize = 64 << 20;
+
+/// What an entry of the metadata takes besides its texts.
+const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
+
+/// Longest time for telling of what waits when the process ends.
+const SETTLE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Annotations of an object that are part of every event about it. Parity(flux).
+const OF_OBJECTS: &str = "event.toolkit.fluxcd.io/";
+
+/// The queue of one sink.
+struct Lane {
+    name: &'static str,
+    takes_posted: bool,
+    way: Sender<Arc<EventRecord>>,
+    /// The length of what waits.
+    bytes: Arc<AtomicUsize>,
+    worker: JoinHandle<()>,
+}
+
+/// The way of events to all who are told.
+pub struct Events {
+    /// Closed when the process ends.
+    lanes: Mutex<Vec<Lane>>,
+    instance: Arc<str>,
+    metrics: Arc<Metrics>,
+}
+
+impl Events {
+    /// Nobody is told yet. `instance` is this process, as the reporting instance of its events.
+    pub fn new(instance: &str, metrics: Arc<Metrics>) -> Self {
+        Self { lanes: Mutex::default(), instance: instance.into(), metrics }
+    }
+
+    /// From now on a sink is told, too.
+    pub fn add<S: EventSink>(&self, sink: S) {
+        let (way, waiting) = channel(MAX_QUEUED_EVENTS);
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let worker = tokio::spawn(work(sink, waiting, bytes.clone()));
+        let lane = Lane { name: S::NAME, takes_posted: S::TAKES_POSTED, way, bytes, worker };
+        self.lanes.lock().push(lane);
+    }
+
+    /// Tells everybody of an event about an object of ours, soon. Parity(flux): annotations of the object that are made for
+    /// that are part of it.
+    pub fn announce<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        controller: &'static str,
+        mut event: Event,
+    ) {
+        let annotations = object.annotations().iter();
+        let meant = annotations.filter(|(key, _)| key.starts_with(OF_OBJECTS));
+        event.metadata.extend(meant.map(|(key, value)| (key.clone(), value.clone())));
+        self.announce_about(EventObject::of(object), controller, event);
+    }
+
+    /// The same, about an object that is known by what it is called.
+    pub fn announce_about(&self, about: EventObject, controller: &'static str, event: Event) {
+        self.put(EventRecord {
+            origin: Origin::Own,
+            about,
+            event,
+            at: jiff::Timestamp::now(),
+            controller: controller.into(),
+            instance: self.instance.clone(),
+        });
+    }
+
+    /// Puts an event into the queues of those who take it; one that finds no room is counted and dropped.
+    pub fn put(&self, told: EventRecord) {
+        let told = Arc::new(told);
+        let bytes = told.bytes();
+        let lanes = self.lanes.lock();
+        for lane in lanes.iter().filter(|it| it.takes_posted || told.origin == Origin::Own) {
+            let waiting = lane.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            if waiting > WAITING_BYTES || lane.way.try_send(told.clone()).is_err() {
+                lane.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.metrics.dropped_event(lane.name);
+            }
+        }
+    }
+
+    /// Waits until everybody was told of everything, for a short time; nobody is told of anything after that.
+    pub async fn settle(&self) {
+        let lanes = std::mem::take(&mut *self.lanes.lock());
+        let (ways, workers): (Vec<_>, Vec<_>) =
+            lanes.into_iter().map(|lane| (lane.way, (lane.name, lane.worker))).unzip();
+        drop(ways);
+        let end = tokio::time::Instant::now() + SETTLE_WITHIN;
+        for (sink, worker) in workers {
+            if tokio::time::timeout_at(end, worker).await.is_err() {
+                tracing::info!(sink, "some events were not delivered before the process exited");
+            }
+        }
+    }
+}
+
+/// Tells a sink of events until no more can come.
+async fn work<S: EventSink>(
+    mut sink: S,
+    mut waiting: Receiver<Arc<EventRecord>>,
+    bytes: Arc<AtomicUsize>,
+) {
+    while let Some(told) = waiting.recv().await {
+        bytes.fetch_sub(told.bytes(), Ordering::Relaxed);
+        sink.tell(&told, waiting.is_closed()).await;
+    }
+    sink.end().await;
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use crds::kustomize::Kustomization;
+    use serde_json::json;
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+    use super::*;
+
+    pub(crate) fn announcement(message: &str) -> EventRecord {
+        let metadata = BTreeMap::from([(
+            "kustomize.toolkit.fluxcd.io/revision".to_owned(),
+            "main@sha1:1".to_owned(),
+        )]);
+        EventRecord {
+            origin: Origin::Own,
+            about: EventObject {
+                api_version: "kustomize.toolkit.fluxcd.io/v1".to_owned(),
+                kind: "Kustomization".to_owned(),
+                namespace: "apps".to_owned(),
+                name: "app".to_owned(),
+                uid: "u".to_owned(),
+                resource_version: "7".to_owned(),
+            },
+            event: Event {
+                severity: Severity::Error,
+                reason: "BuildFailed".to_owned(),
+                message: message.to_owned(),
+                metadata,
+            },
+            at: "2026-01-02T03:04:05.678Z".parse().unwrap(),
+            controller: "kustomize-controller".into(),
+            instance: "windlass-0".into(),
+        }
+    }
+
+    /// A sink that passes on what it is told, or never answers.
+    struct RecordingSink<const POSTED: bool>(UnboundedSender<EventRecord>, bool);
+
+    impl<const POSTED: bool> EventSink for RecordingSink<POSTED> {
+        const NAME: &'static str = if POSTED { "all" } else { "own" };
+        const TAKES_POSTED: bool = POSTED;
+
+        async fn tell(&mut self, told: &EventRecord, _: bool) {
+            if self.1 {
+                std::future::pending::<()>().await;
+            }
+            self.0.send(told.clone()).unwrap();
+        }
+    }
+
+    fn sink<const POSTED: bool>(
+        is_dead: bool,
+    ) -> (RecordingSink<POSTED>, UnboundedReceiver<EventRecord>) {
+        let (way, told) = unbounded_channel();
+        (RecordingSink(way, is_dead), told)
+    }
+
+    #[tokio::test]
+    async fn a_dead_sink_holds_up_no_other_and_what_finds_no_room_is_counted() {
+        let metrics = Metrics::new();
+        let events = Events::new("i", metrics.clone());
+        let (dead, mut never) = sink::<false>(true);
+        events.add(dead);
+        let (own, mut told) = sink::<true>(false);
+        events.add(own);
+        for at in 0..MAX_QUEUED_EVENTS + 7 {
+            events.put(announcement(&at.to_string()));
+            if at % 100 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for at in 0..MAX_QUEUED_EVENTS + 7 {
+            assert_eq!(told.recv().await.unwrap().event.message, at.to_string());
+        }
+        // One of them was taken out of its queue.
+        let text = metrics.text();
+        assert!(text.contains("windlass_dropped_events_total{sink=\"own\"} 6"), "{text}");
+        assert!(!text.contains("sink=\"all\""), "{text}");
+        assert!(never.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn long_events_take_no_more_memory_than_there_is_room_for() {
+        let metrics = Metrics::new();
+        let events = Events::new("i", metrics.clone());
+        let (dead, _never) = sink::<true>(true);
+        events.add(dead);
+        let long = "x".repeat(1 << 20);
+        for _ in 0..100 {
+            events.put(EventRecord { origin: Origin::Posted, ..announcement(&long) });
+        }
+        let text = metrics.text();
+        assert!(text.contains("windlass_dropped_events_total{sink=\"all\"} 37"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_told_before_the_end_and_nothing_after_it() {
+        let events = Events::new("i", Metrics::new());
+        let (own, mut told) = sink::<false>(false);
+        events.add(own);
+        events.put(announcement("first"));
+        events.put(announcement("last"));
+        events.settle().await;
+        events.put(announcement("late"));
+        let mut all = Vec::new();
+        while let Some(told) = told.recv().await {
+            all.push(told.event.message);
+        }
+        assert_eq!(all, ["first", "last"]);
+    }
+
+    #[tokio::test]
+    async fn a_sink_ends_what_it_began_before_the_process_ends() {
+        struct Ending(UnboundedSender<&'static str>);
+
+        impl EventSink for Ending {
+            const NAME: &'static str = "ending";
+            const TAKES_POSTED: bool = true;
+
+            async fn tell(&mut self, _: &EventRecord, _: bool) {
+                self.0.send("told").unwrap();
+            }
+
+            async fn end(&mut self) {
+                tokio::task::yield_now().await;
+                self.0.send("ended").unwrap();
+            }
+        }
+
+        let events = Events::new("i", Metrics::new());
+        let (way, mut told) = unbounded_channel();
+        events.add(Ending(way));
+        events.put(announcement("last"));
+        events.settle().await;
+        assert_eq!([told.recv().await, told.recv().await], [Some("told"), Some("ended")]);
+    }
+
+    #[tokio::test]
+    async fn posted_events_go_to_those_who_take_them_only() {
+        let events = Events::new("i", Metrics::new());
+        let (own, mut to_own) = sink::<false>(false);
+        events.add(own);
+        let (all, mut to_all) = sink::<true>(false);
+        events.add(all);
+        events.put(EventRecord { origin: Origin::Posted, ..announcement("posted") });
+        events.put(announcement("own"));
+        assert_eq!(to_all.recv().await.unwrap().event.message, "posted");
+        assert_eq!(to_all.recv().await.unwrap().event.message, "own");
+        assert_eq!(to_own.recv().await.unwrap().event.message, "own");
+    }
+
+    #[tokio::test]
+    async fn annotations_for_events_are_part_of_them() {
+        let events = Events::new("i", Metrics::new());
+        let (own, mut told) = sink::<false>(false);
+        events.add(own);
+        let object: Kustomization = serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "namespace": "apps", "uid": "u", "resourceVersion": "7",
+                "annotations": {"event.toolkit.fluxcd.io/env": "prod", "other/env": "dev"}},
+            "spec": {"interval": "10m", "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": "app"}},
+        }))
+        .unwrap();
+        let event = announcement("").event;
+        events.announce(&object, "kustomize-controller", event.clone());
+        let told = told.recv().await.unwrap();
+        assert_eq!(told.about, announcement("").about);
+        let mut metadata = event.metadata;
+        metadata.insert("event.toolkit.fluxcd.io/env".to_owned(), "prod".to_owned());
+        assert_eq!(told.event.metadata, metadata);
+    }
+}

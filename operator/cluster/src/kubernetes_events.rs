@@ -1,0 +1,119 @@
+//! Kubernetes Events, as Flux's controllers record them (core/v1, so that `flux events` finds them).
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event as CoreEvent, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{Api, PostParams};
+
+use super::Cluster;
+use crate::events::{EventObject, EventRecord, EventSink, Severity};
+
+/// Longest message of a core/v1 Event.
+const MESSAGE_LIMIT: usize = 1024;
+
+/// Pause after each, so that telling of many changes does not slow down the changes that follow.
+const EVENT_WRITE_DELAY: Duration = Duration::from_millis(4);
+
+/// Records events in a cluster.
+pub struct Recorder {
+    client: kube::Client,
+}
+
+impl Cluster {
+    /// What records events here.
+    pub fn recorder(&self) -> Recorder {
+        Recorder { client: self.unary.clone() }
+    }
+}
+
+impl EventSink for Recorder {
+    const NAME: &'static str = "kubernetes";
+    /// Whoever posts an event has recorded it.
+    const TAKES_POSTED: bool = false;
+
+    async fn tell(&mut self, told: &EventRecord, is_last: bool) {
+        let EventObject { namespace, name, .. } = &told.about;
+        let api: Api<CoreEvent> = Api::namespaced(self.client.clone(), namespace);
+        if let Err(error) = api.create(&PostParams::default(), &recorded(told)).await {
+            tracing::info!(name, namespace, error = %error, "failed to record event");
+        }
+        if !is_last {
+            tokio::time::sleep(EVENT_WRITE_DELAY).await;
+        }
+    }
+}
+
+/// An event as Kubernetes has it.
+fn recorded(told: &EventRecord) -> CoreEvent {
+    let EventRecord { about, event, at, controller, instance, .. } = told;
+    let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let severity = match event.severity {
+        Severity::Info => "Normal",
+        Severity::Error => "Warning",
+    };
+    CoreEvent {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{:x}", about.name, at.as_nanosecond())),
+            namespace: Some(about.namespace.clone()),
+            annotations: Some(event.metadata.clone()).filter(|it| !it.is_empty()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: given(&about.api_version),
+            kind: given(&about.kind),
+            name: given(&about.name),
+            namespace: given(&about.namespace),
+            resource_version: given(&about.resource_version),
+            uid: given(&about.uid),
+            ..ObjectReference::default()
+        },
+        reason: Some(event.reason.clone()),
+        message: Some(shortened(event.message.clone())),
+        type_: Some(severity.to_owned()),
+        first_timestamp: Some(Time(*at)),
+        last_timestamp: Some(Time(*at)),
+        count: Some(1),
+        source: Some(EventSource { component: Some(controller.to_string()), host: None }),
+        reporting_component: Some(controller.to_string()),
+        reporting_instance: Some(instance.to_string()),
+        ..CoreEvent::default()
+    }
+}
+
+/// A message as a core/v1 Event takes it. Nobody else has to do with less than the whole.
+fn shortened(mut message: String) -> String {
+    const CUT: &str = " ...";
+    if message.len() > MESSAGE_LIMIT {
+        message.truncate(message.floor_char_boundary(MESSAGE_LIMIT - CUT.len()));
+        message.push_str(CUT);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::tests::announcement;
+
+    #[test]
+    fn an_event_is_recorded_as_flux_records_it() {
+        let told = announcement("no such file");
+        let event = serde_json::to_value(recorded(&told)).unwrap();
+        assert_eq!(event["metadata"]["name"], "app.1886caf244ffa780");
+        assert_eq!(event["metadata"]["namespace"], "apps");
+        assert_eq!(event["type"], "Warning");
+        assert_eq!(event["involvedObject"]["resourceVersion"], "7");
+        assert_eq!(event["source"]["component"], "kustomize-controller");
+        let revision = &event["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/revision"];
+        assert_eq!(revision, "main@sha1:1");
+    }
+
+    #[test]
+    fn a_message_is_cut_for_a_core_event_between_characters_and_no_other_is() {
+        let fits = "ä".repeat(MESSAGE_LIMIT / 2);
+        assert_eq!(shortened(fits.clone()), fits);
+        let cut = shortened(format!("x{fits}"));
+        assert!(cut.len() <= MESSAGE_LIMIT && cut.ends_with("ä ..."), "{cut}");
+    }
+}

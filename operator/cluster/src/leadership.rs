@@ -1,0 +1,312 @@
+//! Whether this process may act, and the two places that keep it from acting when it may not.
+//!
+//! Here: the term of a leader, the layer that refuses requests, the connection that falls silent.
+//! Elsewhere: how a term is won and kept (`lease`), what waits for it (`controllers::run`).
+//!
+//! A term ends by the clock, not by a message, so a process that was stopped for a while and goes on afterwards
+//! finds itself out of office before it can send anything.
+
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::Either;
+use http::{Method, Request};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+
+/// Why a write was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this process is not the leader; write not sent")]
+pub struct NotLeading;
+
+#[derive(Debug, Clone, Copy)]
+enum Term {
+    /// Another process may be leading.
+    Standby,
+    /// This process leads until then, unless it renews before.
+    Until(Instant),
+    /// Nobody else is there.
+    Unlimited,
+    /// This process has led and never will again.
+    Over,
+}
+
+/// The right to act, shared by everything that acts. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Leadership(Arc<LeadershipState>);
+
+#[derive(Debug)]
+struct LeadershipState {
+    term: Mutex<Term>,
+    begun: watch::Sender<bool>,
+}
+
+impl Leadership {
+    /// For a process without rivals: it may act from the start to the end.
+    pub fn unlimited() -> Self {
+        Self::new(Term::Unlimited)
+    }
+
+    /// For a process that has to be elected first.
+    pub fn standby() -> Self {
+        Self::new(Term::Standby)
+    }
+
+    fn new(term: Term) -> Self {
+        let begun = watch::Sender::new(matches!(term, Term::Unlimited));
+        Self(Arc::new(LeadershipState { term: Mutex::new(term), begun }))
+    }
+
+    /// The term, after reading the clock.
+    fn term(&self) -> Term {
+        let mut term = self.0.term.lock();
+        if let Term::Until(end) = *term
+            && Instant::now() >= end
+        {
+            *term = Term::Over;
+        }
+        *term
+    }
+
+    /// Whether a write may be sent now.
+    pub fn may_act(&self) -> bool {
+        matches!(self.term(), Term::Until(_) | Term::Unlimited)
+    }
+
+    /// Whether a term has begun and ended.
+    fn is_over(&self) -> bool {
+        matches!(self.term(), Term::Over)
+    }
+
+    /// Begins a term or makes it longer. Returns false when the term ran out before, which nothing can undo.
+    pub(super) fn extend(&self, end: Instant) -> bool {
+        if Instant::now() >= end {
+            self.end();
+        }
+        if self.is_over() {
+            return false;
+        }
+        *self.0.term.lock() = Term::Until(end);
+        self.0.begun.send_replace(true);
+        true
+    }
+
+    /// Begins a term without an end; one that is over stays so.
+    pub(super) fn unlimit(&self) {
+        let mut term = self.0.term.lock();
+        if !matches!(*term, Term::Over) {
+            *term = Term::Unlimited;
+            self.0.begun.send_replace(true);
+        }
+    }
+
+    /// Gives the right up for good.
+    pub fn end(&self) {
+        *self.0.term.lock() = Term::Over;
+    }
+
+    /// Waits until the term begins; a process that never leads waits for ever.
+    pub async fn begun(&self) {
+        // The sender is held by `self`, so it cannot be gone.
+        self.0.begun.subscribe().wait_for(|begun| *begun).await.map(drop).unwrap_or_default();
+    }
+}
+
+/// Refuses requests that write while this process may not act.
+impl<S> Layer<S> for Leadership {
+    type Service = LeadershipService<S>;
+
+    fn layer(&self, inner: S) -> LeadershipService<S> {
+        LeadershipService { inner, leadership: self.clone() }
+    }
+}
+
+/// See the `Layer` of [`Leadership`].
+#[derive(Debug, Clone)]
+pub struct LeadershipService<S> {
+    inner: S,
+    leadership: Leadership,
+}
+
+impl<S, B> Service<Request<B>> for LeadershipService<S>
+where
+    S: Service<Request<B>, Error = BoxError>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = Either<S::Future, Ready<Result<S::Response, BoxError>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        if reads || self.leadership.may_act() {
+            Either::Left(self.inner.call(request))
+        } else {
+            Either::Right(ready(Err(Box::new(NotLeading))))
+        }
+    }
+}
+
+/// A connection over which nothing is sent any more once a term has ended.
+///
+/// Requests are checked before they are queued for a connection; a process that is stopped in between would send
+/// what is queued when it goes on, in somebody else's term.
+#[derive(Debug)]
+pub(super) struct LeadershipStream {
+    stream: TcpStream,
+    leadership: Leadership,
+}
+
+impl LeadershipStream {
+    /// Puts a new connection under the guard.
+    pub(super) fn wrap(stream: TokioIo<TcpStream>, leadership: Leadership) -> TokioIo<Self> {
+        TokioIo::new(Self { stream: stream.into_inner(), leadership })
+    }
+
+    fn check(&self) -> std::io::Result<()> {
+        if self.leadership.is_over() { Err(std::io::Error::other(NotLeading)) } else { Ok(()) }
+    }
+}
+
+impl Connection for LeadershipStream {
+    fn connected(&self) -> Connected {
+        self.stream.connected()
+    }
+}
+
+impl AsyncRead for LeadershipStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for LeadershipStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[std::io::IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    const TERM: Duration = Duration::from_secs(10);
+
+    async fn is_sent(leadership: &Leadership, method: Method) -> bool {
+        let server = tower::service_fn(|_: Request<()>| async {
+            Ok::<_, BoxError>(http::Response::new(()))
+        });
+        let request = Request::builder().method(method).body(()).unwrap();
+        leadership.layer(server).oneshot(request).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn who_is_not_leading_reads_and_does_not_write() {
+        let leadership = Leadership::standby();
+        assert!(is_sent(&leadership, Method::GET).await);
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            assert!(!is_sent(&leadership, method.clone()).await, "{method}");
+        }
+        assert!(leadership.extend(Instant::now() + TERM));
+        assert!(is_sent(&leadership, Method::PATCH).await);
+    }
+
+    #[tokio::test]
+    async fn a_term_ends_by_the_clock_and_is_not_taken_up_again() {
+        let leadership = Leadership::standby();
+        assert!(leadership.extend(Instant::now() + TERM));
+        leadership.extend(Instant::now() + Duration::from_millis(5));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(!leadership.may_act());
+        assert!(!leadership.extend(Instant::now() + TERM));
+        assert!(!is_sent(&leadership, Method::PATCH).await);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_came_after_its_own_term_begins_none() {
+        let leadership = Leadership::standby();
+        assert!(!leadership.extend(Instant::now()));
+        assert!(!leadership.may_act());
+    }
+
+    #[tokio::test]
+    async fn waiting_for_a_term_ends_when_it_begins() {
+        let leadership = Leadership::standby();
+        let waiting = tokio::spawn({
+            let leadership = leadership.clone();
+            async move { leadership.begun().await }
+        });
+        assert!(leadership.extend(Instant::now() + TERM));
+        waiting.await.unwrap();
+        Leadership::unlimited().begun().await;
+    }
+
+    #[tokio::test]
+    async fn what_is_queued_for_a_connection_is_not_sent_after_the_term() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        let leadership = Leadership::standby();
+        let mut near = LeadershipStream::wrap(TokioIo::new(near), leadership.clone()).into_inner();
+        near.write_all(b"list").await.unwrap();
+        leadership.end();
+        let refused = near.write_all(b"write").await.unwrap_err();
+        assert!(refused.to_string().contains("not the leader"), "{refused}");
+        drop(near);
+        let mut received = String::new();
+        far.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "list");
+    }
+}

@@ -1,0 +1,70 @@
+//! The Kubernetes client, events and metrics: the only crate that holds a `kube::Client`.
+//!
+//! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
+//! ([`objects`]), what containers print ([`logs`]), lists of any size ([`pager`]), whether an object exists
+//! (`existence`), statuses and finalizers ([`status`]), events on their way to those who follow them ([`events`]) and as
+//! Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a [`pool`], object by object
+//! as [`decode`] reads them), what an answer may cost ([`bounded`]), when a server wants to be asked again (`retry`),
+//! kubeconfigs from Secrets ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`], [`leadership`]),
+//! metrics ([`metrics`]).
+//! Elsewhere: what to write and when (`controllers`, engines `apply` and `reconcile`).
+
+mod bounded;
+pub mod capabilities;
+pub mod client;
+pub mod decode;
+pub mod discovery;
+pub mod election;
+pub mod error;
+pub mod events;
+mod existence;
+#[cfg(test)]
+mod fake_cluster;
+pub mod kind;
+pub mod kubeconfig;
+pub mod kubernetes_events;
+pub mod leadership;
+pub mod lease;
+pub mod logs;
+pub mod metrics;
+pub mod objects;
+pub mod pager;
+mod pool;
+mod resolver;
+mod retry;
+pub mod services;
+pub mod status;
+pub mod version;
+pub mod watch;
+
+use std::sync::Arc;
+
+use kube::Client;
+
+pub use error::ClusterError;
+
+/// A cluster and everything known about reaching it. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    /// For requests with an answer.
+    unary: Client,
+    /// The same as the configuration's own user, in whosever name the others are.
+    ourselves: Client,
+    /// For watches of our own kinds: nothing else can fill their connection.
+    own_watches: pool::Pool,
+    /// For all other watches.
+    watches: pool::Pool,
+    /// For the Lease: never held up by anything else.
+    leasing: Client,
+    /// For asking for reconciliations, whoever leads.
+    asking: Client,
+    /// Whether this process may write.
+    pub leadership: leadership::Leadership,
+    /// Where kinds live.
+    discovery: Arc<discovery::Discovery>,
+    /// The connections under both.
+    connection: client::Connection,
+    /// Events on their way: telling what happened holds up nothing that happens.
+    /// Our name in Events.
+    instance: Arc<str>,
+}

@@ -1,0 +1,328 @@
+//! Every metric, once.
+//!
+//! `gotk_*` are Flux's names, so that its dashboards keep working; `windlass_*` are ours.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use http::{Method, Uri};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+use reconcile::ObjectKey;
+
+/// Which object a duration is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ObjectLabels {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+impl ObjectLabels {
+    fn of(node: &ObjectKey) -> Self {
+        let ObjectKey { kind, namespace, name, group: _ } = node.clone();
+        Self { kind, name, namespace }
+    }
+}
+
+/// Why a node was reconciled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum WakeReason {
+    /// Its spec, or a request annotation, changed.
+    Spec,
+    /// A dependency changed.
+    Dependency,
+    /// Its source has another artifact.
+    Source,
+    /// A Secret or ConfigMap that it names changed.
+    Reference,
+    /// A managed object that it waits for changed.
+    Waiting,
+    /// A managed object was changed by somebody else.
+    Drift,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WakeLabels {
+    kind: String,
+    reason: WakeReason,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SinkLabels {
+    sink: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: String,
+}
+
+/// What became of an event that somebody posted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum EventOutcome {
+    /// It was understood.
+    Accepted,
+    /// It is none.
+    Refused,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    outcome: EventOutcome,
+}
+
+/// What became of a notification, or of an attempt to send it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum NotificationOutcome {
+    /// The service took it.
+    Delivered,
+    /// It will be tried again.
+    Retried,
+    /// It was given up.
+    Failed,
+    /// There was no room for it.
+    Dropped,
+    /// The same was told a moment ago.
+    Repeated,
+    /// Its Alert or its Provider was deleted or suspended meanwhile.
+    Unwanted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NotificationLabels {
+    outcome: NotificationOutcome,
+}
+
+/// What became of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum AuditOutcome {
+    /// It was written.
+    Written,
+    /// It was there already.
+    Exists,
+    /// The namespace of its subject is being deleted.
+    Terminating,
+    /// There is no such kind.
+    NotInstalled,
+    /// It was not written.
+    Failed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AuditLabels {
+    outcome: AuditOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerbLabels {
+    verb: &'static str,
+}
+
+/// Requests to the API server by verb.
+#[derive(Debug, Clone, Default)]
+pub struct ApiRequests(Family<VerbLabels, Counter>);
+
+impl ApiRequests {
+    /// Counts a request before it is sent.
+    pub fn count(&self, method: &Method, uri: &Uri) {
+        let query = uri.query().unwrap_or_default();
+        let verb = match *method {
+            Method::GET if query.contains("watch=") => "watch",
+            Method::GET => "get",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH if query.contains("dryRun=") => "dry-run",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ => "other",
+        };
+        self.0.get_or_create(&VerbLabels { verb }).inc();
+    }
+}
+
+type Durations = Family<ObjectLabels, Histogram, fn() -> Histogram>;
+
+/// All metrics, and the registry that writes them.
+pub struct Metrics {
+    registry: Registry,
+    reconcile_duration: Durations,
+    /// Requests to the API server.
+    pub api_requests: ApiRequests,
+    /// Runs under way now.
+    pub running: Gauge<i64, AtomicI64>,
+    wakes: Family<WakeLabels, Counter>,
+    queue_depth: Family<KindLabels, Gauge<i64, AtomicI64>>,
+    watch_live: Family<KindLabels, Gauge<i64, AtomicI64>>,
+    /// 1 while this process leads.
+    pub leader: Gauge<i64, AtomicI64>,
+    /// 1 while a controller of Flux keeps this process from acting.
+    pub excluded: Gauge<i64, AtomicI64>,
+    events: Family<EventLabels, Counter>,
+    audits: Family<AuditLabels, Counter>,
+    builds: Family<ObjectLabels, Counter>,
+    dropped_events: Family<SinkLabels, Counter>,
+    notifications: Family<NotificationLabels, Counter>,
+    /// Notifications that wait for their Providers.
+    pub waiting_notifications: Gauge<i64, AtomicI64>,
+}
+
+fn duration_buckets() -> Histogram {
+    Histogram::new([0.01, 0.038, 0.147, 0.56, 2.15, 8.2, 31.5, 120.0, 460.0, 1800.0])
+}
+
+/// A metric that the registry writes.
+fn added<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+impl Metrics {
+    /// Registers every metric.
+    pub fn new() -> Arc<Self> {
+        let mut registry = Registry::default();
+        let reconcile_duration: Durations = Family::new_with_constructor(duration_buckets);
+        registry.register(
+            "gotk_reconcile_duration_seconds",
+            "How long a reconciliation of an object took, in seconds",
+            reconcile_duration.clone(),
+        );
+        let api_requests = ApiRequests(added(
+            &mut registry,
+            "windlass_api_requests",
+            "Requests sent to the API server, by verb",
+        ));
+        let wakes = added(&mut registry, "windlass_wakes", "Triggers of reconciliations");
+        let running = added(&mut registry, "windlass_running", "Reconciliations in progress");
+        let queue_depth = added(
+            &mut registry,
+            "windlass_queue_depth",
+            "Objects queued for reconciliation, by kind",
+        );
+        let watch_live = added(
+            &mut registry,
+            "windlass_watch_live",
+            "Whether the watch of a kind is established (1) or not (0)",
+        );
+        let leader = added(
+            &mut registry,
+            "windlass_leader",
+            "Whether this process is the leader (1) or not (0)",
+        );
+        let excluded = added(
+            &mut registry,
+            "windlass_excluded",
+            "Whether a controller of Flux keeps this process from acting (1) or not (0)",
+        );
+        let events =
+            added(&mut registry, "windlass_events", "Events posted to windlass, by outcome");
+        let audits = added(
+            &mut registry,
+            "windlass_release_audits",
+            "ReleaseAudits of operations that ended, by outcome",
+        );
+        let builds = added(
+            &mut registry,
+            "windlass_builds",
+            "Builds of an object's manifests; a revision that changes none of its files needs none",
+        );
+        let dropped_events = added(
+            &mut registry,
+            "windlass_dropped_events",
+            "Events dropped because the queue of those who are told was full",
+        );
+        let notifications = added(
+            &mut registry,
+            "windlass_notifications",
+            "Notifications and attempts to send them, by outcome",
+        );
+        let waiting_notifications = added(
+            &mut registry,
+            "windlass_notifications_waiting",
+            "Notifications that wait until the service of their Provider takes them",
+        );
+        Arc::new(Self {
+            registry,
+            reconcile_duration,
+            api_requests,
+            running,
+            wakes,
+            queue_depth,
+            watch_live,
+            leader,
+            excluded,
+            events,
+            audits,
+            builds,
+            dropped_events,
+            notifications,
+            waiting_notifications,
+        })
+    }
+
+    /// Counts a wake-up.
+    pub fn woke(&self, kind: &str, reason: WakeReason) {
+        self.wakes.get_or_create(&WakeLabels { kind: kind.to_owned(), reason }).inc();
+    }
+
+    /// How many nodes of a kind wait for their turn.
+    pub fn queued(&self, kind: &str) -> Gauge<i64, AtomicI64> {
+        self.queue_depth.get_or_create_owned(&KindLabels { kind: kind.to_owned() })
+    }
+
+    /// Whether the watch of a kind of ours sees changes.
+    pub fn watch_is_live(&self, kind: &str, live: bool) {
+        let labels = KindLabels { kind: kind.to_owned() };
+        self.watch_live.get_or_create(&labels).set(i64::from(live));
+    }
+
+    /// Counts an event for which a queue had no room.
+    pub fn dropped_event(&self, sink: &'static str) {
+        self.dropped_events.get_or_create(&SinkLabels { sink }).inc();
+    }
+
+    /// Counts what became of a notification.
+    pub fn notified(&self, outcome: NotificationOutcome) {
+        self.notifications.get_or_create(&NotificationLabels { outcome }).inc();
+    }
+
+    /// Counts an event that was posted.
+    pub fn posted(&self, outcome: EventOutcome) {
+        self.events.get_or_create(&EventLabels { outcome }).inc();
+    }
+
+    /// Counts an audit.
+    pub fn audited(&self, outcome: AuditOutcome) {
+        self.audits.get_or_create(&AuditLabels { outcome }).inc();
+    }
+
+    /// Counts a build of an object's manifests.
+    pub fn built(&self, node: &ObjectKey) {
+        self.builds.get_or_create(&ObjectLabels::of(node)).inc();
+    }
+
+    /// Records how long a run took.
+    pub fn reconciled(&self, node: &ObjectKey, took: Duration) {
+        self.reconcile_duration.get_or_create(&ObjectLabels::of(node)).observe(took.as_secs_f64());
+    }
+
+    /// Drops what was measured about an object that is gone.
+    pub fn forget(&self, node: &ObjectKey) {
+        self.reconcile_duration.remove(&ObjectLabels::of(node));
+        self.builds.remove(&ObjectLabels::of(node));
+    }
+
+    /// The exposition text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap_or_default();
+        text
+    }
+}

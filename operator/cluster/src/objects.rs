@@ -1,0 +1,609 @@
+//! Reading and writing any object, as JSON and without types.
+
+use http::{Method, Request};
+use objects::{Gvk, Object};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reconcile::RemovalPermit;
+use serde_json::{Value, json};
+
+use super::decode::{DepthLimitedObject, OBJECTS_PER_PAGE, Page};
+use super::discovery::Resource;
+use super::retry::{self, RetryAfterHint};
+use super::{Cluster, ClusterError};
+
+/// Attempts at a request that the server could not take right now.
+const MAX_REQUEST_ATTEMPTS: u32 = 4;
+
+/// How many objects of a list are read at once.
+const LIST_CHUNK: usize = 64;
+
+/// The same where that many are too large.
+const LEAST_CHUNK: usize = 8;
+
+/// Longest list that is read as a whole.
+const LARGEST_LIST: usize = 64 << 20;
+
+/// Most requests for such a list: a server may send pages that are empty.
+const MOST_CHUNKS: usize = 10_000;
+
+/// Whether a write is only tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The server answers as if it had written, and writes nothing.
+    DryRun,
+    /// The server writes.
+    Write,
+}
+
+/// A page of a list.
+pub struct ObjectPage {
+    /// The objects.
+    pub objects: Vec<Object>,
+    /// Where the next page begins; none after the last.
+    pub next: Option<String>,
+    /// How long the answer was.
+    pub bytes: usize,
+}
+
+impl Cluster {
+    /// Sends a request and reads the answer as JSON; a server that is busy is asked again a few times.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<Value, ClusterError> {
+        let answer = self.send_for_text(method, path, content_type, body).await?;
+        serde_json::from_str(&answer).map_err(|error| kube::Error::SerdeError(error).into())
+    }
+
+    /// As [`Cluster::send`]; the answer is not read.
+    async fn send_for_text(
+        &self,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<String, ClusterError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let told = RetryAfterHint::default();
+            let request = Request::builder()
+                .method(method.clone())
+                .uri(path)
+                .header(http::header::ACCEPT, "application/json")
+                .header(http::header::CONTENT_TYPE, content_type)
+                .extension(told.clone())
+                .body(body.clone())
+                .map_err(|e| ClusterError::NoAnswer(format!("{path} is not a path: {e}")))?;
+            let error = match self.unary.request_text(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => told.into(ClusterError::from(error)),
+            };
+            // A reply may have been lost after the write, and every write here may be repeated.
+            let busy = matches!(error.code(), Some(429 | 503 | 504));
+            let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt == 1;
+            // A creation has no version, so what conflicts is something else that was written in between, such as a quota.
+            let conflicted = method == Method::POST && error.is_conflict();
+            if attempt >= MAX_REQUEST_ATTEMPTS || !(busy || lost || conflicted) {
+                return Err(error);
+            }
+            let Some(delay) = retry::delay(&error, attempt, path) else { return Err(error) };
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// One object as it is now; `None` when it is not there.
+    ///
+    /// # Errors
+    /// Every refusal but "not found", and no answer; [`ClusterError::NoSuchKind`] when the path is not served any more.
+    pub async fn get(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Object>, ClusterError> {
+        // No object has a name that no path can have.
+        let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(None) };
+        match self.send(Method::GET, &path, "application/json", Vec::new()).await {
+            Ok(value) => to_object(value).map(Some),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(self.unserved(resource, error)),
+        }
+    }
+
+    /// A path that is not served any more: what was known of its group is forgotten, and the kind is what is missing.
+    fn unserved(&self, resource: &Resource, error: ClusterError) -> ClusterError {
+        if !error.is_unserved() {
+            return error;
+        }
+        self.forget_group(&resource.gvk.group);
+        ClusterError::NoSuchKind {
+            api_version: resource.gvk.api_version(),
+            kind: resource.gvk.kind.clone(),
+        }
+    }
+
+    /// Objects of a kind; none where the server does not serve the kind. An empty `namespace` stands for all.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn list_of_kind(
+        &self,
+        gvk: &Gvk,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<Object>, ClusterError> {
+        let resource = match self.resource(gvk).await {
+            Ok(resource) => resource,
+            Err(ClusterError::NoSuchKind { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let namespace = if resource.namespaced { namespace } else { "" };
+        self.list(&resource, namespace, selector).await
+    }
+
+    /// All objects of a kind in a namespace that a label selector matches, read page by page. Each is read by itself: what
+    /// lies too deep in one is null, and the others are whole. For what a caller needs as a whole and keeps in memory.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer; [`ClusterError::Unreadable`] for a list that does not fit into memory.
+    pub async fn list(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<Object>, ClusterError> {
+        self.gather(resource, namespace, selector, "", usize::MAX).await
+    }
+
+    /// The first objects of such a list, `most` of them. Both selectors may be empty.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub async fn list_first(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        label_selector: &str,
+        field_selector: &str,
+        most: usize,
+    ) -> Result<Vec<Object>, ClusterError> {
+        self.gather(resource, namespace, label_selector, field_selector, most).await
+    }
+
+    async fn gather(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        label_selector: &str,
+        field_selector: &str,
+        most: usize,
+    ) -> Result<Vec<Object>, ClusterError> {
+        let mut objects = Vec::new();
+        let mut bytes = 0;
+        let mut limit = most.min(LIST_CHUNK);
+        let mut from: Option<String> = None;
+        for _ in 0..MOST_CHUNKS {
+            let at = from.as_deref();
+            let path = page_path(resource, namespace, label_selector, field_selector, at, limit)?;
+            let part = match self.part_at(resource, &path).await {
+                // Few objects of the largest size are more than many usual ones.
+                Err(ClusterError::NoAnswer(_)) if limit > LEAST_CHUNK => {
+                    limit = LEAST_CHUNK;
+                    continue;
+                }
+                part => part?,
+            };
+            bytes += part.bytes;
+            if bytes > LARGEST_LIST {
+                break;
+            }
+            objects.extend(part.objects);
+            from = part.next;
+            if from.is_none() || objects.len() >= most {
+                objects.truncate(most);
+                return Ok(objects);
+            }
+        }
+        let text = format!("the list of {} is longer than {LARGEST_LIST} bytes", resource.plural);
+        Err(ClusterError::Unreadable(text))
+    }
+
+    /// A page of the objects of a kind in a namespace, as [`Cluster::list`] reads them: the first, or the one that begins
+    /// where another ended. Both selectors may be empty.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub async fn list_part(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        (labels, fields): (&str, &str),
+        from: Option<&str>,
+    ) -> Result<ObjectPage, ClusterError> {
+        self.list_at_most(resource, namespace, (labels, fields), from, OBJECTS_PER_PAGE).await
+    }
+
+    /// The same of at most so many objects.
+    ///
+    /// # Errors
+    /// Every refusal, and no answer.
+    pub async fn list_at_most(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        selectors: (&str, &str),
+        from: Option<&str>,
+        limit: usize,
+    ) -> Result<ObjectPage, ClusterError> {
+        let (labels, fields) = selectors;
+        let path = page_path(resource, namespace, labels, fields, from, limit)?;
+        self.part_at(resource, &path).await.map_err(|error| self.unserved(resource, error))
+    }
+
+    async fn part_at(&self, resource: &Resource, path: &str) -> Result<ObjectPage, ClusterError> {
+        let answer = self.send_for_text(Method::GET, path, "application/json", Vec::new()).await?;
+        let page = Page::<DepthLimitedObject>::read(answer.as_bytes()).map_err(|error| {
+            ClusterError::Unreadable(format!("the list of {}: {error}", resource.plural))
+        })?;
+        let named = |DepthLimitedObject(mut item): DepthLimitedObject| {
+            item["apiVersion"] = resource.gvk.api_version().into();
+            item["kind"] = resource.gvk.kind.clone().into();
+            to_object(item)
+        };
+        let objects = page.items.into_iter().map(named).collect::<Result<_, _>>()?;
+        Ok(ObjectPage { objects, next: page.next, bytes: answer.len() })
+    }
+
+    /// Server-side apply, taking ownership of every field sent.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn apply(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+        mode: Mode,
+    ) -> Result<Object, ClusterError> {
+        self.apply_checked(resource, object, manager, mode, false).await
+    }
+
+    /// The same; `strict` refuses fields that the server does not know.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn apply_checked(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+        mode: Mode,
+        strict: bool,
+    ) -> Result<Object, ClusterError> {
+        let dry = if mode == Mode::DryRun { "&dryRun=All" } else { "" };
+        let strict = if strict { STRICT } else { "" };
+        let path = resource.path(object.namespace(), Some(object.name()))?;
+        let path = format!("{path}?fieldManager={manager}&force=true{dry}{strict}");
+        let body = body_of(object)?;
+        let answer = self.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await;
+        to_object(answer.map_err(|error| self.unserved(resource, error))?)
+    }
+
+    /// Changes an object by a JSON patch (RFC 6902).
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn json_patch(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        operations: &Value,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(namespace, Some(name))?;
+        let body = operations.to_string().into_bytes();
+        to_object(self.send(Method::PATCH, &path, "application/json-patch+json", body).await?)
+    }
+
+    /// Creates an object; `strict` refuses fields that the server does not know.
+    ///
+    /// # Errors
+    /// The server's refusal; that of an object that is there has the code 409. A reply that was lost is asked for
+    /// again, so this may also be the object that the first attempt made.
+    pub async fn create_object(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+        strict: bool,
+    ) -> Result<Object, ClusterError> {
+        let strict = if strict { STRICT } else { "" };
+        let path = resource.path(object.namespace(), None)?;
+        let path = format!("{path}?fieldManager={manager}{strict}");
+        to_object(self.send(Method::POST, &path, "application/json", body_of(object)?).await?)
+    }
+
+    /// Whether an object could be created; nothing is.
+    ///
+    /// # Errors
+    /// The server's refusal; that of a valid object whose name is taken has the code 409.
+    pub async fn try_create(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+    ) -> Result<(), ClusterError> {
+        let tried = format!("{manager}&dryRun=All");
+        self.create_object(resource, object, &tried, false).await.map(drop)
+    }
+
+    /// Whether this user may do something with all objects of a resource.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, ClusterError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let body = review.to_string().into_bytes();
+        let answer = self.send(Method::POST, path, "application/json", body).await?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
+    /// What the API server calls this user.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn own_name(&self) -> Result<String, ClusterError> {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let body = review.to_string().into_bytes();
+        let answer = self.send(Method::POST, path, "application/json", body).await?;
+        Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Replaces an object. Its `resourceVersion` makes sure that nobody changed it meanwhile, if it has one.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn replace_object(
+        &self,
+        resource: &Resource,
+        object: &Object,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(object.namespace(), Some(object.name()))?;
+        let path = format!("{path}?fieldManager={manager}");
+        to_object(self.send(Method::PUT, &path, "application/json", body_of(object)?).await?)
+    }
+
+    /// Changes an object by a merge patch (RFC 7386).
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn merge_patch(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(namespace, Some(name))?;
+        self.send_patch(MERGE, &format!("{path}?fieldManager={manager}"), patch).await
+    }
+
+    /// Sends a patch of a content type to a path.
+    async fn send_patch(
+        &self,
+        as_type: &str,
+        path: &str,
+        patch: &Value,
+    ) -> Result<Object, ClusterError> {
+        let body = patch.to_string().into_bytes();
+        to_object(self.send(Method::PATCH, path, as_type, body).await?)
+    }
+
+    /// The same; fields that the server does not know are refused.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn merge_patch_strictly(
+        &self,
+        resource: &Resource,
+        place: (&str, &str),
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        self.merge_patch(resource, place, patch, &format!("{manager}{STRICT}")).await
+    }
+
+    /// Changes the status of an object by a merge patch.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn merge_patch_status(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        patch: &Value,
+        manager: &str,
+    ) -> Result<(), ClusterError> {
+        let path = resource.path(namespace, Some(name))?;
+        self.send_patch(MERGE, &format!("{path}/status?fieldManager={manager}"), patch)
+            .await
+            .map(drop)
+    }
+
+    /// Changes the status of an object by a JSON patch (RFC 6902); fields that the server does not know are refused.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn json_patch_status(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        operations: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        let path = resource.path(namespace, Some(name))?;
+        let path = format!("{path}/status?fieldManager={manager}{STRICT}");
+        self.send_patch("application/json-patch+json", &path, operations).await
+    }
+
+    /// What a merge patch would make of an object, which stays as it is.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn try_merge_patch(
+        &self,
+        resource: &Resource,
+        place: (&str, &str),
+        patch: &Value,
+        manager: &str,
+    ) -> Result<Object, ClusterError> {
+        self.merge_patch(resource, place, patch, &format!("{manager}&dryRun=All")).await
+    }
+
+    /// Deletes an object that no Kustomization, HelmRelease or Helmfile manages, with background propagation, if its uid is
+    /// still the one that was read.
+    ///
+    /// No gate is asked about: what windlass keeps for itself (Secrets of Helm's records and of exports, audits, incidents,
+    /// events of lifecycles, the HelmChart of a HelmRelease, the ExternalArtifact of an HTTPArchive), the object of a hook,
+    /// which belongs to the operation that creates it and is deleted by Helm's policy, and what the user of a command names.
+    /// A test lists the files that do so (`xtask/src/tidy/removals.rs`). Anything else takes [`Cluster::delete_managed`].
+    ///
+    /// # Errors
+    /// The server's refusal; an object that is gone already is no error.
+    pub async fn delete_unmanaged(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), ClusterError> {
+        self.delete_read(resource, (namespace, name), uid, "Background").await
+    }
+
+    /// Deletes an object that is applied by us, only if it is still the one that was read. The propagation is `Background`,
+    /// `Foreground` or `Orphan`.
+    ///
+    /// # Errors
+    /// The server's refusal; an object that is gone already is no error.
+    pub async fn delete_managed(
+        &self,
+        _: RemovalPermit,
+        resource: &Resource,
+        live: &Object,
+        propagation: &str,
+    ) -> Result<(), ClusterError> {
+        let place = (live.namespace(), live.name());
+        self.delete_read(resource, place, live.uid(), propagation).await
+    }
+
+    async fn delete_read(
+        &self,
+        resource: &Resource,
+        place: (&str, &str),
+        uid: &str,
+        propagation: &str,
+    ) -> Result<(), ClusterError> {
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
+            "propagationPolicy": propagation, "preconditions": {"uid": uid}});
+        self.delete_by(resource, place, &options).await
+    }
+
+    /// Deletes an object that is applied by us, only if it is still as it was read.
+    ///
+    /// # Errors
+    /// The server's refusal, which is a conflict if the object has changed; an object that is gone already is no error.
+    pub async fn delete_unchanged(
+        &self,
+        _: RemovalPermit,
+        resource: &Resource,
+        object: &Object,
+        propagation: &str,
+    ) -> Result<(), ClusterError> {
+        let same = json!({"uid": object.uid(), "resourceVersion": object.meta("resourceVersion")});
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
+            "propagationPolicy": propagation, "preconditions": same});
+        self.delete_by(resource, (object.namespace(), object.name()), &options).await
+    }
+
+    /// What would become of a deletion; the object stays.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn try_delete(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), ClusterError> {
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"],
+            "preconditions": {"uid": uid}});
+        self.delete_by(resource, (namespace, name), &options).await
+    }
+
+    async fn delete_by(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        options: &Value,
+    ) -> Result<(), ClusterError> {
+        let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(()) };
+        match self
+            .send(Method::DELETE, &path, "application/json", options.to_string().into_bytes())
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(self.unserved(resource, error)),
+        }
+    }
+}
+
+/// The path of a page of a list.
+fn page_path(
+    resource: &Resource,
+    namespace: &str,
+    label_selector: &str,
+    field_selector: &str,
+    from: Option<&str>,
+    limit: usize,
+) -> Result<String, ClusterError> {
+    let path = resource.path(namespace, None)?;
+    let labels = url_encode(label_selector);
+    let fields = url_encode(field_selector);
+    let from = from.map(|at| format!("&continue={}", url_encode(at))).unwrap_or_default();
+    Ok(format!("{path}?limit={limit}&labelSelector={labels}&fieldSelector={fields}{from}"))
+}
+
+/// The content type of a merge patch.
+const MERGE: &str = "application/merge-patch+json";
+/// The part of a query that makes the server refuse fields that it does not know.
+const STRICT: &str = "&fieldValidation=Strict";
+
+fn body_of(object: &Object) -> Result<Vec<u8>, ClusterError> {
+    serde_json::to_vec(object.fields()).map_err(|e| ClusterError::NoAnswer(e.to_string()))
+}
+
+fn to_object(value: Value) -> Result<Object, ClusterError> {
+    Object::new(value)
+        .map_err(|e| ClusterError::NoAnswer(format!("the response is not an object: {e}")))
+}
+
+/// What stands for itself in a query.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Percent-encodes what may stand in a selector and not in a query.
+pub(super) fn url_encode(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}

@@ -1,0 +1,399 @@
+//! Watches: our own kinds in full, everything else by its metadata.
+//!
+//! A list and then what follows it, for ever; every object is read by itself ([`super::decode`]), and whoever follows is
+//! told when the watch is live and when it is not. kube's watcher gives up a whole list for one object of it, reads
+//! lines of any length, and says nothing while its request waits for a connection.
+
+mod lines;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use futures::stream::{self, Stream, StreamExt as _};
+use http::Request;
+use kube::client::Body;
+use tokio::time::timeout;
+
+use self::lines::Lines;
+use super::bounded::{ANSWER_LIMIT, piece};
+use super::decode::{
+    DecodedObject, FullObject, LIST_LIMIT, Line, METADATA, METADATA_LIST, MetadataOnly,
+    OBJECTS_PER_PAGE, Page, Wire,
+};
+use super::discovery::Resource;
+use super::error::chain;
+use super::kind::OurKind;
+use super::objects::url_encode;
+use super::pool::{ConnectionSlot, Pool};
+use super::{Cluster, ClusterError};
+
+/// What to watch among the objects of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Selection {
+    /// Those that carry a label, in every namespace.
+    Labelled(&'static str),
+    /// One, by namespace (empty for cluster-scoped kinds) and name.
+    Named(String, String),
+    /// All of a namespace.
+    InNamespace(String),
+    /// All of them.
+    All,
+}
+
+/// What a watch tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WatcherEvent<T> {
+    /// A list begins: what it does not bring is gone.
+    Listing,
+    /// An object of the list.
+    Listed(T),
+    /// The list has ended.
+    ListEnded,
+    /// From now on every change is seen.
+    Live,
+    /// An object came or changed.
+    Applied(T),
+    /// An object is gone, or no longer among the selected.
+    Deleted(T),
+    /// Changes may go unseen until the next [`WatcherEvent::Live`], and are seen after it.
+    Interrupted,
+}
+
+/// Longest time for the first byte of a watch, and for a page of a list.
+const ANSWER_WITHIN: Duration = Duration::from_secs(40);
+
+/// How long the server is asked to keep a watch open.
+const WATCH_FOR: Duration = Duration::from_secs(290);
+
+/// A watch that is silent for longer has died without a word.
+const SILENT_AFTER: Duration = Duration::from_secs(295);
+
+const JSON: &str = "application/json";
+
+/// Delays between attempts: 200 ms doubling to 10 s, short enough that the end of a long outage is noticed soon.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const LONGEST_DELAY: Duration = Duration::from_secs(10);
+
+impl Cluster {
+    /// Every object of a kind of ours, from now on. Errors are told and retried with growing delays.
+    pub fn watch_ours<K: OurKind>(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Stream<Item = Result<WatcherEvent<DecodedObject<K>>, ClusterError>> + Send + use<K>
+    {
+        let path = K::url_path(&(), namespace);
+        Watch::new(self.own_watches.clone(), path, String::new(), (JSON, JSON)).follow()
+    }
+
+    /// Metadata of the selected objects of a kind.
+    pub fn watch_metadata(
+        &self,
+        resource: &Resource,
+        selection: &Selection,
+    ) -> impl Stream<Item = Result<WatcherEvent<MetadataOnly>, ClusterError>> + Send + use<> {
+        let (path, query) = match selection {
+            Selection::Labelled(label) => {
+                (resource.path("", None), format!("&labelSelector={}", url_encode(label)))
+            }
+            Selection::All => (resource.path("", None), String::new()),
+            Selection::InNamespace(namespace) => (resource.path(namespace, None), String::new()),
+            Selection::Named(namespace, name) => (resource.path(namespace, None), named(name)),
+        };
+        at(self.watches.clone(), path, query, (METADATA_LIST, METADATA))
+    }
+
+    /// The objects of a kind in a namespace that a label selector matches, in full; all namespaces if it is empty.
+    pub fn watch_objects(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        labels: &str,
+    ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
+        let query = format!("&labelSelector={}", url_encode(labels));
+        at(self.watches.clone(), resource.path(namespace, None), query, (JSON, JSON))
+    }
+
+    /// One object in full, whenever it changes.
+    pub fn watch_object(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+    ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
+        at(self.watches.clone(), resource.path(namespace, None), named(name), (JSON, JSON))
+    }
+}
+
+/// Follows what is at a path; where there can be none, that is told and nothing is ever seen.
+fn at<T: Wire>(
+    pool: Pool,
+    path: Result<String, ClusterError>,
+    query: String,
+    accept: (&'static str, &'static str),
+) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
+    match path {
+        Ok(path) => Watch::new(pool, path, query, accept).follow().left_stream(),
+        Err(error) => {
+            stream::once(std::future::ready(Err(error))).chain(stream::pending()).right_stream()
+        }
+    }
+}
+
+/// Selects one object.
+fn named(name: &str) -> String {
+    format!("&fieldSelector={}", url_encode(&format!("metadata.name={name}")))
+}
+
+/// Where a watch is.
+enum Phase {
+    /// The next page of a list.
+    Listing(Option<String>),
+    /// What followed this version.
+    Listed(String),
+    Watching {
+        version: String,
+        lines: Lines,
+        since: Instant,
+    },
+}
+
+struct Watch<T> {
+    pool: Pool,
+    place: Option<ConnectionSlot>,
+    path: String,
+    query: String,
+    accept: (&'static str, &'static str),
+    phase: Phase,
+    told: VecDeque<WatcherEvent<T>>,
+    page: usize,
+    listed: usize,
+    delay: Duration,
+    /// To be waited before anything is asked again.
+    pause: Option<Duration>,
+}
+
+impl<T: Wire> Watch<T> {
+    fn new(pool: Pool, path: String, query: String, accept: (&'static str, &'static str)) -> Self {
+        Self {
+            pool,
+            place: None,
+            path,
+            query,
+            accept,
+            phase: Phase::Listing(None),
+            told: VecDeque::new(),
+            page: OBJECTS_PER_PAGE,
+            listed: 0,
+            delay: FIRST_DELAY,
+            pause: None,
+        }
+    }
+
+    fn follow(self) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
+        let steps = stream::unfold(self, |mut watch| async move {
+            loop {
+                if let Some(seen) = watch.told.pop_front() {
+                    return Some((Ok(seen), watch));
+                }
+                if let Err(error) = watch.step().await {
+                    watch.hold_back();
+                    return Some((Err(error), watch));
+                }
+            }
+        });
+        steps.boxed()
+    }
+
+    /// The next attempt comes later than the last one did.
+    fn hold_back(&mut self) {
+        self.pause = Some(self.delay);
+        self.delay = (self.delay * 2).min(LONGEST_DELAY);
+    }
+
+    async fn step(&mut self) -> Result<(), ClusterError> {
+        if let Some(pause) = self.pause.take() {
+            tokio::time::sleep(pause).await;
+        }
+        match std::mem::replace(&mut self.phase, Phase::Listing(None)) {
+            Phase::Listing(from) => self.list(from).await,
+            Phase::Listed(version) => self.begin(version).await,
+            Phase::Watching { version, lines, since } => self.hear(version, lines, since).await,
+        }
+    }
+
+    /// Sends a request on the watch's own slot, and returns the body of an answer that is no refusal.
+    async fn ask(&mut self, query: &str, accept: &str) -> Result<Body, ClusterError> {
+        let uri = format!("{}?{query}{}", self.path, self.query);
+        let request = Request::get(&uri).header(http::header::ACCEPT, accept);
+        let request = request
+            .body(Body::empty())
+            .map_err(|error| ClusterError::NoAnswer(format!("{uri} is not a path: {error}")))?;
+        let place = match self.place.take() {
+            Some(place) => place,
+            None => self.pool.place()?,
+        };
+        let answer = timeout(ANSWER_WITHIN, place.client().send(request)).await;
+        let Ok(answer) = answer else {
+            place.leave_crowded();
+            let text = format!("no response within {} s", ANSWER_WITHIN.as_secs());
+            return Err(ClusterError::NoAnswer(text));
+        };
+        self.place = Some(place);
+        let (head, body) = answer?.into_parts();
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let text = whole(body).await?.unwrap_or_default();
+        Err(refusal(head.status.as_u16(), &text))
+    }
+
+    async fn list(&mut self, from: Option<String>) -> Result<(), ClusterError> {
+        let more = from.as_deref().map(|at| format!("&continue={}", url_encode(at)));
+        let query = format!("limit={}{}", self.page, more.unwrap_or_default());
+        let body = self.ask(&query, self.accept.0).await?;
+        let text = match whole(body).await? {
+            Some(text) => text,
+            // Few objects of the largest size are more than many usual ones.
+            None if self.page > 1 => {
+                self.page = (self.page / 8).max(1);
+                self.phase = Phase::Listing(from);
+                return Ok(());
+            }
+            None => {
+                let text =
+                    format!("an object is larger than {ANSWER_LIMIT} bytes, or arrived too slowly");
+                return Err(ClusterError::NoAnswer(text));
+            }
+        };
+        let page = Page::<T>::read(&text).map_err(unreadable)?;
+        if from.is_none() {
+            self.listed = 0;
+            self.told.push_back(WatcherEvent::Listing);
+        }
+        self.listed += page.items.len();
+        if self.listed > LIST_LIMIT {
+            let text = format!("a list has more than {LIST_LIMIT} objects");
+            return Err(ClusterError::NoAnswer(text));
+        }
+        self.told.extend(page.items.into_iter().map(WatcherEvent::Listed));
+        self.phase = match (page.next, page.version) {
+            (Some(next), _) => Phase::Listing(Some(next)),
+            (None, Some(version)) => {
+                self.told.push_back(WatcherEvent::ListEnded);
+                self.page = OBJECTS_PER_PAGE;
+                Phase::Listed(version)
+            }
+            (None, None) => {
+                let text = "a list has no resourceVersion, so its kind cannot be watched";
+                return Err(ClusterError::NoAnswer(text.to_owned()));
+            }
+        };
+        Ok(())
+    }
+
+    async fn begin(&mut self, version: String) -> Result<(), ClusterError> {
+        let query = format!(
+            "watch=true&timeoutSeconds={}&allowWatchBookmarks=true&resourceVersion={version}",
+            WATCH_FOR.as_secs()
+        );
+        match self.ask(&query, self.accept.1).await {
+            Ok(body) => {
+                self.told.push_back(WatcherEvent::Live);
+                let lines = Lines::new(body);
+                let since = Instant::now();
+                self.phase = Phase::Watching { version, lines, since };
+                Ok(())
+            }
+            // Too old: what happened since is only in a list.
+            Err(error) if error.code() == Some(410) => Err(error),
+            Err(error) => {
+                self.phase = Phase::Listed(version);
+                Err(error)
+            }
+        }
+    }
+
+    async fn hear(
+        &mut self,
+        mut version: String,
+        mut lines: Lines,
+        since: Instant,
+    ) -> Result<(), ClusterError> {
+        let line = match timeout(SILENT_AFTER, lines.next()).await {
+            Ok(Ok(Some(line))) => line,
+            // The end, or silence: it goes on where it was.
+            Ok(Ok(None)) | Err(_) => {
+                if since.elapsed() < LONGEST_DELAY {
+                    self.hold_back();
+                }
+                self.told.push_back(WatcherEvent::Interrupted);
+                self.phase = Phase::Listed(version);
+                return Ok(());
+            }
+            Ok(Err(error)) => {
+                self.phase = Phase::Listed(version);
+                return Err(error);
+            }
+        };
+        // One that cannot be read would come again after the same version, so everything is listed.
+        let seen = match Line::<T>::read(&line).map_err(unreadable)? {
+            Line::Error(status) if status.code == 410 => return Err(ClusterError::Refused(status)),
+            Line::Error(status) => {
+                self.phase = Phase::Listed(version);
+                return Err(ClusterError::Refused(status));
+            }
+            Line::Bookmark(at) => {
+                version = at;
+                None
+            }
+            Line::Applied(item) => {
+                item.version().clone_into(&mut version);
+                Some(WatcherEvent::Applied(item))
+            }
+            Line::Deleted(item) => {
+                item.version().clone_into(&mut version);
+                Some(WatcherEvent::Deleted(item))
+            }
+        };
+        if version.is_empty() {
+            let text = "an event has no resourceVersion, so its kind cannot be watched";
+            return Err(ClusterError::NoAnswer(text.to_owned()));
+        }
+        self.delay = FIRST_DELAY;
+        self.told.extend(seen);
+        self.phase = Phase::Watching { version, lines, since };
+        Ok(())
+    }
+}
+
+/// An answer to its end; none where it is too long or takes too long.
+async fn whole(mut body: Body) -> Result<Option<Vec<u8>>, ClusterError> {
+    let read = async {
+        let mut text = Vec::new();
+        while let Some(data) = piece(&mut body).await {
+            let data = data?;
+            if text.len() + data.len() > ANSWER_LIMIT {
+                return Ok(None);
+            }
+            text.extend_from_slice(&data);
+        }
+        Ok(Some(text))
+    };
+    timeout(ANSWER_WITHIN, read).await.unwrap_or(Ok(None))
+}
+
+fn refusal(code: u16, text: &[u8]) -> ClusterError {
+    let status = serde_json::from_slice::<kube::core::Status>(text).unwrap_or_default();
+    let message = match status.message.as_str() {
+        "" => format!("the API server responded with status {code}"),
+        said => said.to_owned(),
+    };
+    ClusterError::Refused(Box::new(kube::core::Status { code, message, ..status }))
+}
+
+fn unreadable(error: serde_json::Error) -> ClusterError {
+    ClusterError::NoAnswer(format!("cannot decode the response: {}", chain(&error)))
+}
+
+#[cfg(test)]
+mod tests;

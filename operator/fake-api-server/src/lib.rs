@@ -1,0 +1,206 @@
+//! An API server on loopback for tests, which answers what a closure says, or by the objects that it has.
+//!
+//! It knows nothing of the client: tests connect with the kubeconfig that it writes.
+
+#![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, Response};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use tempfile::TempDir;
+
+/// What was asked: `METHOD path?query`, and the body; null if there is none.
+pub type RecordedRequest = (String, Value);
+
+/// An API server that runs as long as the test.
+#[derive(Debug)]
+pub struct FakeApiServer {
+    folder: TempDir,
+}
+
+impl FakeApiServer {
+    /// The kubeconfig of its only user.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+}
+
+/// Answers requests, one after the other, with a status and a body.
+///
+/// # Panics
+/// Where no port or no folder can be had.
+pub async fn answering(
+    answer: impl Fn(RecordedRequest) -> (u16, Body) + Clone + Send + Sync + 'static,
+) -> FakeApiServer {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let handler = move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = to_bytes(body, usize::MAX).await.unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let (code, body) = answer((format!("{} {}", parts.method, parts.uri), body));
+            Response::builder().status(code).body(body).unwrap()
+        }
+    };
+    let router = Router::new().fallback(handler);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let kubeconfig = serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}], "users": [{"name": "u", "user": {}}]});
+    let folder = tempfile::tempdir().unwrap();
+    let server = FakeApiServer { folder };
+    std::fs::write(server.kubeconfig(), kubeconfig.to_string()).unwrap();
+    server
+}
+
+/// Kinds that every cluster serves.
+const KINDS: [(&str, &str, bool); 16] = [
+    ("apps/v1", "Deployment", true),
+    ("apps/v1", "StatefulSet", true),
+    ("policy/v1", "PodDisruptionBudget", true),
+    ("v1", "Pod", true),
+    ("v1", "Service", true),
+    ("v1", "ResourceQuota", true),
+    ("v1", "PersistentVolumeClaim", true),
+    ("v1", "ServiceAccount", true),
+    ("v1", "ConfigMap", true),
+    ("networking.k8s.io/v1", "NetworkPolicy", true),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", true),
+    ("rbac.authorization.k8s.io/v1", "Role", true),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", false),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole", false),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", false),
+    ("coordination.k8s.io/v1", "Lease", true),
+];
+
+/// What was asked for beyond discovery, lists and reads, in order.
+pub type Writes = Arc<Mutex<Vec<String>>>;
+
+/// Serves these objects, and their kinds beside those that every cluster has. What is deleted is gone, and any
+/// other write changes nothing.
+pub async fn with_objects(objects: Vec<Value>) -> (FakeApiServer, Writes) {
+    with_shared_objects(Arc::new(Mutex::new(objects))).await
+}
+
+/// The same with objects that a test changes meanwhile.
+pub async fn with_shared_objects(objects: Arc<Mutex<Vec<Value>>>) -> (FakeApiServer, Writes) {
+    let writes = Writes::default();
+    let written = writes.clone();
+    let server = answering(move |(request, _)| {
+        let (method, path) = request.split_once(' ').unwrap();
+        let mut objects = objects.lock();
+        if path.ends_with("/selfsubjectaccessreviews") {
+            return (200, Body::from(json!({"status": {"allowed": true}}).to_string()));
+        }
+        if method != "GET" {
+            written.lock().push(request.clone());
+            let (path, _) = path.split_once('?').unwrap_or((path, ""));
+            let found = objects.iter().position(|it| place(it) == path);
+            let answer = match (method, found) {
+                ("DELETE", Some(at)) => objects.remove(at),
+                (_, Some(at)) => objects[at].clone(),
+                (_, None) => json!({}),
+            };
+            return (200, Body::from(answer.to_string()));
+        }
+        let (code, answer) = answer(&objects, path);
+        (code, Body::from(answer.to_string()))
+    })
+    .await;
+    (server, writes)
+}
+
+fn answer(objects: &[Value], path: &str) -> (u16, Value) {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let of_version: Vec<Value> = served(objects)
+        .into_iter()
+        .filter(|(api, ..)| path == prefix(api))
+        .map(|(_, kind, namespaced)| {
+            json!({"kind": kind, "name": plural(&kind), "singularName": "", "namespaced": namespaced, "verbs": ["list"]})
+        })
+        .collect();
+    if !of_version.is_empty() {
+        return (
+            200,
+            json!({"kind": "APIResourceList", "groupVersion": "", "resources": of_version}),
+        );
+    }
+    if let Some(object) = objects.iter().find(|it| place(it) == path) {
+        return (200, object.clone());
+    }
+    let lists = served(objects).into_iter().any(|(api, kind, _)| {
+        path.starts_with(&prefix(&api)) && path.ends_with(&format!("/{}", plural(&kind)))
+    });
+    if !lists {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+            "reason": "NotFound", "message": "not found", "details": {"name": "it"}});
+        return (404, status);
+    }
+    let selector =
+        query.split('&').find_map(|it| it.strip_prefix("labelSelector=")).unwrap_or_default();
+    let selector = selector.replace("%2F", "/").replace("%3D", "=");
+    let is_selected = |it: &&Value| match selector.split_once('=') {
+        Some((key, value)) => it["metadata"]["labels"][key] == value,
+        None => true,
+    };
+    let is_in = |it: &&Value| {
+        let of = place(it);
+        let (list, _) = of.rsplit_once('/').unwrap();
+        let namespace =
+            format!("/namespaces/{}", it["metadata"]["namespace"].as_str().unwrap_or_default());
+        list == path || list.replace(&namespace, "") == path
+    };
+    let items: Vec<&Value> = objects.iter().filter(is_in).filter(is_selected).collect();
+    (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
+}
+
+/// Kinds with their version and whether they are namespaced.
+fn served(objects: &[Value]) -> Vec<(String, String, bool)> {
+    let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
+    let of_objects = objects.iter().map(|it| {
+        (text(it, "apiVersion"), text(it, "kind"), it["metadata"]["namespace"].is_string())
+    });
+    let fixed = KINDS.iter().map(|(api, kind, is)| ((*api).to_owned(), (*kind).to_owned(), *is));
+    let mut found: Vec<_> = fixed.chain(of_objects).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn prefix(api_version: &str) -> String {
+    match api_version.contains('/') {
+        true => format!("/apis/{api_version}"),
+        false => format!("/api/{api_version}"),
+    }
+}
+
+fn plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    match (kind.strip_suffix('y'), kind.ends_with('s')) {
+        (Some(stem), _) => format!("{stem}ies"),
+        (None, true) => format!("{kind}es"),
+        (None, false) => format!("{kind}s"),
+    }
+}
+
+/// The path of an object.
+fn place(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    let namespace = match text(&metadata["namespace"]) {
+        it if it.is_empty() => it,
+        it => format!("/namespaces/{it}"),
+    };
+    let api = text(&object["apiVersion"]);
+    let kind = text(&object["kind"]);
+    format!("{}{namespace}/{}/{}", prefix(&api), plural(&kind), text(&metadata["name"]))
+}
