@@ -216,7 +216,10 @@ mod tests {
                 step(id("Kustomization", "shop"), "HealthCheckFailed: timeout waiting for Deployment/apps/web"),
                 step(id("Deployment", "web"), "InProgress: Available: 0/1"),
             ],
-            next: Some("it is retried within 1m".to_owned()),
+            next: Some(
+                "it is retried when its spec or GitRepository/apps/shop changes, and within 1m at the latest"
+                    .to_owned(),
+            ),
             advice: Some(Advice {
                 text: "read what the container printed".to_owned(),
                 command: Some("kubectl -n apps logs web-1 --all-containers --previous".to_owned()),
@@ -241,7 +244,8 @@ mod tests {
             since    5m ago (2026-11-24T11:55:00Z)
             printed  no such table: \u{1b}[31musers
             event    Pod/apps/web-1 BackOff: Back-off restarting failed container
-            next     it is retried within 1m
+            next     it is retried when its spec or GitRepository/apps/shop changes, and
+                     within 1m at the latest
             fix      read what the container printed
                      kubectl -n apps logs web-1 --all-containers --previous
             note     Secret/apps/db cannot be read: forbidden
@@ -255,7 +259,7 @@ mod tests {
             since    5m ago (2026-11-24T11:55:00Z)
             printed  no such table: \u{1b}[31musers
             event    Pod/apps/web-1 BackOff: Back-off restarting failed container
-            next     it is retried within 1m
+            next     it is retried when its spec or GitRepository/apps/shop changes, and within 1m at the latest
             fix      read what the container printed
                      kubectl -n apps logs web-1 --all-containers --previous
             note     Secret/apps/db cannot be read: forbidden

@@ -64,9 +64,7 @@ pub fn sources(object: &Object) -> Vec<ObjectId> {
     for reference in ["sourceRef", "chartRef"].iter().filter_map(|key| spec.get(*key)) {
         found.extend(reference_of(reference, object, SOURCES));
     }
-    if let Some(chart) = spec.get("chart").filter(|it| it.is_object()) {
-        found.push(chart_of(object, chart));
-    }
+    found.extend(made_chart(object));
     let includes = spec.get("include").and_then(Value::as_array).into_iter().flatten();
     for name in includes.filter_map(|it| it.get("repository")?.get("name")?.as_str()) {
         found.push(ObjectId::new(object.namespace(), name, SOURCES, "GitRepository"));
@@ -74,7 +72,12 @@ pub fn sources(object: &Object) -> Vec<ObjectId> {
     found
 }
 
-/// The HelmChart that is made from the template of a HelmRelease.
+/// The HelmChart that is made for a HelmRelease, from the template in its spec.
+pub fn made_chart(object: &Object) -> Option<ObjectId> {
+    let template = object.get("spec")?.get("chart").filter(|it| it.is_object())?;
+    Some(chart_of(object, template))
+}
+
 fn chart_of(release: &Object, template: &Value) -> ObjectId {
     let known = release.get("status").map(|it| text(it, "helmChart")).unwrap_or_default();
     let (namespace, name) = match known.split_once('/') {

@@ -589,7 +589,8 @@ impl<'k> Walk<'k> {
                 Some(if waits {
                     format!("it is reconciled as soon as that is ready, and retried every {retry}")
                 } else {
-                    format!("it is retried within {retry}")
+                    let changes = changes(object, found);
+                    format!("it is retried when {changes}, and within {retry} at the latest")
                 })
             }
             Some(said) => {
@@ -599,6 +600,18 @@ impl<'k> Walk<'k> {
             }
             None => found.map(|_| format!("it is reconciled every {}", spec("interval"))),
         }
+    }
+}
+
+/// What wakes an object before its interval is over: its spec, and what it names of that which fails, else its source.
+fn changes(object: &Object, found: Option<&Cause>) -> String {
+    let sources = related::sources(object);
+    let is_named = |id: &&ObjectId| {
+        sources.contains(id) || related::references(object).iter().any(|(named, _)| named == *id)
+    };
+    match found.map(|it| &it.object).filter(is_named).or(sources.first()) {
+        Some(id) => format!("its spec or {} changes", id.subject()),
+        None => "its spec changes".to_owned(),
     }
 }
 

@@ -207,13 +207,13 @@ impl Overview {
             [] => String::new(),
             counts => format!(" ({})", counts.join(", ")),
         };
+        let noun = if *objects == 1 { "object" } else { "objects" };
         match failing {
-            0 => {
-                format!(
-                    "{glyph} none of {objects} objects {place} reports that it is not ready{counts}"
-                )
-            }
-            _ => format!("► {failing} of {objects} objects {place} are not ready{counts}"),
+            0 => format!(
+                "{glyph} none of {objects} {noun} {place} reports that it is not ready{counts}"
+            ),
+            1 => format!("► 1 of {objects} {noun} {place} is not ready{counts}"),
+            _ => format!("► {failing} of {objects} {noun} {place} are not ready{counts}"),
         }
     }
 }
@@ -390,6 +390,21 @@ mod tests {
             shown(3, vec![ready]),
             "✔ none of 3 objects in all namespaces reports that it is not ready\n"
         );
+    }
+
+    #[test]
+    fn one_object_is_said_to_be_one() {
+        let failing = || {
+            let own = id("Kustomization", "web");
+            vec![why(own.clone(), State::NotReady, Some((own, Problem::Build, "no such field")))]
+        };
+        for (objects, sum) in [
+            (4, "► 1 of 4 objects in all namespaces is not ready (causes: 1)\n"),
+            (1, "► 1 of 1 object in all namespaces is not ready (causes: 1)\n"),
+        ] {
+            let text = shown(objects, failing());
+            assert!(text.ends_with(sum), "{text}");
+        }
     }
 
     #[test]

@@ -101,7 +101,22 @@ fn a_failure_of_its_own_comes_before_a_source_that_is_not_up_to_date() {
     let line = "Kustomization/apps/app is not ready: a.yaml: line 3: no such field";
     expect(&why, State::NotReady, Problem::Build, "Kustomization/app", line);
     assert_eq!(why.remarks, ["GitRepository/apps/app is not up to date: connection refused"]);
-    assert_eq!(why.next.as_deref(), Some("it is retried within 1m"));
+    let next = "it is retried when its spec or GitRepository/apps/app changes, and within 1m at the latest";
+    assert_eq!(why.next.as_deref(), Some(next));
+}
+
+#[test]
+fn an_object_is_tried_again_when_what_it_lacks_changes_and_not_only_after_its_interval() {
+    let names = json!({"spec": {"decryption": {"secretRef": {"name": "keys"}}}});
+    let failed = status("False", "BuildFailed", "cannot read Secret apps/keys");
+    let why = Cluster::of(&[kustomization("app", &[&failed, &names]), source()]);
+    let next =
+        "it is retried when its spec or Secret/apps/keys changes, and within 1m at the latest";
+    assert_eq!(why.why("Kustomization/app").next.as_deref(), Some(next));
+    // A source has no source.
+    let why = Cluster::of(&[failing("GitOperationFailed", "connection refused")]);
+    let next = "it is retried when its spec changes, and within 1m at the latest";
+    assert_eq!(why.why("GitRepository/app").next.as_deref(), Some(next));
 }
 
 #[test]
