@@ -1,18 +1,24 @@
 //! `windlass history`: what was applied or released, when, how long it took, and how it ended.
+//!
+//! Below: revisions of an operation that has not ended (`history/pending.rs`).
+
+mod pending;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
 use objects::Object;
 use serde_json::Value;
 
+use self::pending::RecordPlace;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::ClusterScope;
+use super::place::{ClusterScope, Site};
 use super::release;
 use super::row::{short, time};
 use super::table::{Cell, Colour, Screen, Table, age};
@@ -38,6 +44,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass history ks/app -n apps               what a Kustomization applied
   windlass history helmfile/all -n apps --release web
 
+A revision is pending from the beginning of its operation, or since an operation that did not end.
+
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
 /// Prints a history, the newest first.
@@ -45,13 +53,13 @@ Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reach
 /// # Errors
 /// The object cannot be read, or has no history.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let object = args.place.run(async |site| {
+    let (object, entries) = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &args.what).await?;
         let object = kind::read(&site, &target).await?;
+        let entries = all(&site, &object, args.release.as_deref()).await?;
         operators::say_absence(&site.cluster).await;
-        anyhow::Ok(object)
+        anyhow::Ok((object, entries))
     })?;
-    let entries = entries(&object, args.release.as_deref())?;
     if report(&entries, args.output)?.is_some() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -64,8 +72,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The history of an object, the newest first, with what the storage of Helm has beyond the status.
+async fn all(site: &Site, object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>> {
+    let row = release_row(object, release)?;
+    let ended = entries(object, row.as_ref())?;
+    let Some(place) = RecordPlace::of(object, row.as_ref()) else { return Ok(ended) };
+    let pending = match place.pending(site, &ended).await {
+        Ok(pending) => pending,
+        Err(error) => {
+            let text = format!("revisions that are pending are left out: {error:#}");
+            say(Mark::Warning, &super::table::clean(&text));
+            Vec::new()
+        }
+    };
+    Ok([pending, ended].concat())
+}
+
 fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {
-    match entries.iter().all(|it| it["chartName"].is_string()) {
+    match entries.iter().all(|it| it["version"].is_i64()) {
         true => {
             let titles = ["VERSION", "CHART", "APP", "STATUS", "ACTION", "DEPLOYED", "TESTS"];
             let rows: Vec<_> = entries.iter().map(|it| released(it, now)).collect();
@@ -79,16 +103,22 @@ fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {
     }
 }
 
-fn entries(object: &Object, name: Option<&str>) -> anyhow::Result<Vec<Value>> {
-    let status = object.get("status").cloned().unwrap_or_default();
+/// The row of the release that is meant; none of what is no Helmfile, or has no release yet.
+fn release_row(object: &Object, name: Option<&str>) -> anyhow::Result<Option<Value>> {
+    if object.kind() != "Helmfile" {
+        return Ok(None);
+    }
+    let rows = object.get("status").and_then(|it| it["releases"].as_array()).cloned();
+    Ok(release::row(object, &rows.unwrap_or_default(), name)?.cloned())
+}
+
+/// What the status has, of the release if the object is a Helmfile.
+fn entries(object: &Object, row: Option<&Value>) -> anyhow::Result<Vec<Value>> {
     let history = match object.kind() {
-        "Helmfile" => {
-            let rows = status["releases"].as_array().cloned().unwrap_or_default();
-            release::row(object, &rows, name)?
-                .map(|it| it["status"]["history"].clone())
-                .unwrap_or_default()
+        "Helmfile" => row.map(|it| it["status"]["history"].clone()).unwrap_or_default(),
+        "Kustomization" | "HelmRelease" => {
+            object.get("status").map(|it| it["history"].clone()).unwrap_or_default()
         }
-        "Kustomization" | "HelmRelease" => status["history"].clone(),
         kind => bail!(
             "objects of kind {kind} have no history: name a Kustomization, HelmRelease or Helmfile"
         ),
@@ -105,6 +135,7 @@ fn released(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
     let colour = match status {
         "deployed" => Some(Colour::Good),
         "failed" => Some(Colour::Bad),
+        _ if status.starts_with("pending-") => Some(Colour::Busy),
         _ => None,
     };
     let hooks = entry["testHooks"].as_object();
@@ -113,9 +144,14 @@ fn released(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
         .flatten()
         .map(|(name, it)| format!("{name}: {}", text(it, "phase")))
         .collect();
+    // The labels of a record do not have it.
+    let chart = match text(entry, "chartName") {
+        "" => String::new(),
+        name => format!("{name}@{}", text(entry, "chartVersion")),
+    };
     vec![
         Cell::new(&format!("v{}", entry["version"])),
-        Cell::new(&format!("{}@{}", text(entry, "chartName"), text(entry, "chartVersion"))),
+        Cell::new(&chart),
         Cell::new(text(entry, "appVersion")),
         Cell::coloured(status, colour),
         Cell::new(text(entry, "action")),
@@ -130,12 +166,33 @@ fn applied(entry: &Value, now: reconcile::Time) -> Vec<Cell> {
     vec![
         Cell::new(&short(text(&entry["metadata"], "revision"))),
         Cell::coloured(status, Some(colour)),
-        Cell::new(text(entry, "lastReconciledDuration")),
+        Cell::new(&rounded(text(entry, "lastReconciledDuration"))),
         Cell::new(&ago(entry, "firstReconciled", now)),
         Cell::new(&ago(entry, "lastReconciled", now)),
         Cell::new(&entry["totalReconciliations"].to_string()),
         Cell::new(&short(text(entry, "digest"))),
     ]
+}
+
+/// A duration in as few digits as people read: `37ms`, `1.2s`, `2m5s`. What is no duration stays as it is.
+fn rounded(text: &str) -> String {
+    const SECOND_NANOSECONDS: u64 = 1_000_000_000;
+    let Ok(duration) = reconcile::parse_duration(text) else { return text.to_owned() };
+    let Ok(nanoseconds) = u64::try_from(duration.as_nanos()) else { return text.to_owned() };
+    let unit = match nanoseconds {
+        ..1_000 => 1,
+        1_000..1_000_000 => 1_000,
+        1_000_000..SECOND_NANOSECONDS => 1_000_000,
+        _ => SECOND_NANOSECONDS,
+    };
+    let step = match nanoseconds / unit {
+        ..10 => (unit / 10).max(1),
+        10..3600 => unit,
+        // Only seconds are so many.
+        3600.. => 60 * unit,
+    };
+    let steps = nanoseconds.saturating_add(step / 2) / step;
+    reconcile::format_duration(Duration::from_nanos(steps.saturating_mul(step)))
 }
 
 fn ago(entry: &Value, key: &str, now: reconcile::Time) -> String {
@@ -161,17 +218,39 @@ mod tests {
                 "testHooks": {"shop-smoke": {"phase": "Failed"}}})
         };
         let applied = json!({"metadata": {"revision": "main@sha1:0123456789abcdef0123456789abcdef01234567"},
-            "lastReconciledStatus": "ReconciliationSucceeded", "lastReconciledDuration": "1.2s",
+            "lastReconciledStatus": "ReconciliationSucceeded", "lastReconciledDuration": "37.143744ms",
             "firstReconciled": "2026-11-20T12:00:00Z", "lastReconciled": "2026-11-24T11:58:00Z",
             "totalReconciliations": 42,
             "digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"});
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        let releases = [release(3, "failed"), release(2, "deployed")];
+        let pending = json!({"version": 4, "status": "pending-upgrade", "action": "upgrade",
+            "lastDeployed": "2026-11-24T11:59:00Z"});
+        let releases = [pending, release(3, "failed"), release(2, "deployed")];
         let text = at_both_widths(|on| {
             let of_release = table(&releases, on, now);
             format!("{of_release}\n{}", table(std::slice::from_ref(&applied), on, now))
         });
         expect_file!["goldens/history.txt"].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_duration_has_no_more_digits_than_people_read() {
+        for (text, expected) in [
+            ("37.143744ms", "37ms"),
+            ("1.234567s", "1.2s"),
+            ("9.96ms", "10ms"),
+            ("999.9ms", "1s"),
+            ("850ns", "850ns"),
+            ("4.25µs", "4.3µs"),
+            ("12.7s", "13s"),
+            ("2m5.9s", "2m6s"),
+            ("1h2m40s", "1h3m0s"),
+            ("0s", "0s"),
+            ("", ""),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(rounded(text), expected, "{text}");
+        }
     }
 
     #[test]
@@ -182,23 +261,26 @@ mod tests {
                 "metadata": {"name": "all"}, "status": {"releases": releases}}))
             .unwrap()
         };
-        assert_eq!(entries(&object(vec![row("a")]), None).unwrap().len(), 1);
+        let of = |object: &Object, name: Option<&str>| {
+            entries(object, release_row(object, name)?.as_ref())
+        };
+        assert_eq!(of(&object(vec![row("a")]), None).unwrap().len(), 1);
         let both = object(vec![row("a"), row("b")]);
-        assert_eq!(entries(&both, Some("b")).unwrap().len(), 1);
-        assert!(entries(&both, None).unwrap_err().to_string().contains("--release: a, b"));
-        assert!(entries(&both, Some("c")).unwrap_err().to_string().contains("no release c"));
+        assert_eq!(of(&both, Some("b")).unwrap().len(), 1);
+        assert!(of(&both, None).unwrap_err().to_string().contains("--release: a, b"));
+        assert!(of(&both, Some("c")).unwrap_err().to_string().contains("no release c"));
         // The same name in several clusters.
         let row = |context: &str, version: u8| {
             json!({"name": "a", "namespace": "n", "kubeContext": context,
                 "status": {"history": [{"version": version}]}})
         };
         let all = object(vec![row("", 1), row("east", 2), row("arn:x/y", 3)]);
-        let told = |release| entries(&all, release).unwrap_err().to_string();
+        let told = |release| of(&all, release).unwrap_err().to_string();
         for text in [told(Some("a")), told(None)] {
             assert!(text.contains("n/a, east/n/a, arn:x/y/n/a"), "{text}");
         }
         for (release, version) in [("n/a", 1), ("east/n/a", 2), ("arn:x/y/n/a", 3)] {
-            assert_eq!(entries(&all, Some(release)).unwrap()[0]["version"], version, "{release}");
+            assert_eq!(of(&all, Some(release)).unwrap()[0]["version"], version, "{release}");
         }
     }
 }

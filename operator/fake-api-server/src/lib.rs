@@ -147,10 +147,10 @@ fn answer(objects: &[Value], path: &str) -> (u16, Value) {
     }
     let selector =
         query.split('&').find_map(|it| it.strip_prefix("labelSelector=")).unwrap_or_default();
-    let selector = selector.replace("%2F", "/").replace("%3D", "=");
-    let is_selected = |it: &&Value| match selector.split_once('=') {
-        Some((key, value)) => it["metadata"]["labels"][key] == value,
-        None => true,
+    let selector = selector.replace("%2F", "/").replace("%3D", "=").replace("%2C", ",");
+    let is_selected = |it: &&Value| {
+        let mut wanted = selector.split(',').filter_map(|one| one.split_once('='));
+        wanted.all(|(key, value)| it["metadata"]["labels"][key] == value)
     };
     let is_in = |it: &&Value| {
         let of = place(it);
