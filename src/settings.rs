@@ -4,7 +4,8 @@
 //! that mean nothing here or are refused ([`accepted`]), feature gates ([`gates`]).
 //!
 //! Modules receive values; nothing else reads the environment.
-//! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers).
+//! Names and defaults are Flux's where Flux has the flag (source: Flux 2.9, `--help` of its controllers), except the default of
+//! `--concurrent-ssa`.
 
 mod accepted;
 mod gates;
@@ -20,7 +21,7 @@ use ipnet::IpNet;
 
 use accepted::CompatibilityFlags;
 use gates::Gates;
-pub(crate) use leader::LeaderElection;
+pub(crate) use leader::{LeaderElection, lease_name};
 use objects::LabelSelector;
 use url::Url;
 

@@ -12,13 +12,17 @@ use tokio::time::Instant;
 
 use super::connection::{Connection, Mark, block_on, say};
 use super::install::{POLL_INTERVAL, name};
-use super::operators::{self, ApiOperator, Operator, Operators, replicas};
+use super::operators::{self, ApiOperator, LeaseHolder, Operator, Operators, replicas};
+use crate::settings::lease_name;
 use windlass_cluster::Cluster;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";
 /// Selects what belongs to windlass.
 pub(super) const OURS: &str = "app.kubernetes.io/name=windlass";
+
+/// The flag by which the objects are divided between processes.
+const SELECTOR_FLAG: &str = "--watch-label-selector=";
 
 /// How long a process may take to follow another one that has released its Lease.
 const SUCCESSION: Duration = Duration::from_secs(10);
@@ -32,6 +36,15 @@ pub(super) struct Args {
     #[arg(long)]
     pre: bool,
 }
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass check --pre                          whether windlass can be installed
+  windlass check                                whether it is installed and works
+  windlass check -n gitops                      the same where it is in another namespace
+
+A Deployment that is scaled to zero is no failure while a process outside of the cluster holds the Lease of windlass.
+
+Exit status: 0; 1 if a check failed; 2 if the command line is wrong; 3 if the cluster cannot be reached.";
 
 /// What is not as it should be; each is said when it is found.
 #[derive(Debug, Default)]
@@ -129,32 +142,73 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
     for kind in ["Deployment", "StatefulSet"] {
         let listed = list(cluster, &Gvk::new("apps/v1", kind), namespace, OURS, findings).await;
         is_known &= listed.is_some();
-        for object in listed.into_iter().flatten() {
-            let id = name(&object);
-            let images = images(&object);
-            match health::compute(&object, jiff::Timestamp::now()) {
-                _ if replicas(&object) == 0 => findings.fail(&format!(
-                    "{id} is scaled to zero, so nothing is reconciled; `kubectl -n {namespace} scale {}/{} --replicas=1` \
-                     starts it",
-                    kind.to_lowercase(),
-                    object.name()
-                )),
-                Ok(report) if report.is_current() => say(Mark::Success, &format!("{id} ready: {images}")),
-                Ok(report) => findings.fail(&format!(
-                    "{id} not ready: {}; `kubectl -n {namespace} describe pods -l {OURS}` shows why", report.message
-                )),
-                Err(error) => findings.fail(&format!("{id}: {error}")),
-            }
-            found.push(object);
-        }
+        found.extend(listed.into_iter().flatten());
+    }
+    let outside = match found.is_empty() || found.iter().any(|it| replicas(it) == 0) {
+        true => operators::outside(cluster, namespace, jiff::Timestamp::now()).await,
+        false => Ok(Vec::new()),
+    };
+    let outside = outside.unwrap_or_else(|error| {
+        findings
+            .fail(&format!("cannot tell whether windlass runs outside of the cluster: {error}"));
+        Vec::new()
+    });
+    for workload in &found {
+        check_workload(workload, &outside, findings);
     }
     if found.is_empty() && is_known {
-        findings.fail(&format!("windlass is not in namespace {namespace}: run `windlass install`, or name its namespace with -n"));
+        match outside.is_empty() {
+            true => findings.fail(&format!(
+                "windlass is not in namespace {namespace}: run `windlass install`, or name its namespace with -n"
+            )),
+            false => outside.iter().for_each(|it| say(Mark::Success, &runs_outside(it))),
+        }
     }
     if found.iter().any(|it| replicas(it) > 0 && is_elected(it)) {
         leader(cluster, args, findings).await;
     }
     found
+}
+
+/// Whether one workload runs, or another process does outside of the cluster what it would do.
+fn check_workload(workload: &Object, outside: &[LeaseHolder], findings: &mut Findings) {
+    let id = name(workload);
+    let namespace = workload.namespace();
+    let lease = format!("{namespace}/{}", lease_name(selector(workload)));
+    match health::compute(workload, jiff::Timestamp::now()) {
+        _ if replicas(workload) == 0 => match outside.iter().find(|it| it.lease == lease) {
+            Some(holder) => {
+                say(Mark::Success, &format!("{id} is scaled to zero, and {}", runs_outside(holder)));
+            }
+            None => findings.fail(&format!(
+                "{id} is scaled to zero, so nothing is reconciled; `kubectl -n {namespace} scale {}/{} --replicas=1` \
+                 starts it",
+                workload.kind().to_lowercase(),
+                workload.name()
+            )),
+        },
+        Ok(report) if report.is_current() => {
+            say(Mark::Success, &format!("{id} ready: {}", images(workload)));
+        }
+        Ok(report) => findings.fail(&format!(
+            "{id} not ready: {}; `kubectl -n {namespace} describe pods -l {OURS}` shows why",
+            report.message
+        )),
+        Err(error) => findings.fail(&format!("{id}: {error}")),
+    }
+}
+
+/// What is said of a process that holds the Lease of windlass and is none of its Pods.
+fn runs_outside(holder: &LeaseHolder) -> String {
+    let LeaseHolder { identity, lease } = holder;
+    format!("windlass runs outside of the cluster as '{identity}', which holds Lease {lease}")
+}
+
+/// The selector by which the objects of a workload are selected; empty for all.
+fn selector(workload: &Object) -> &str {
+    let args = containers(workload).filter_map(|it| it["args"].as_array()).flatten();
+    let mut flags = args.filter_map(Value::as_str);
+    flags.find_map(|it| it.strip_prefix(SELECTOR_FLAG)).unwrap_or_default()
 }
 
 /// Whether the processes of a workload act under a Lease.
@@ -260,7 +314,7 @@ impl Terms {
                 |container: &Value| container["args"].as_array().into_iter().flatten().any(is_it);
             workloads.iter().any(|workload| containers(workload).any(has))
         };
-        let divides = has("--watch-label-selector=");
+        let divides = has(SELECTOR_FLAG);
         let forwards = has("--events-addr=");
         Self { is_before, divides, forwards }
     }
@@ -403,14 +457,48 @@ mod tests {
         assert!(found[0].contains("kubectl -n flux-system scale deployment/windlass-controller"));
     }
 
+    fn lease_of(name: &str, holder: &str, renewed: &str) -> Value {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"namespace": "flux-system", "name": name},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed},
+        })
+    }
+
+    #[tokio::test]
+    async fn a_process_outside_of_the_cluster_acts_in_place_of_a_workload_that_is_scaled_to_zero() {
+        let now = jiff::Timestamp::now().to_string();
+        let held = |name: &str| lease_of(name, "laptop", &now);
+        let own = || held("windlass-leader-election");
+        assert_eq!(findings(&[windlass(0, &[]), own()], &[]).await, [""; 0]);
+        assert_eq!(findings(&[own()], &[]).await, [""; 0]);
+        let holder = LeaseHolder { lease: "a/b".to_owned(), identity: "laptop".to_owned() };
+        assert_eq!(
+            runs_outside(&holder),
+            "windlass runs outside of the cluster as 'laptop', which holds Lease a/b"
+        );
+        // One that is held no longer, or by a Pod that is about to end, or for other objects.
+        let old = lease_of("windlass-leader-election", "laptop", "2026-01-01T00:00:00Z");
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "laptop",
+            "namespace": "flux-system", "labels": {"app.kubernetes.io/name": "windlass"}}});
+        let shard = || windlass(0, &["--watch-label-selector=sharding.fluxcd.io/key=shard1"]);
+        for objects in [
+            vec![windlass(0, &[]), old],
+            vec![windlass(0, &[]), own(), pod],
+            vec![windlass(0, &[]), held("windlass-leader-election-73fdc1be")],
+            vec![shard(), own()],
+        ] {
+            let found = findings(&objects, &[]).await;
+            assert!(found.len() == 1 && found[0].contains("is scaled to zero"), "{found:?}");
+        }
+        let of_shard = [shard(), held("windlass-leader-election-73fdc1be")];
+        assert_eq!(findings(&of_shard, &[]).await, [""; 0]);
+    }
+
     #[tokio::test]
     async fn a_workload_that_is_ready_and_does_not_act_fails() {
         let lease = |holder: &str, renewed: &str| {
-            json!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": {"namespace": "flux-system", "name": "windlass-leader-election-73fdc1be"},
-                "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed},
-            })
+            lease_of("windlass-leader-election-73fdc1be", holder, renewed)
         };
         let now = jiff::Timestamp::now().to_string();
         let elected = || windlass(1, &["--enable-leader-election"]);

@@ -19,10 +19,11 @@ use self::pods::{Container, LogTargets};
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
+use super::operators::{self, LeaseHolder};
 use super::place::{ClusterScope, Site, say_left_out};
 use super::table::{Screen, clean, clean_line};
 use crate::settings::parse_duration;
-use windlass_cluster::ClusterError;
+use windlass_cluster::{Cluster, ClusterError};
 use windlass_cluster::logs::{Line, LogOptions};
 
 /// The flags of `windlass logs`.
@@ -120,10 +121,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let found = pods::of_windlass(&site, namespace).await?;
             let is_absent = found.containers.is_empty() && found.silent.is_empty();
             if is_absent && found.left_out.is_empty() {
-                bail!(
-                    "no Pod of windlass is in namespace {namespace}: name its namespace with --flux-namespace, or run \
-                     `windlass check`"
-                );
+                bail!(without_pods(&site.cluster, namespace).await);
             }
             let are_several = found.containers.len() > 1;
             let on = Screen::of_stdout();
@@ -138,6 +136,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match args.follow {
         true => args.place.follow(work),
         false => args.place.run(work),
+    }
+}
+
+/// What is said where no Pod of windlass is: whose log there is outside of the cluster, if a Lease tells.
+async fn without_pods(cluster: &Cluster, namespace: &str) -> String {
+    let text = format!("no Pod of windlass is in namespace {namespace}");
+    let held = operators::outside(cluster, namespace, jiff::Timestamp::now()).await;
+    match held.unwrap_or_default().as_slice() {
+        [] => format!("{text}: name its namespace with --flux-namespace, or run `windlass check`"),
+        held => {
+            let holds =
+                |it: &LeaseHolder| format!("'{}' (it holds Lease {})", it.identity, it.lease);
+            let holders: Vec<String> = held.iter().map(holds).collect();
+            format!(
+                "{text}: windlass runs outside of the cluster as {}, and its log is where it was started",
+                holders.join(", ")
+            )
+        }
     }
 }
 
@@ -308,6 +324,7 @@ mod tests {
     use futures::stream;
 
     use super::*;
+    use crate::fake_cluster::with_objects;
 
     fn container(pod: &str) -> Container {
         Container { namespace: "apps".into(), pod: pod.into(), name: "app".into() }
@@ -352,6 +369,26 @@ mod tests {
             Ok(())
         });
         assert_eq!((failed.await.unwrap().len(), count), (1, 6));
+    }
+
+    #[tokio::test]
+    async fn the_log_of_a_process_outside_of_the_cluster_is_where_it_runs() {
+        let lease = |renewed: &str| {
+            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"namespace": "flux-system", "name": "windlass-leader-election"},
+                "spec": {"holderIdentity": "laptop", "leaseDurationSeconds": 35, "renewTime": renewed}})
+        };
+        let text_of = async |renewed: &str| {
+            let (cluster, _) = with_objects(vec![lease(renewed)]).await;
+            without_pods(&cluster, "flux-system").await
+        };
+        assert_eq!(
+            text_of(&jiff::Timestamp::now().to_string()).await,
+            "no Pod of windlass is in namespace flux-system: windlass runs outside of the cluster as 'laptop' (it holds \
+             Lease flux-system/windlass-leader-election), and its log is where it was started"
+        );
+        let text = text_of("2026-01-01T00:00:00Z").await;
+        assert!(text.ends_with("or run `windlass check`"), "{text}");
     }
 
     #[test]

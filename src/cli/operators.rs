@@ -2,9 +2,10 @@
 //!
 //! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
 //! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`absence`), who may act beside
-//! whom (`windlass_cluster::election`).
+//! whom (`windlass_cluster::election`). Below: whether one acts outside of the cluster (`outside`).
 
 mod absence;
+mod outside;
 
 use std::collections::BTreeSet;
 
@@ -12,9 +13,11 @@ use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
-pub(super) use self::absence::{absence, say_absence, vacancy};
+pub(super) use self::absence::{OperatorPresence, absence, presence, say_absence, vacancy};
+pub(super) use self::outside::outside;
 use super::check::OURS;
 use super::install::name;
+use super::table::clean;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::election::{
     COMPONENT, FLUX, REPLACED_CONTROLLERS, controller_of, controller_of_lease,
@@ -218,6 +221,48 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
         });
     }
     found
+}
+
+/// The Leases of windlass in a namespace; none if the cluster has no such kind.
+///
+/// # Errors
+/// The API server refuses to list them.
+async fn own_leases(cluster: &Cluster, namespace: &str) -> Result<Vec<Object>, ClusterError> {
+    let Some(resource) = lease_resource(cluster).await? else { return Ok(Vec::new()) };
+    let mut own = Vec::new();
+    let mut from = None;
+    loop {
+        let part = cluster.list_part(&resource, namespace, ("", ""), from.as_deref()).await?;
+        own.extend(part.objects.into_iter().filter(|it| it.name().starts_with(OWN_LEASE)));
+        match part.next {
+            Some(next) => from = Some(next),
+            None => return Ok(own),
+        }
+    }
+}
+
+/// A process that holds a Lease, so that it is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LeaseHolder {
+    /// `NAMESPACE/NAME` of the Lease.
+    pub(super) lease: String,
+    /// As which the process holds it: the name of its Pod or host, unless a flag says another.
+    pub(super) identity: String,
+}
+
+impl LeaseHolder {
+    /// Who holds a Lease; none if it has run out.
+    fn of(lease: &Object, now: Timestamp) -> Option<Self> {
+        let identity = clean(holder(lease, now)?);
+        let lease = format!("{}/{}", lease.namespace(), lease.name());
+        Some(Self { lease, identity })
+    }
+}
+
+impl std::fmt::Display for LeaseHolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "'{}' holds Lease {}", self.identity, self.lease)
+    }
 }
 
 /// Who holds a Lease that has not run out.

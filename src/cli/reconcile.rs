@@ -260,7 +260,7 @@ async fn await_release(
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
             bail!("it was deleted");
         };
-        patience.look(&now);
+        patience.look(&site.cluster, &now).await;
         let row = release::named(&now, &name)?;
         let message = clean(row["message"].as_str().unwrap_or_default());
         match row["state"].as_str().filter(|_| is_handled(&now, &awaited)) {
@@ -293,7 +293,7 @@ pub(super) async fn await_run(
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
             bail!("it was deleted");
         };
-        patience.look(&now);
+        patience.look(&site.cluster, &now).await;
         if is_handled(&now, &awaited)
             && let Some(ready) = condition(&now, "Ready").filter(|said| said.status != "Unknown")
         {

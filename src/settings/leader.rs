@@ -113,10 +113,10 @@ impl Settings {
     }
 }
 
-/// Every shard elects a leader of its own.
+/// The Lease of the processes with a selector: every shard elects a leader of its own.
 ///
 /// Parity(flux): the suffix is the beginning of the selector's hash, as Flux's controllers have it.
-fn lease_name(selector: &str) -> String {
+pub(crate) fn lease_name(selector: &str) -> String {
     if selector.is_empty() {
         return NAME.to_owned();
     }

@@ -1,6 +1,6 @@
 //! What commands say while statuses are old and no operator is active.
 //!
-//! There is no windlass here: the statuses and the Lease are written by the story. Elsewhere: what the same commands say where
+//! There is no windlass here: the story writes the statuses and the Lease, once as a process outside of the cluster does. Elsewhere: what the same commands say where
 //! nothing is there and where they may not look (`cli::sweep`).
 
 use anyhow::Result;
@@ -34,7 +34,7 @@ const STATUSES: &[Row] = &[
     row("get", 0, &["kustomization/app ", OLD], &[]),
     row("get ks/app", 0, &["True", OLD], &[]),
     row("why", 1, &["Kustomization/{ns}/new", "has not been reconciled yet", OLD], &["✔"]),
-    row("why -l team=web", 0, &["⚠ none of 1 objects in namespace {ns} reports", OLD], &["✔"]),
+    row("why -l team=web", 0, &["⚠ none of 1 object in namespace {ns} reports", OLD], &["✔"]),
     row("why ks/app", 0, &["⚠ Kustomization/{ns}/app is ready", OLD], &["✔"]),
     row("why ks/new", 1, &["Kustomization/{ns}/new", "reconciled", OLD], &["✔"]),
     row(
@@ -105,6 +105,34 @@ const READS_NO_STATUS: &[&str] = &[
     "uninstall",
     "values",
 ];
+
+/// What is said while a process holds the Lease that is none of the Pods.
+const OUTSIDE: &[Row] = &[
+    row("logs", 2, &["windlass runs outside of the cluster as 'laptop'"], &["`windlass check`"]),
+    row(
+        "reconcile ks/asked --timeout 12s",
+        2,
+        &["windlass is still at work ('laptop' holds Lease {ns}/windlass-leader-election)"],
+        &["has not reacted", "✔"],
+    ),
+    row("history hr/web", 0, &["v3", "pending-upgrade", "v2", "deployed"], &[OLD]),
+];
+
+/// A process outside of the cluster holds the Lease, and has begun to upgrade the release.
+async fn acting_outside(story: &Story, sweep: &Sweep<'_>) -> Result<()> {
+    let metadata = json!({"name": "sh.helm.release.v1.web.v3",
+        "labels": {"owner": "helm", "name": "web", "version": "3", "status": "pending-upgrade"}});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
+        "type": "helm.sh/release.v1", "stringData": {"release": "none"}});
+    story.apply_value(secret).await?;
+    let lease = StoryTarget::new("coordination.k8s.io/v1", "Lease", "windlass-leader-election");
+    let now = jiff::Timestamp::now();
+    let held = json!({"holderIdentity": "laptop", "renewTime": format!("{now:.6}")});
+    story.merge(&lease, json!({"spec": held})).await?;
+    sweep.check(OUTSIDE, ALL_WELL).await?;
+    let gone = json!({"holderIdentity": "gone", "renewTime": "2020-01-01T00:00:00.000000Z"});
+    story.merge(&lease, json!({"spec": gone})).await.map(drop)
+}
 
 /// The Lease of a windlass that went long ago.
 async fn lapsed(story: &Story) -> Result<()> {
@@ -203,6 +231,7 @@ async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<
     story.apply_value(workload(0)).await?;
     let zero = [row("check", 1, &["is scaled to zero, so nothing is reconciled"], &[])];
     sweep.check(&zero, ALL_WELL).await?;
+    acting_outside(&story, &sweep).await?;
     story.apply_value(workload(1)).await?;
     let deployment = StoryTarget::new("apps/v1", "Deployment", "windlass-controller");
     story

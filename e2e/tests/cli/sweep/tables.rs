@@ -294,7 +294,7 @@ pub(super) const MAY_LOOK_AT_KUSTOMIZATIONS: &[Row] = &[
     row(
         "why",
         2,
-        &["⚠ none of 1 objects in namespace {ns} that may be listed", "\"gitrepositories\""],
+        &["⚠ none of 1 object in namespace {ns} that may be listed", "\"gitrepositories\""],
         &[],
     ),
     row("incidents", 2, &["whether incidents are open is not known", "\"incidents\""], &[]),

@@ -1,0 +1,75 @@
+//! An operator that runs outside of the cluster: it holds a Lease of windlass, and is none of the Pods of windlass.
+//!
+//! Elsewhere: whether a Lease is held at all (`absence.rs`).
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use objects::Gvk;
+
+use super::{LeaseHolder, OURS, own_leases};
+use windlass_cluster::{Cluster, ClusterError};
+
+/// The processes that hold Leases of windlass in a namespace and have the name of none of its Pods there: a Pod that holds a
+/// Lease does so by its own name.
+///
+/// # Errors
+/// The API server refuses to list Leases or Pods: where a process runs is not known then.
+pub(in crate::cli) async fn outside(
+    cluster: &Cluster,
+    namespace: &str,
+    now: Timestamp,
+) -> Result<Vec<LeaseHolder>, ClusterError> {
+    let leases = own_leases(cluster, namespace).await?;
+    let mut held: Vec<LeaseHolder> =
+        leases.iter().filter_map(|lease| LeaseHolder::of(lease, now)).collect();
+    if held.is_empty() {
+        return Ok(held);
+    }
+    let pods = cluster.list_of_kind(&Gvk::new("v1", "Pod"), namespace, OURS).await?;
+    let pods: BTreeSet<&str> = pods.iter().map(|pod| pod.name()).collect();
+    held.retain(|it| !pods.contains(it.identity.as_str()));
+    Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fake_cluster::with_objects;
+
+    fn lease(name: &str, holder: &str, renewed: Timestamp) -> Value {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"namespace": "flux-system", "name": name},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed.to_string()}})
+    }
+
+    fn pod(name: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "flux-system", "name": name,
+            "labels": {"app.kubernetes.io/name": "windlass"}}})
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_is_none_of_the_pods_runs_outside_of_the_cluster() {
+        let now = Timestamp::now();
+        let name = "windlass-leader-election";
+        let found = async |objects: Vec<Value>| {
+            let (cluster, _) = with_objects(objects).await;
+            let found = outside(&cluster, "flux-system", now).await.unwrap();
+            found.into_iter().map(|it| it.to_string()).collect::<Vec<_>>()
+        };
+        let held = || lease(name, "laptop", now);
+        let expected = format!("'laptop' holds Lease flux-system/{name}");
+        let expected = [expected];
+        assert_eq!(found(vec![held()]).await, expected);
+        assert_eq!(found(vec![held(), pod("windlass-controller-1")]).await, expected);
+        // A Pod that is about to end still holds it.
+        assert_eq!(found(vec![held(), pod("laptop")]).await, [""; 0]);
+        let old = lease(name, "laptop", "2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(found(vec![old]).await, [""; 0]);
+        // That of a controller of Flux is no Lease of windlass.
+        let flux = lease("kustomize-controller-leader-election", "laptop", now);
+        assert_eq!(found(vec![flux]).await, [""; 0]);
+    }
+}
