@@ -2,7 +2,7 @@
 //!
 //! Output is that of the `flux` command line: what is asked for on stdout, progress on stderr.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{BufRead, IsTerminal as _, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl std::fmt::Display for Unreachable {
 pub(super) struct Connection {
     #[command(flatten)]
     reach: Reach,
-    /// Namespace of windlass
+    /// Namespace of windlass, not of objects
     #[arg(
         short,
         long,
@@ -170,11 +170,26 @@ pub(super) fn say(mark: Mark, text: &str) {
 /// # Errors
 /// There is no answer.
 pub(super) fn agrees(question: &str) -> anyhow::Result<bool> {
-    let mut out = std::io::stderr().lock();
-    let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
-    asked.context("cannot ask: add --silent")?;
+    let input = std::io::stdin();
+    let is_echoed = input.is_terminal();
+    answer(question, &mut input.lock(), &mut std::io::stderr().lock(), is_echoed)
+}
+
+/// Asks, and reads the answer. Its line break is on the screen only if a terminal echoes it.
+fn answer(
+    question: &str,
+    input: &mut impl BufRead,
+    out: &mut impl Write,
+    is_echoed: bool,
+) -> anyhow::Result<bool> {
+    const CANNOT_ASK: &str = "cannot ask: add --silent";
+    write!(out, "{question} [y/N] ").and_then(|()| out.flush()).context(CANNOT_ASK)?;
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).context("cannot ask: add --silent")?;
+    let read = input.read_line(&mut answer);
+    if !is_echoed || !answer.ends_with('\n') {
+        writeln!(out).context(CANNOT_ASK)?;
+    }
+    read.context(CANNOT_ASK)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
@@ -194,5 +209,29 @@ pub(super) struct OutputError;
 impl std::fmt::Display for OutputError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("cannot print")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_after_a_question_has_a_line_of_its_own() {
+        for (typed, is_echoed, agrees, ends) in [
+            ("y\n", true, true, "Resume? [y/N] "),
+            ("y\n", false, true, "Resume? [y/N] \n"),
+            ("n\n", false, false, "Resume? [y/N] \n"),
+            // The input ends, as by Ctrl-D.
+            ("", true, false, "Resume? [y/N] \n"),
+        ] {
+            let mut out = Vec::new();
+            let is_agreed = answer("Resume?", &mut typed.as_bytes(), &mut out, is_echoed).unwrap();
+            assert_eq!(
+                (is_agreed, String::from_utf8(out).unwrap().as_str()),
+                (agrees, ends),
+                "{typed:?}"
+            );
+        }
     }
 }

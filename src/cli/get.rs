@@ -48,8 +48,10 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass get all -A --status-selector ready=false
                                                 what reports that it is not ready; windlass why -A says why
   windlass get sources --watch
+  windlass get deployments -n apps              of other kinds: whether they are healthy
 
-SINCE is how long it has been as ready as it is, AGE how long it exists.
+SINCE is how long it has been as ready as it is, AGE how long it exists. READY of a kind that neither windlass nor Flux
+reconciles, such as a Deployment, is whether its status tells that it is healthy.
 
 Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -169,7 +171,7 @@ impl Printer {
     }
 
     fn row(&self, object: &Object, now: Time) -> Vec<Cell> {
-        let row = Row::of(object, now);
+        let row = Row::of_any(object, now);
         let mut cells = Vec::new();
         if self.has_namespaces {
             cells.push(Cell::new(object.namespace()));

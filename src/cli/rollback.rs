@@ -309,7 +309,7 @@ async fn at_rest(
     let mut patience = Patience::with(&before.owner);
     loop {
         let found = read(site, target, name).await?;
-        patience.look(&found.owner);
+        patience.look(&site.cluster, &found.owner).await;
         if found.is_at_rest() {
             return Ok(found);
         }
@@ -328,7 +328,7 @@ async fn done(
     let mut patience = Patience::with(&before.owner);
     loop {
         let found = read(site, target, name.as_deref()).await?;
-        patience.look(&found.owner);
+        patience.look(&site.cluster, &found.owner).await;
         let made = asked.from.saturating_add(1);
         let history = found.history();
         let is_made = |it: &&Value| it["version"].as_i64() == Some(made);

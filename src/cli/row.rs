@@ -1,5 +1,7 @@
 //! What tables say of an object: ready, revision, who suspended it, message.
 
+use apply::health::{self, Health};
+use cause::related::is_reconciled;
 use cause::{ConditionView, condition};
 use objects::Object;
 use reconcile::{Hold, Time};
@@ -48,6 +50,32 @@ impl Row {
             since: said.and_then(|it| it.since).or(since),
             suspended,
             created: time(object.meta("creationTimestamp")),
+        }
+    }
+
+    /// The same of an object of any kind: one that neither windlass nor Flux reconciles is ready if its own status tells that
+    /// it is healthy.
+    pub(super) fn of_any(object: &Object, now: Time) -> Self {
+        let row = Self::of(object, now);
+        if is_reconciled(&object.id()) || condition(object, "Ready").is_some() {
+            return row;
+        }
+        match health::compute(object, now) {
+            Ok(report) => {
+                let ready = match report.status {
+                    Health::Current => "True",
+                    Health::Unknown(_) => "Unknown",
+                    Health::InProgress
+                    | Health::Failed
+                    | Health::Terminating
+                    | Health::NotFound => "False",
+                };
+                let message =
+                    if report.is_current() { String::new() } else { report.words().to_owned() };
+                let reason = report.status.to_string();
+                Self { ready: ready.to_owned(), reason, message, ..row }
+            }
+            Err(error) => Self { ready: "Unknown".to_owned(), message: error.to_string(), ..row },
         }
     }
 
@@ -129,8 +157,7 @@ fn suspension(object: &Object, now: Time) -> String {
 
 /// Whether an object that windlass reconciles does not say whether it is ready.
 pub(super) fn is_silent(object: &Object) -> bool {
-    let has_runs =
-        cause::related::is_reconciled(&object.id()) && !cause::related::has_no_runs(object);
+    let has_runs = is_reconciled(&object.id()) && !cause::related::has_no_runs(object);
     has_runs && condition(object, "Ready").is_none()
 }
 
@@ -193,6 +220,34 @@ mod tests {
             "metadata": {"name": "app"}, "status": {"history": [{"chartVersion": "1.2.3", "version": 7,
             "lastDeployed": "2026-11-24T11:00:00Z"}]}}));
         assert_eq!(row.revision, "1.2.3 (v7)");
+    }
+
+    #[test]
+    fn an_object_of_another_kind_is_ready_if_it_is_healthy() {
+        let of = |object: Value| {
+            let object = Object::new(object).unwrap();
+            let row = Row::of_any(&object, "2026-11-24T12:00:00Z".parse().unwrap());
+            [row.ready, row.reason, row.message]
+        };
+        let deployment = |available: i64| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web", "namespace": "apps", "generation": 1},
+                "spec": {"replicas": 2},
+                "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "readyReplicas": available,
+                    "availableReplicas": available, "conditions": [{"type": "Available", "status": "True"},
+                        {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}]}})
+        };
+        assert_eq!(of(deployment(2)), ["True", "Current", ""]);
+        let [ready, reason, message] = of(deployment(1));
+        assert_eq!((ready.as_str(), reason.as_str()), ("False", "InProgress"));
+        assert!(message.contains("1/2"), "{message}");
+        // Its own condition says more, and a kind of Flux says whether it is ready, or nothing.
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1"}, "status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "app"}]}});
+        assert_eq!(of(pod), ["False", "ContainersNotReady", "app"]);
+        let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "app"}});
+        assert_eq!(of(source), ["", "", ""]);
     }
 
     #[test]

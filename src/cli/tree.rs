@@ -39,6 +39,7 @@ pub(super) struct Args {
 pub(super) const EXAMPLES: &str = "Examples:
   windlass tree ks/app -n apps                  a Kustomization, its source, what it applied
   windlass tree gitrepo/app -n apps             a source and everything that uses it
+  windlass tree hr/web -n apps                  a HelmRelease, its HelmChart, what it released
   windlass tree hr/web -o json
 
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
@@ -77,12 +78,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             way: Vec::new(),
         };
         let sources = related::sources(&object);
-        let tree = Box::pin(grower.grow(object)).await?;
-        // What it gets its files from stands above it.
-        let mut top = tree;
-        for id in sources.into_iter().take(1) {
+        let made = related::made_chart(&object);
+        let mut top = Box::pin(grower.grow(object)).await?;
+        if let Some(id) = sources.into_iter().next() {
             let source = facts::read(&site.cluster, &id).await;
-            top = Branch { below: vec![top], ..describe(&id, source) };
+            top = with_source(top, describe(&id, source), made == Some(id));
         }
         operators::say_absence(&site.cluster).await;
         anyhow::Ok(top)
@@ -93,6 +93,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         print(&out)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A tree with the source of its first object: above it, or below it if the source is made for it, as the HelmChart of a
+/// HelmRelease is.
+fn with_source(mut tree: Branch, source: Branch, is_made: bool) -> Branch {
+    if is_made {
+        tree.below.insert(0, source);
+        return tree;
+    }
+    Branch { below: vec![tree], ..source }
 }
 
 /// Reads what is below an object.
@@ -331,6 +341,28 @@ mod tests {
             out
         });
         expect_test::expect_file!["goldens/tree.txt"].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_source_stands_above_what_uses_it_and_a_chart_below_the_release_that_it_is_made_for() {
+        let lines = |tree: &Branch| {
+            let mut out = String::new();
+            draw(tree, "", "", Screen { width: None, is_coloured: false }, &mut out);
+            out
+        };
+        let web = || branch("Deployment/apps/web", "Current", "", vec![]);
+        let release = branch("HelmRelease/apps/web", "Ready", "", vec![web()]);
+        let chart = branch("HelmChart/apps/apps-web", "Ready", "", vec![]);
+        assert_eq!(
+            lines(&with_source(release, chart, true)),
+            "HelmRelease/apps/web Ready\n├─ HelmChart/apps/apps-web Ready\n└─ Deployment/apps/web Current\n"
+        );
+        let app = branch("Kustomization/apps/app", "Ready", "", vec![web()]);
+        let source = branch("GitRepository/apps/app", "Ready", "", vec![]);
+        assert_eq!(
+            lines(&with_source(app, source, false)),
+            "GitRepository/apps/app Ready\n└─ Kustomization/apps/app Ready\n   └─ Deployment/apps/web Current\n"
+        );
     }
 
     #[test]
