@@ -49,10 +49,22 @@ pub(super) struct Args {
     /// File of state values; may be repeated
     #[arg(long, value_name = "FILE")]
     state_values_file: Vec<String>,
-    /// Time that fetching each part may take, such as 2m; ten minutes if it is 0
-    #[arg(long, default_value = "5m", value_parser = super::time_limit::parse)]
+    /// How long fetching one chart or address may take, such as 2m; 0 stands for ten minutes
+    #[arg(
+        long,
+        default_value = "5m",
+        value_name = "DURATION",
+        value_parser = super::time_limit::parse_of_fetch
+    )]
     time_limit: Duration,
 }
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass bundle ./shop -o shop.tar.gz         a helmfile, with the charts of its environment default
+  windlass bundle ./shop -o shop.tar.gz -e staging -e production
+  windlass bundle ./shop -o shop.tar.gz -l tier=web
+
+Exit status: 0; 2 if something cannot be read or fetched.";
 
 /// Writes the archive.
 ///

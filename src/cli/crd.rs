@@ -38,6 +38,16 @@ pub(super) struct Args {
     shown: CrdCommonArgs,
 }
 
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass crd widgets.example.com              who uses it, and how many objects there are
+  windlass crd diff widgets.example.com new.yaml
+                                                whether the objects fit another definition
+  windlass crd restore widgets.example.com --dry-run
+                                                what would be created from an export
+
+Exit status: 0; 1 if objects do not fit the definition, or cannot be created; 2 if there is no such definition or export, or
+it cannot be read; 3 if the cluster cannot be reached.";
+
 #[derive(Debug, Clone, Subcommand)]
 enum CrdCommand {
     /// Judge a definition in a file by the objects that exist; the status is 1 if it does not fit them

@@ -18,6 +18,7 @@ const BEGIN: &str = "# The command line
 <!-- Generated from the help of the commands: UPDATE_EXPECT=1 cargo test -p windlass page -->
 
 `windlass VERB KIND[/NAME]`: a kind is written as its name, its plural or its short name (`kustomization`, `kustomizations`, `ks`), with `.group` where another kind has the same name; `all`, `sources` and `appliers` stand for several. `KIND/NAMESPACE/NAME`, as messages have it, works as well.
+`-n` is the namespace of the objects that a command is about. `bootstrap`, `check`, `crd`, `install`, `migrate` and `uninstall` are about windlass itself: their `-n` is the namespace of windlass, which is `--flux-namespace` for `logs`.
 Other kinds of the cluster can be named wherever an object is read, such as `windlass why deployment/web`.
 The program also works as a plugin of kubectl, if it is installed as `kubectl-windlass`.
 Command lines of `flux` are understood where windlass does the same: `-n` before the verb, `get sources git`, `reconcile source git app`, `alert-providers`, `events --for`, `trace --kind`; others are answered with the command that does it.

@@ -110,7 +110,7 @@ pub(crate) struct Flags {
     #[arg(short, long, global = true)]
     pub(super) quiet: bool,
 
-    /// Maximum duration, such as 2m; 0 for no limit
+    /// Maximum duration, such as 2m; 0 for no limit but ten minutes for each chart or address that is fetched
     #[arg(long, global = true, value_name = "DURATION", default_value = "20s", value_parser = time_limit::parse)]
     pub(super) time_limit: Duration,
 
