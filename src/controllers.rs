@@ -55,6 +55,7 @@ pub(crate) mod releaser;
 mod remotes;
 mod rights_watch;
 pub(crate) mod run;
+mod run_error;
 pub(crate) mod source;
 pub(crate) mod target;
 mod unsupported;

@@ -99,8 +99,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let new = read(file, live.name())?;
             let old = live.into_value();
             let new = new.into_value();
-            let verdict =
-                survey::survey(&cluster, "", old, new).await?.map_err(anyhow::Error::msg)?;
+            let verdict = survey::survey(&cluster, "", old, new).await?;
             shown.print(&verdict, || text(&verdict, Screen::of_stdout()))?;
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -23,8 +23,8 @@ use super::operators::{self, LeaseHolder};
 use super::place::{ClusterScope, Site, say_left_out};
 use super::table::{Screen, clean, clean_line};
 use crate::settings::parse_duration;
-use windlass_cluster::{Cluster, ClusterError};
 use windlass_cluster::logs::{Line, LogOptions};
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The flags of `windlass logs`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -9,6 +9,7 @@
 //! named only if the applying identity may list them.
 
 pub(crate) mod claims;
+pub(crate) mod error;
 pub(crate) mod export;
 mod migrate;
 mod policy;
@@ -21,6 +22,7 @@ use reconcile::RemovalPermit;
 use serde_json::Value;
 
 use self::claims::Mark;
+use self::error::GuardError;
 use self::policy::{POLICY, Policy};
 use self::removal::Removing;
 use super::context::Context;
@@ -185,48 +187,41 @@ impl<'a> Guard<'a> {
         let fields = |it: &Object| Value::Object(it.fields().clone());
         let old = fields(live);
         let new = fields(new);
-        let surveyed = survey::survey(self.target.as_ourselves(), self.namespace, old, new).await?;
+        let surveyed = survey::survey(self.target.as_ourselves(), self.namespace, old, new).await;
         let verdict: ChangeVerdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
             Ok(verdict) => verdict,
-            Err(why) => return Ok(Some(vec![format!("it cannot be judged: {why}")])),
+            Err(error) => {
+                return Ok(Some(vec![format!("it cannot be judged: {}", error.refusal()?)]));
+            }
         };
         let is_named = may_list(&self.target.cluster, live).await;
         Ok(Some(verdict.lines(is_named)))
     }
 
     /// Moves objects out of the versions that a manifest drops, to be called before it is written. Nothing is done
-    /// where none is dropped. The inner error says why they cannot be moved.
+    /// where none is dropped.
     ///
     /// # Errors
-    /// The API server cannot be asked.
-    pub(crate) async fn migrate(
-        &self,
-        manifest: &Object,
-        manager: &str,
-    ) -> Result<Result<(), String>, ClusterError> {
+    /// Why they cannot be moved.
+    pub(crate) async fn migrate(&self, manifest: &Object, manager: &str) -> Result<(), GuardError> {
         if self.is_off() || !is_definition(manifest) {
-            return Ok(Ok(()));
+            return Ok(());
         }
-        let told = |error: &dyn std::fmt::Display| {
-            format!("CustomResourceDefinition {}: {error}", manifest.name())
-        };
-        match self.migrated(manifest, manager).await {
-            Ok(migrated) => Ok(migrated.map_err(|error| told(&error))),
-            Err(error) if !error.is_of_server() => Ok(Err(told(&error))),
-            Err(error) => Err(error),
-        }
+        self.migrated(manifest, manager).await.map_err(|error| match error {
+            GuardError::Cluster(error) if error.is_of_server() => GuardError::Cluster(error),
+            refused => {
+                let name = manifest.name();
+                GuardError::Refused(format!("CustomResourceDefinition {name}: {refused}"))
+            }
+        })
     }
 
-    async fn migrated(
-        &self,
-        manifest: &Object,
-        manager: &str,
-    ) -> Result<Result<(), String>, ClusterError> {
+    async fn migrated(&self, manifest: &Object, manager: &str) -> Result<(), GuardError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&manifest.gvk()).await?;
         let Some(live) = cluster.get(&resource, "", manifest.name()).await? else {
-            return Ok(Ok(()));
+            return Ok(());
         };
         let is_named = may_list(&self.target.cluster, &live).await;
         migrate::migrate(self.target, (&resource, live), manifest, (manager, is_named)).await

@@ -40,6 +40,7 @@ use super::reference::References;
 use super::releaser::action_options::ActionOptions;
 use super::releaser::postrender::PostRenderers;
 use super::releaser::{self, MANAGER, Wish, drive};
+use super::run_error::RunError;
 use super::target::ClusterTarget;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
@@ -264,22 +265,22 @@ impl Session {
         &self,
         object: &Arc<HelmRelease>,
         target: &Arc<ClusterTarget>,
-    ) -> Result<Result<(), Rest>, ClusterError> {
+    ) -> Result<(), RunError> {
         let annotation = object.annotations().get(requires::REQUIRES);
         let own = &self.node.namespace;
         let storage = wish::target(object).storage_namespace;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
         let required = match requires::of(annotation, (own, &storage), is_blocked) {
-            Ok(required) if required.is_empty() => return Ok(Ok(())),
+            Ok(required) if required.is_empty() => return Ok(()),
             Ok(required) => required,
-            Err(rest) => return Ok(Err(rest)),
+            Err(rest) => return Err(rest.into()),
         };
         let retry_at = self.in_future(self.context.settings.requeue_dependency);
         let checked = requires::check(&target.cluster, &required, retry_at).await;
-        Ok(match checked.is_err() && self.is_under_way(object).await? {
+        match checked.is_err() && self.is_under_way(object).await? {
             true => Ok(()),
-            false => checked,
-        })
+            false => Ok(checked?),
+        }
     }
 
     /// A run behind the gate; nothing where the spec changed meanwhile.
@@ -316,8 +317,8 @@ impl Session {
             Ok(named) => named,
             Err(rest) => return early(rest),
         };
-        if let Err(rest) = self.required(object, &target).await? {
-            return early(rest);
+        if let Err(error) = self.required(object, &target).await {
+            return early(error.rest()?);
         }
         let loaded = match releaser::chart::load(&self.context, &source).await {
             Ok(loaded) => loaded,

@@ -29,6 +29,7 @@ use super::kind::{ControllerKind, REQUESTED_AT, log_failed_request, node_of};
 use super::own_kinds::{RESOURCES, named};
 use super::record::{Latest, conditions_of, listed, status_of};
 use super::reference::References;
+use super::run_error::RunError;
 use super::source::jittered;
 use super::{hold, marks};
 use windlass_cluster::ClusterError;
@@ -106,12 +107,12 @@ async fn attempt(
         marks::show_suspended(context, latest, &object, now, &[], text).await?;
         return Ok(None);
     }
-    let (path, rest) = match checked(context, node, &object).await? {
+    let (path, rest) = match checked(context, node, &object).await {
         Ok(path) => {
             let text = format!("Receiver initialized for path: {path}");
             (Some(path), Rest::Settled(reason::SUCCEEDED, text))
         }
-        Err(rest) => (None, rest),
+        Err(error) => (None, error.rest()?),
     };
     let again = match &rest {
         Rest::Settled(..) => {
@@ -132,12 +133,15 @@ async fn attempt(
     Ok(again)
 }
 
-/// The path of a Receiver, or what is wrong with it. Its Secret is watched from now on.
+/// The path of a Receiver. Its Secret is watched from now on.
+///
+/// # Errors
+/// What is wrong with it, or that the API server could not be asked.
 async fn checked(
     context: &Arc<Context>,
     node: &ObjectKey,
     object: &Arc<Receiver>,
-) -> Result<Result<String, Rest>, ClusterError> {
+) -> Result<String, RunError> {
     let mut references = References::new(&context.watcher);
     let secret = match &object.spec.secret_ref {
         Some(reference) => {
@@ -150,22 +154,23 @@ async fn checked(
     references.watch(node);
     let receiver = match read(object) {
         Ok(receiver) => receiver,
-        Err(error) => return Ok(Err(Rest::Stalled(VALIDATION_FAILED, error))),
+        Err(error) => return Err(Rest::Stalled(VALIDATION_FAILED, error).into()),
     };
     let found = on_thread(&node.namespace, move || check(&receiver, secret.as_ref())).await;
-    Ok(match found {
-        Ok(Ok(path)) => Ok(path),
+    let rest = match found {
+        Ok(Ok(path)) => return Ok(path),
         Ok(Err(Misfit::TokenNotFound(text))) => {
-            Err(Rest::Failed(TOKEN_NOT_FOUND, text, Wake::default()))
+            Rest::Failed(TOKEN_NOT_FOUND, text, Wake::default())
         }
         Ok(Err(Misfit::Terminal(why, text))) => {
             let is_expression = why == reason::INVALID_CEL_EXPRESSION.as_str();
             let why =
                 if is_expression { reason::INVALID_CEL_EXPRESSION } else { VALIDATION_FAILED };
-            Err(Rest::Stalled(why, text))
+            Rest::Stalled(why, text)
         }
-        Err(broken) => Err(Rest::Failed(reason::FAILED, broken.to_string(), Wake::default())),
-    })
+        Err(broken) => Rest::Failed(reason::FAILED, broken.to_string(), Wake::default()),
+    };
+    Err(rest.into())
 }
 
 /// A Receiver as the engine reads it, with what an annotation names besides.

@@ -22,6 +22,7 @@ pub(crate) mod postrender;
 pub(crate) mod prepare;
 pub(crate) mod preview;
 pub(crate) mod rival;
+mod step_error;
 pub(crate) mod storage;
 pub(crate) mod world;
 mod write;

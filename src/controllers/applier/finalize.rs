@@ -11,6 +11,7 @@ use reconcile::{Rest, Wake, reason};
 
 use super::{AFTER_REFUSAL, ApplierKind, ClusterTarget, Leaving, References, Session, TargetSpec};
 use crate::controllers::record::FINALIZER;
+use crate::controllers::run_error::RunError;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
 
@@ -61,23 +62,26 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// Where what an object applied is removed; nowhere when the account that could is gone, which is told.
+    /// Where what an object applied is removed; nowhere when the account that could is gone, which an event says.
+    ///
+    /// # Errors
+    /// The run rests because the target cannot be used, or windlass's own cluster could not be asked.
     pub(crate) async fn finalize_target(
         &self,
         object: &Arc<K>,
-    ) -> Result<Result<Option<Arc<ClusterTarget>>, Rest>, ClusterError> {
+    ) -> Result<Option<Arc<ClusterTarget>>, RunError> {
         let mut references = References::new(&self.context.watcher);
         let found = self.finalize_target_of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
-        Ok(match found? {
+        match found? {
             FinalizeTarget::There(target) => Ok(Some(target)),
-            FinalizeTarget::Unusable(rest) => Err(rest),
+            FinalizeTarget::Unusable(rest) => Err(rest.into()),
             // Parity(flux): nobody may remove it any more, so it stays and that is told.
             FinalizeTarget::Gone(gone) => {
                 self.context.events.announce(&**object, K::CONTROLLER, object.left_behind(&gone));
                 Ok(None)
             }
-        })
+        }
     }
 
     /// The same for one of several clusters; the caller reports what was left.

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::claims;
+use super::error::GuardError;
 use super::policy::REMOVAL;
 use super::survey;
 use crate::controllers::permit::Permits;
@@ -173,25 +174,25 @@ impl Job<'_> {
         for _ in 0..MAX_EXPORT_ATTEMPTS {
             let (export, seen) = match self.read(&resource).await {
                 // Whose names were never accepted has no objects.
-                Err(error) if error.code() == Some(404) && !survey::is_established(&fields) => {
+                Err(GuardError::Cluster(error))
+                    if error.code() == Some(404) && !survey::is_established(&fields) =>
+                {
                     return Ok(CrdExportOutcome::Nothing);
                 }
-                Err(error) if error.code() == Some(410) => {
+                Err(GuardError::Cluster(error)) if error.code() == Some(410) => {
                     why = "the list of them expires before it is read, mostly because a conversion webhook is slow";
                     continue;
                 }
-                read => match read? {
-                    Ok((export, _)) if export.objects == 0 => return Ok(CrdExportOutcome::Nothing),
-                    Ok(read) => read,
-                    Err(error) => return Ok(CrdExportOutcome::Not(error.to_string())),
-                },
+                Err(error) => return error.refusal().map(CrdExportOutcome::Not),
+                Ok((export, _)) if export.objects == 0 => return Ok(CrdExportOutcome::Nothing),
+                Ok(read) => read,
             };
             // Where another client deletes it, what was read may be less than there was.
             if !self.is_current(&crds).await? {
                 return Ok(CrdExportOutcome::Changed);
             }
-            if let Err(text) = self.store(&export, made).await? {
-                return Ok(CrdExportOutcome::Not(text));
+            if let Err(error) = self.store(&export, made).await {
+                return error.refusal().map(CrdExportOutcome::Not);
             }
             match self.seen(&resource).await {
                 Ok(now) if now == seen => {
@@ -233,26 +234,17 @@ impl Job<'_> {
     }
 
     /// All objects that are not being deleted.
-    async fn read(
-        &self,
-        resource: &Resource,
-    ) -> Result<Result<(Export, ObjectsFingerprint), TooLarge>, ClusterError> {
-        let mut exporter = match Exporter::new(&self.manifest()) {
-            Ok(exporter) => exporter,
-            Err(error) => return Ok(Err(error)),
-        };
+    async fn read(&self, resource: &Resource) -> Result<(Export, ObjectsFingerprint), GuardError> {
+        let mut exporter = Exporter::new(&self.manifest()).map_err(too_large)?;
         let mut seen = Sha256::new();
         let mut pages = self.cluster.verbatim_pages(resource)?;
         while let Some(mut items) = pages.next().await? {
             items.retain(|it| it.meta.deletion_timestamp.is_none());
             items.iter().for_each(|it| see(&mut seen, &it.meta.uid, &it.meta.resource_version));
-            exporter = match packed(exporter, items).await? {
-                Ok(exporter) => exporter,
-                Err(error) => return Ok(Err(error)),
-            };
+            exporter = packed(exporter, items).await?;
         }
         let seen = ObjectsFingerprint(seen.finalize().to_vec());
-        Ok(exporter.finish().map(|export| (export, seen)))
+        Ok((exporter.finish().map_err(too_large)?, seen))
     }
 
     /// The definition as it is created again: without what an API server sets, and without owners.
@@ -285,18 +277,14 @@ impl Job<'_> {
         Ok(ObjectsFingerprint(seen.finalize().to_vec()))
     }
 
-    /// Stores an export, and makes sure that all of it is there. The inner error says why it cannot be stored.
-    async fn store(
-        &self,
-        export: &Export,
-        made: &CreatedSecrets,
-    ) -> Result<Result<(), String>, ClusterError> {
+    /// Stores an export, and makes sure that all of it is there.
+    async fn store(&self, export: &Export, made: &CreatedSecrets) -> Result<(), GuardError> {
         let (secrets, Site { namespace, .. }) = (secrets(), self.site);
         let wanted = self.secrets_of(export)?;
         let names: BTreeSet<&str> = wanted.iter().map(Object::name).collect();
         let (listed, is_more) = self.cluster.labelled(&secrets, namespace, EXPORT).await?;
         if let Some(text) = room::lacking(&listed, is_more, &names, &self.site) {
-            return Ok(Err(text));
+            return Err(GuardError::Refused(text));
         }
         for secret in &wanted {
             let is_right = |it: &Object| {
@@ -311,21 +299,23 @@ impl Job<'_> {
                 Err(error) if error.code() == Some(409) => {
                     self.cluster.get(&secrets, namespace, secret.name()).await?
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             };
             if !stored.as_ref().is_some_and(is_right) {
                 let name = secret.name();
-                return Ok(Err(format!(
+                return Err(GuardError::Refused(format!(
                     "Secret {namespace}/{name} does not have what was written to it, for example because of an admission webhook; delete it"
                 )));
             }
         }
         let (listed, _) = self.cluster.labelled(&secrets, namespace, EXPORT).await?;
         let is_listed = |name: &str| listed.iter().any(|it| it["metadata"]["name"] == name);
-        Ok(match names.into_iter().find(|it| !is_listed(it)) {
-            Some(name) => Err(format!("Secret {namespace}/{name} was written and is not there")),
+        match names.into_iter().find(|it| !is_listed(it)) {
+            Some(name) => Err(GuardError::Refused(format!(
+                "Secret {namespace}/{name} was written and is not there"
+            ))),
             None => Ok(()),
-        })
+        }
     }
 
     fn secrets_of(&self, export: &Export) -> Result<Vec<Object>, ClusterError> {
@@ -367,15 +357,19 @@ fn see(seen: &mut Sha256, uid: &str, version: &str) {
     seen.update(format!("{uid} {version}\n"));
 }
 
+fn too_large(error: TooLarge) -> GuardError {
+    GuardError::Refused(error.to_string())
+}
+
 /// Adds objects; packing takes a processor.
-async fn packed(
-    mut exporter: Exporter,
-    items: Vec<RawObject>,
-) -> Result<Result<Exporter, TooLarge>, ClusterError> {
+async fn packed(mut exporter: Exporter, items: Vec<RawObject>) -> Result<Exporter, GuardError> {
     let work = move || {
         items.iter().try_for_each(|it| exporter.add(&it.json))?;
         Ok(exporter)
     };
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ClusterError::NoAnswer("packing panicked; this is a bug in windlass".into()))
+    let done = done.map_err(|_| {
+        ClusterError::NoAnswer("packing panicked; this is a bug in windlass".to_owned())
+    })?;
+    done.map_err(too_large)
 }

@@ -11,6 +11,7 @@ use futures::stream::{self, StreamExt as _};
 use objects::Object;
 use serde_json::{Value, json};
 
+use super::error::GuardError;
 use super::survey;
 use crate::controllers::target::ClusterTarget;
 use windlass_cluster::decode::DepthLimitedObject;
@@ -43,19 +44,18 @@ pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, Defini
 type ObjectIdentity = [String; 3];
 
 /// Moves the objects of a live definition as far as a manifest needs it, in the name of the identity that applies; only
-/// `status.storedVersions` is written in windlass's own name. The inner error says which objects cannot be moved, by name
-/// if the applying identity may list them.
+/// `status.storedVersions` is written in windlass's own name.
 ///
 /// # Errors
-/// The API server's refusal, or the definition is another by now.
+/// Which objects cannot be moved, by name if the applying identity may list them; the definition is another by now.
 pub(super) async fn migrate(
     target: &ClusterTarget,
     (definitions, live): (&Resource, Object),
     manifest: &Object,
     (manager, is_named): (&str, bool),
-) -> Result<Result<(), String>, ClusterError> {
+) -> Result<(), GuardError> {
     let Ok(Some(migration)) = Migration::of(&fields(&live), &fields(manifest)) else {
-        return Ok(Ok(()));
+        return Ok(());
     };
     let cluster = &target.cluster;
     let name = live.name().to_owned();
@@ -65,7 +65,7 @@ pub(super) async fn migrate(
     let plural = &resource.plural;
     // Before anything is changed: without the right the objects could be moved no further.
     if !cluster.may("patch", group, plural).await? {
-        return Ok(Err(format!(
+        return Err(GuardError::Refused(format!(
             "objects have to be moved out of {versions}, and the identity that applies it may not patch {plural}.{group}"
         )));
     }
@@ -88,13 +88,14 @@ pub(super) async fn migrate(
     let objects = listed(target.as_ourselves(), &resource).await?;
     let written = match write_back(cluster, &resource, objects, manager).await {
         Ok(written) => written,
-        Err((_, error)) if error.is_of_server() => return Err(error),
+        Err((_, error)) if error.is_of_server() => return Err(error.into()),
         Err((object, error)) => {
             let text = match is_named {
                 true => format!("{} cannot be written back: {error}", subject(&object)),
                 false => "an object cannot be written back".to_owned(),
             };
-            return Ok(Err(format!("objects have to be moved out of {versions}, but {text}")));
+            let text = format!("objects have to be moved out of {versions}, but {text}");
+            return Err(GuardError::Refused(text));
         }
     };
     tracing::info!(name, written, "migrated stored objects");
@@ -103,13 +104,13 @@ pub(super) async fn migrate(
     let Some(now) = now else {
         let text =
             format!("CustomResourceDefinition {name} changed while its objects were migrated");
-        return Err(ClusterError::NoAnswer(text));
+        return Err(ClusterError::NoAnswer(text).into());
     };
     let patch = json!({"metadata": {"resourceVersion": now.meta("resourceVersion")},
         "status": {"storedVersions": [migration.storage]}});
     // That all objects were moved is what windlass knows; who may change a definition need not be able to change its status.
     target.as_ourselves().merge_patch_status(definitions, ("", &name), &patch, manager).await?;
-    Ok(Ok(()))
+    Ok(())
 }
 
 fn subject([namespace, name, _]: &ObjectIdentity) -> String {

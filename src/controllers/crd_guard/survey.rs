@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use super::error::GuardError;
 use crate::controllers::permit::{Permit, Permits};
 use crate::time_limit::TimeLimit;
 use windlass_cluster::decode::DepthLimitedObject;
@@ -45,17 +46,16 @@ const MAX_NAMED_OBJECTS: usize = 5;
 /// A page of objects, and the version that it was read in.
 type Page = (String, Vec<DepthLimitedObject>);
 
-/// Judges a new definition by the objects that exist, when it is the turn of a namespace; why it cannot be judged is the
-/// inner error.
+/// Judges a new definition by the objects that exist, when it is the turn of a namespace.
 ///
 /// # Errors
-/// The API server could not be asked.
+/// Why it cannot be judged.
 pub(crate) async fn survey(
     cluster: &Cluster,
     namespace: &str,
     old: Value,
     new: Value,
-) -> Result<Result<ChangeVerdict, String>, ClusterError> {
+) -> Result<ChangeVerdict, GuardError> {
     let one = SURVEYS.acquire(namespace).await;
     within(SURVEY_TIMEOUT, surveyed(cluster, one, old, new)).await
 }
@@ -63,15 +63,16 @@ pub(crate) async fn survey(
 /// What came of reading objects; a server that takes too long has none that can be judged.
 async fn within(
     limit: Duration,
-    surveyed: impl Future<Output = Result<Result<ChangeVerdict, String>, ClusterError>>,
-) -> Result<Result<ChangeVerdict, String>, ClusterError> {
+    surveyed: impl Future<Output = Result<ChangeVerdict, GuardError>>,
+) -> Result<ChangeVerdict, GuardError> {
     let Ok(surveyed) = tokio::time::timeout(limit, surveyed).await else {
-        return Ok(Err(format!("reading its objects took more than {} s", limit.as_secs())));
+        let text = format!("reading its objects took more than {} s", limit.as_secs());
+        return Err(GuardError::Refused(text));
     };
     match surveyed {
         // A conversion webhook that is down, a missing right: the same would be said again.
-        Err(error) if !error.is_of_server() => {
-            Ok(Err(format!("its objects cannot be read: {error}")))
+        Err(GuardError::Cluster(error)) if !error.is_of_server() => {
+            Err(GuardError::Refused(format!("its objects cannot be read: {error}")))
         }
         verdict => verdict,
     }
@@ -82,7 +83,7 @@ async fn surveyed(
     one: Permit,
     old: Value,
     new: Value,
-) -> Result<Result<ChangeVerdict, String>, ClusterError> {
+) -> Result<ChangeVerdict, GuardError> {
     let has_objects = is_established(&old);
     let stop = Stop::default();
     let limit = Arc::new(TimeLimit::start(SURVEY_WORK_TIMEOUT, &stop));
@@ -90,7 +91,7 @@ async fn surveyed(
     let judge = tokio::task::spawn_blocking(move || Judge::new(&old, &new, &stop));
     let judge = match judge.await.map_err(|_| broken(PANICKED))? {
         Ok(judge) => judge,
-        Err(fault) => return Ok(Err(fault.to_string())),
+        Err(fault) => return Err(GuardError::Refused(fault.to_string())),
     };
     let resource = |version: &str| resource(judge.old(), version);
     let total = match judge.counted() {
@@ -108,7 +109,7 @@ async fn surveyed(
     let reads: Vec<_> = judge.versions().into_iter().map(|it| (resource(&it), it)).collect();
     let mut facts = Facts { total, service, is_complete: true };
     if reads.is_empty() || total == 0 {
-        return Ok(Ok(judge.finish(facts)));
+        return Ok(judge.finish(facts));
     }
     let (pages, judged) = on_thread(judge, limit, one)?;
     for (resource, version) in reads {
@@ -116,7 +117,7 @@ async fn surveyed(
     }
     drop(pages);
     let judge = judged.await.map_err(|_| broken(PANICKED))?;
-    Ok(Ok(judge.finish(facts)))
+    Ok(judge.finish(facts))
 }
 
 const PANICKED: &str = "judging panicked; this is a bug in windlass";
@@ -293,7 +294,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_never_ends_a_list_gives_its_slot_back() {
         let never = std::future::pending();
-        let text = within(Duration::ZERO, never).await.unwrap().unwrap_err();
+        let text = within(Duration::ZERO, never).await.unwrap_err().refusal().unwrap();
         assert_eq!(text, "reading its objects took more than 0 s");
         // Two slots at most are those of one namespace.
         let _first = SURVEYS.acquire("a").await;

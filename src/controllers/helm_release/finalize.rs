@@ -31,10 +31,10 @@ impl Session {
         if status::read(object).storage_namespace.is_empty() {
             return self.without_release(object).await;
         }
-        let target = match self.finalize_target(object).await? {
+        let target = match self.finalize_target(object).await {
             Ok(Some(target)) => target,
             Ok(None) => return self.without_release(object).await,
-            Err(rest) => return later(HelmReleaseRunReport::early(object, rest), None),
+            Err(error) => return later(HelmReleaseRunReport::early(object, error.rest()?), None),
         };
         if let Err(rest) = status::check(object) {
             return later(HelmReleaseRunReport::early(object, rest), None);

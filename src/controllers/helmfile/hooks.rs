@@ -24,11 +24,12 @@ use super::book::ReleaseOwner;
 use super::model::Model;
 use crate::controllers::audit::{self, cut, text, took, when};
 use crate::controllers::context::Context;
+use crate::controllers::crd_guard::error::GuardError;
 use crate::controllers::crd_guard::{Guard, ManifestPermission, is_definition};
 use crate::controllers::kind::node_of;
 use crate::controllers::permit::RunPermit;
 use crate::controllers::releaser::audit::subject;
-use crate::controllers::releaser::definitions::established;
+use crate::controllers::releaser::definitions::{EstablishError, established};
 use crate::controllers::releaser::{Owner as _, members};
 use crate::controllers::target::ClusterTarget;
 use windlass_cluster::ClusterError;
@@ -245,8 +246,17 @@ impl<K: Model> Round<'_, K> {
         }
     }
 
-    /// Applies objects one after the other. Between two of them others have their turn, and a newer spec is seen.
+    /// Applies objects one after the other.
     async fn objects(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, ClusterError> {
+        match self.applied(objects).await {
+            Err(GuardError::Refused(text)) => Ok(HookApplyOutcome::Refused(text)),
+            Err(GuardError::Cluster(error)) => Err(error),
+            Ok(outcome) => Ok(outcome),
+        }
+    }
+
+    /// Between two objects others have their turn, and a newer spec is seen.
+    async fn applied(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, GuardError> {
         let until = Instant::now() + self.owner.timeout;
         let mut definitions = Vec::new();
         for object in objects {
@@ -259,39 +269,30 @@ impl<K: Model> Round<'_, K> {
                 return Ok(HookApplyOutcome::Refused(text));
             }
             let is_of_kind = is_definition(&object);
-            if !is_of_kind && let Err(text) = self.serve(&mut definitions, until).await? {
-                return Ok(HookApplyOutcome::Refused(text));
+            if !is_of_kind {
+                self.serve(&mut definitions, until).await?;
             }
-            match self.one(object).await? {
-                Err(text) => return Ok(HookApplyOutcome::Refused(text)),
-                Ok(Some(written)) if is_of_kind => definitions.push(written),
-                Ok(_) => {}
-            }
+            let written = self.one(object).await?;
+            definitions.extend(written.filter(|_| is_of_kind));
         }
-        let served = self.serve(&mut definitions, until).await?;
-        Ok(served.map_or_else(HookApplyOutcome::Refused, |()| HookApplyOutcome::Applied))
+        self.serve(&mut definitions, until).await?;
+        Ok(HookApplyOutcome::Applied)
     }
 
     /// Waits until the kinds of definitions are served that were written: what comes next may be of them.
-    async fn serve(
-        &self,
-        definitions: &mut Vec<Object>,
-        until: Instant,
-    ) -> Result<Result<(), String>, ClusterError> {
+    async fn serve(&self, definitions: &mut Vec<Object>, until: Instant) -> Result<(), GuardError> {
         for definition in std::mem::take(definitions) {
             let wait = established(&self.target.cluster, &definition, until);
-            if let Err(text) = self.permit.aside(wait).await? {
-                return Ok(Err(text));
-            }
+            self.permit.aside(wait).await.map_err(|error| match error {
+                EstablishError::TimedOut(text) => GuardError::Refused(text),
+                EstablishError::Cluster(error) => GuardError::Cluster(error),
+            })?;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
-    /// Applies an object; nothing if its author does not want it to be written. The inner error is why it may not be.
-    async fn one(
-        &mut self,
-        object: Object,
-    ) -> Result<Result<Option<Object>, String>, ClusterError> {
+    /// Applies an object; nothing if its author does not want it to be written.
+    async fn one(&mut self, object: Object) -> Result<Option<Object>, GuardError> {
         let context: &Context = &self.owner.book.context;
         let cluster = &self.target.cluster;
         let (resource, object) =
@@ -299,12 +300,10 @@ impl<K: Model> Round<'_, K> {
         let guard = Guard::new(context, self.target, self.permit.namespace());
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
             ManifestPermission::Allowed => {}
-            ManifestPermission::Skipped => return Ok(Ok(None)),
-            ManifestPermission::Refused(text) => return Ok(Err(text)),
+            ManifestPermission::Skipped => return Ok(None),
+            ManifestPermission::Refused(text) => return Err(GuardError::Refused(text)),
             ManifestPermission::Migrates => {
-                if let Err(text) = self.permit.aside(guard.migrate(&object, MANAGER)).await? {
-                    return Ok(Err(text));
-                }
+                self.permit.aside(guard.migrate(&object, MANAGER)).await?;
             }
         }
         let before = match context.settings.release_audits {
@@ -313,7 +312,7 @@ impl<K: Model> Round<'_, K> {
         };
         let written = cluster.apply(&resource, &object, MANAGER, Mode::Write).await?;
         self.changes.extend(changed(before, &written));
-        Ok(Ok(Some(written)))
+        Ok(Some(written))
     }
 }
 

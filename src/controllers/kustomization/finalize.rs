@@ -82,11 +82,11 @@ impl Session {
             ignore: Arc::default(),
             retry_at: self.in_future(timeouts.retry),
         };
-        let target = match self.finalize_target(object).await? {
+        let target = match self.finalize_target(object).await {
             Ok(Some(target)) => target,
             Ok(None) => return Ok(Leaving::Done(object.clone())),
-            Err(rest) => {
-                let ended = KustomizationRunReport::early(object, unreachable(rest));
+            Err(error) => {
+                let ended = KustomizationRunReport::early(object, unreachable(error.rest()?));
                 return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
             }
         };

@@ -245,8 +245,8 @@ impl<O: Owner> ReleaseExecutor<O> {
     async fn objects_of(&self, record: Option<&Record>) -> Vec<Object> {
         let Some(record) = record else { return Vec::new() };
         match self.members(record).await {
-            Ok(Ok(members)) => members.iter().map(|member| member.object.clone()).collect(),
-            Ok(Err(_)) | Err(_) => members::read(&record.manifest).unwrap_or_default(),
+            Ok(members) => members.iter().map(|member| member.object.clone()).collect(),
+            Err(_) => members::read(&record.manifest).unwrap_or_default(),
         }
     }
 }

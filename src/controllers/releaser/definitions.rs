@@ -22,15 +22,30 @@ use windlass_cluster::{Cluster, ClusterError};
 /// How often it is observed whether a kind is served.
 const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Waits until the kind of a definition is served; the inner error is that it is not by then.
+/// Why a kind is not served.
+#[derive(Debug)]
+pub(crate) enum EstablishError {
+    /// It takes too long; says of which definition.
+    TimedOut(String),
+    /// The API server's refusal, or no answer.
+    Cluster(ClusterError),
+}
+
+impl From<ClusterError> for EstablishError {
+    fn from(error: ClusterError) -> Self {
+        Self::Cluster(error)
+    }
+}
+
+/// Waits until the kind of a definition is served.
 ///
 /// # Errors
-/// The API server's refusal, and no answer.
+/// It is not by then, or the API server could not be asked.
 pub(crate) async fn established(
     cluster: &Cluster,
     definition: &Object,
     until: Instant,
-) -> Result<Result<(), String>, ClusterError> {
+) -> Result<(), EstablishError> {
     let name = definition.name();
     let began = Instant::now();
     let group = name.split_once('.').map_or("", |(_, group)| group);
@@ -43,10 +58,10 @@ pub(crate) async fn established(
         });
         if is_established {
             cluster.forget_group(group);
-            return Ok(Ok(()));
+            return Ok(());
         }
         if Instant::now() >= until {
-            return Ok(Err(format!(
+            return Err(EstablishError::TimedOut(format!(
                 "CustomResourceDefinition {name} is not established after {} s",
                 began.elapsed().as_secs()
             )));
@@ -176,8 +191,10 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// The same for a manifest.
     pub(super) async fn migrated(&self, manifest: &Object) -> Result<Option<String>, Rest> {
         let guard = self.guard();
-        let migrated = self.permit.aside(guard.migrate(manifest, MANAGER)).await;
-        Ok(migrated.map_err(|error| self.no_answer(&error))?.err())
+        match self.permit.aside(guard.migrate(manifest, MANAGER)).await {
+            Ok(()) => Ok(None),
+            Err(error) => error.refusal().map(Some).map_err(|error| self.no_answer(&error)),
+        }
     }
 
     /// Deletes a definition that left the release, or releases it if it is still used.

@@ -45,9 +45,9 @@ const IGNORE: &str = "spec.driftDetection.ignore";
 impl<O: Owner> ReleaseExecutor<O> {
     /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
     pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
-        let members = match self.members(record).await? {
+        let members = match self.members(record).await {
             Ok(members) => members,
-            Err(text) => return Ok(Drift::Error(self.wish.masked(&text))),
+            Err(error) => return Ok(Drift::Error(self.wish.masked(&error.text()?))),
         };
         let action = self.journal(record.version).map(|it| it.action);
         let is_rollback = action == Some(Action::Rollback);

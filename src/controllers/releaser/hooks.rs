@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::hook_watch::{Hook, HookWatch};
 use super::members::{self, Member};
+use super::step_error::StepError;
 use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner, culprit};
 use windlass_cluster::ClusterError;
@@ -24,26 +25,32 @@ const CRD: &str = "CustomResourceDefinition";
 
 impl<O: Owner> ReleaseExecutor<O> {
     /// The object of a hook as it is applied.
-    async fn hook_member(
-        &self,
-        record: &Record,
-        place: usize,
-    ) -> Result<Result<Member, String>, Rest> {
+    async fn hook_member(&self, record: &Record, place: usize) -> Result<Member, StepError> {
         let Some(hook) = record.hooks.get(place) else {
-            return Ok(Err(format!("release {} has no hook {place}", record.full_name())));
+            let text = format!("release {} has no hook {place}", record.full_name());
+            return Err(StepError::Failed(text));
         };
-        let told = |error: String| {
-            format!("unable to build kubernetes object for hook {}: {error}", hook.path)
+        let failed = |error: String| {
+            let path = &hook.path;
+            StepError::Failed(format!("unable to build kubernetes object for hook {path}: {error}"))
         };
         let object = match members::read(&hook.manifest) {
             Ok(mut objects) if objects.len() == 1 => objects.remove(0),
-            Ok(objects) => return Ok(Err(told(format!("it has {} objects", objects.len())))),
-            Err(error) => return Ok(Err(told(error))),
+            Ok(objects) => return Err(failed(format!("it has {} objects", objects.len()))),
+            Err(error) => return Err(failed(error)),
         };
         match members::placed(&self.target.cluster, object, &record.namespace).await {
-            Ok((resource, object)) => Ok(Ok(Member { id: object.id(), object, resource })),
-            Err(error @ ClusterError::NoSuchKind { .. }) => Ok(Err(told(error.to_string()))),
-            Err(error) => Err(self.no_answer(&error)),
+            Ok((resource, object)) => Ok(Member { id: object.id(), object, resource }),
+            Err(error @ ClusterError::NoSuchKind { .. }) => Err(failed(error.to_string())),
+            Err(error) => Err(self.no_answer(&error).into()),
+        }
+    }
+
+    /// The object of a hook that can be built.
+    async fn built_hook(&self, record: &Record, place: usize) -> Result<Option<Member>, Rest> {
+        match self.hook_member(record, place).await {
+            Ok(member) => Ok(Some(member)),
+            Err(error) => error.text().map(|_| None),
         }
     }
 
@@ -56,7 +63,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         on: &mut BTreeSet<ObjectKey>,
     ) -> Result<HookObject, Rest> {
         // What cannot be built is not there; creating it tells why.
-        let Ok(member) = self.hook_member(record, place).await? else {
+        let Some(member) = self.built_hook(record, place).await? else {
             return Ok(HookObject::Missing);
         };
         let id = &member.id;
@@ -86,7 +93,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         operation: &str,
         on: &mut BTreeSet<ObjectKey>,
     ) -> Result<(HookObject, bool), Rest> {
-        let Ok(member) = self.hook_member(record, place).await? else {
+        let Some(member) = self.built_hook(record, place).await? else {
             return Ok((HookObject::Missing, false));
         };
         let is_noted = self.journal(record.version).is_some_and(|it| it.hook_begun);
@@ -203,9 +210,9 @@ impl<O: Owner> ReleaseExecutor<O> {
         place: usize,
         operation: &str,
     ) -> Result<Option<String>, Rest> {
-        let mut member = match self.hook_member(record, place).await? {
+        let mut member = match self.hook_member(record, place).await {
             Ok(member) => member,
-            Err(text) => return Ok(Some(text)),
+            Err(error) => return error.text().map(Some),
         };
         member.object.set_annotation(HOOK_ANNOTATION, operation);
         if let Some(refused) = self.refused_hook(&member.object).await? {
@@ -253,7 +260,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         place: usize,
     ) -> Result<Option<String>, Rest> {
-        let Ok(member) = self.hook_member(record, place).await? else { return Ok(None) };
+        let Some(member) = self.built_hook(record, place).await? else { return Ok(None) };
         if member.id.kind == CRD {
             return Ok(None);
         }

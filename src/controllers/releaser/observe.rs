@@ -13,6 +13,7 @@ use release::{Record, removal};
 
 use super::legacy;
 use super::members::{self, Member};
+use super::step_error::StepError;
 use super::world::ReleaseExecutor;
 use super::{Owner, culprit};
 use crate::controllers::crd_guard;
@@ -86,9 +87,9 @@ impl<O: Owner> ReleaseExecutor<O> {
         jobs: bool,
         on: &mut BTreeSet<reconcile::ObjectKey>,
     ) -> Result<Health, Rest> {
-        let members = match self.members(record).await? {
+        let members = match self.members(record).await {
             Ok(members) => members,
-            Err(text) => return Ok(Health::Failed(text)),
+            Err(error) => return Ok(Health::Failed(error.text()?)),
         };
         let earlier = self.known().healthy.clone();
         let waited = members.iter().filter(|it| self.is_waited(&it.object));
@@ -241,9 +242,9 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         on: &mut BTreeSet<reconcile::ObjectKey>,
     ) -> Result<Health, Rest> {
-        let leaving = match self.leaving(record).await? {
+        let leaving = match self.leaving(record).await {
             Ok(leaving) => leaving,
-            Err(text) => return Ok(Health::Failed(text)),
+            Err(error) => return Ok(Health::Failed(error.text()?)),
         };
         let width = usize::from(self.context.settings.concurrent_ssa);
         let since = self.target.watcher().now();
@@ -266,28 +267,22 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// The objects that go with a revision, in the order in which they go. Those of kinds that are gone are gone.
-    pub(super) async fn leaving(
-        &self,
-        record: &Record,
-    ) -> Result<Result<Vec<Member>, String>, Rest> {
-        let removed = match removal::removed(record) {
-            Ok(removed) => removed,
-            Err(text) => return Ok(Err(text)),
-        };
+    ///
+    /// # Errors
+    /// Why its manifest cannot be read, or that the run rests.
+    pub(super) async fn leaving(&self, record: &Record) -> Result<Vec<Member>, StepError> {
+        let removed = removal::removed(record).map_err(StepError::Failed)?;
         let mut leaving = Vec::new();
         for manifest in removed.deleted {
-            let objects = match members::read(&manifest.content) {
-                Ok(objects) => objects,
-                Err(text) => return Ok(Err(text)),
-            };
+            let objects = members::read(&manifest.content).map_err(StepError::Failed)?;
             for object in objects {
                 match members::reached(&self.target.cluster, object, &record.namespace).await {
                     Ok(reached) => leaving.extend(reached),
-                    Err(error) => return Err(self.no_answer(&error)),
+                    Err(error) => return Err(self.no_answer(&error).into()),
                 }
             }
         }
-        Ok(Ok(leaving))
+        Ok(leaving)
     }
 }
 

@@ -17,14 +17,14 @@ use helm::template::{RenderRequest, RenderedRelease, render};
 use helm::values::coalesce;
 use helm::warning::Level;
 use objects::{Gvk, Object, ObjectId, manifest};
-use reconcile::Rest;
 use release::Record;
 use release::journal::Action;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use super::definitions::established;
+use super::definitions::{EstablishError, established};
 use super::members::{self, Member, MemberError};
+use super::step_error::StepError;
 use super::world::ReleaseExecutor;
 use super::{MANAGER, Owner};
 use crate::controllers::namespaces::Namespaces;
@@ -44,46 +44,24 @@ pub(super) struct PreparedRevision {
     pub(super) server_side: bool,
 }
 
-/// Why there is none: in Helm's words, or because the API server could not be asked.
-enum PrepareError {
-    Told(String),
-    Rest(Rest),
-}
-
-impl From<Rest> for PrepareError {
-    fn from(rest: Rest) -> Self {
-        Self::Rest(rest)
-    }
-}
-
 impl<O: Owner> ReleaseExecutor<O> {
-    /// Does all that comes before a record; the inner error is why the action fails.
+    /// Does all that comes before a record.
+    ///
+    /// # Errors
+    /// Why the action fails, or that the run rests.
     pub(super) async fn prepare(
         &self,
         action: Action,
         version: i64,
         base: Option<Arc<Record>>,
-    ) -> Result<Result<PreparedRevision, String>, Rest> {
-        match self.prepared(action, version, base).await {
-            Ok(prepared) => Ok(Ok(prepared)),
-            Err(PrepareError::Told(text)) => Ok(Err(text)),
-            Err(PrepareError::Rest(rest)) => Err(rest),
-        }
-    }
-
-    async fn prepared(
-        &self,
-        action: Action,
-        version: i64,
-        base: Option<Arc<Record>>,
-    ) -> Result<PreparedRevision, PrepareError> {
+    ) -> Result<PreparedRevision, StepError> {
         let Some(loaded) = self.wish.chart.clone() else {
-            return Err(PrepareError::Told("the chart was not loaded".to_owned()));
+            return Err(StepError::Failed("the chart was not loaded".to_owned()));
         };
         let mut chart = loaded.chart.clone();
         let mut config = self.wish.values.clone();
         if let Some(base) = base.as_deref().filter(|_| self.wish.options.preserve_values) {
-            preserved(&mut chart, &mut config, base).map_err(PrepareError::Told)?;
+            preserved(&mut chart, &mut config, base).map_err(StepError::Failed)?;
         }
         let target = &self.desired().target;
         let release = Release {
@@ -116,9 +94,9 @@ impl<O: Owner> ReleaseExecutor<O> {
         values: Map,
         release: Release,
         action: Action,
-    ) -> Result<RenderedRelease, PrepareError> {
+    ) -> Result<RenderedRelease, StepError> {
         let served = self.target.cluster.served().await;
-        let served = served.map_err(|error| PrepareError::Rest(self.no_answer(&error)))?;
+        let served = served.map_err(|error| StepError::Rest(self.no_answer(&error)))?;
         self.permit.aside(self.rendered_for(chart, values, release, action, &served)).await
     }
 
@@ -130,7 +108,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         release: Release,
         action: Action,
         served: &ServerCapabilities,
-    ) -> Result<RenderedRelease, PrepareError> {
+    ) -> Result<RenderedRelease, StepError> {
         let permit = self.context.building.run_permit(&self.node.namespace).await;
         let stop = Stop::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
@@ -161,10 +139,10 @@ impl<O: Owner> ReleaseExecutor<O> {
         let thread =
             std::thread::Builder::new().name("render".to_owned()).stack_size(REQUIRED_STACK_BYTES);
         thread.spawn(work).map_err(|error| {
-            PrepareError::Told(format!("failed to start a thread to render the chart: {error}"))
+            StepError::Failed(format!("failed to start a thread to render the chart: {error}"))
         })?;
         let Ok((rendered, warnings)) = told.await else {
-            return Err(PrepareError::Told(
+            return Err(StepError::Failed(
                 "rendering panicked; this is a bug in windlass, please report it with the chart"
                     .to_owned(),
             ));
@@ -174,7 +152,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         for warning in warnings.iter().filter(|it| it.level != Level::Debug) {
             tracing::info!(controller_kind = O::KIND, name, namespace, "{}", warning.line());
         }
-        rendered.map_err(|text| PrepareError::Told(self.wish.masked(&text)))
+        rendered.map_err(|text| StepError::Failed(self.wish.masked(&text)))
     }
 
     fn env(&self, served: &ServerCapabilities, permit: &RunPermit, limit: &Arc<TimeLimit>) -> Env {
@@ -212,7 +190,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         chart: &Chart,
         config: &Map,
         action: Action,
-    ) -> Result<Vec<Object>, PrepareError> {
+    ) -> Result<Vec<Object>, StepError> {
         let policy = self.wish.options.of_action(action).crds;
         if policy == CrdsPolicy::Skip {
             return Ok(Vec::new());
@@ -225,7 +203,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let mut wanted = Vec::new();
         for file in chart::crds(&chart) {
             let read = manifest::read(&file.path, &file.file.data, &goyaml::YamlLimits::default());
-            let all = read.map_err(|error| PrepareError::Told(format!("parsing {error}")))?;
+            let all = read.map_err(|error| StepError::Failed(format!("parsing {error}")))?;
             for located in all {
                 let mut object = located.object;
                 if object.kind() != "CustomResourceDefinition" {
@@ -270,13 +248,13 @@ impl<O: Owner> ReleaseExecutor<O> {
         values: &Map,
         release: &Release,
         action: Action,
-    ) -> Result<(), PrepareError> {
+    ) -> Result<(), StepError> {
         let rendered = self.rendered(chart.clone(), values.clone(), release.clone(), action);
         let rendered = match rendered.await {
             Ok(rendered) => rendered,
-            Err(PrepareError::Rest(rest)) => return Err(PrepareError::Rest(rest)),
+            Err(StepError::Rest(rest)) => return Err(StepError::Rest(rest)),
             // Templates may need the kinds that are not there yet. Then they are judged as soon as these are.
-            Err(PrepareError::Told(_)) => return Ok(()),
+            Err(StepError::Failed(_)) => return Ok(()),
         };
         let read = |content: &str| members::read(content).unwrap_or_default();
         let objects: Vec<Object> =
@@ -286,7 +264,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Writes CRDs that the chart brings along, and waits until their kinds are served.
-    async fn write_crds(&self, crds: Vec<Object>, action: Action) -> Result<(), PrepareError> {
+    async fn write_crds(&self, crds: Vec<Object>, action: Action) -> Result<(), StepError> {
         let policy = self.wish.options.of_action(action).crds;
         let mut written = Vec::new();
         for object in crds {
@@ -298,8 +276,10 @@ impl<O: Owner> ReleaseExecutor<O> {
             for object in &written {
                 let until = tokio::time::Instant::now() + ESTABLISHED_LIMIT;
                 let established = established(&self.target.cluster, object, until).await;
-                let established = established.map_err(|error| self.no_answer(&error))?;
-                established.map_err(PrepareError::Told)?;
+                established.map_err(|error| match error {
+                    EstablishError::TimedOut(text) => StepError::Failed(text),
+                    EstablishError::Cluster(error) => StepError::Rest(self.no_answer(&error)),
+                })?;
             }
             Ok(())
         };
@@ -307,18 +287,18 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Why something cannot be done with a CRD.
-    fn crd_failed(&self, what: &str, object: &Object, error: &ClusterError) -> PrepareError {
+    fn crd_failed(&self, what: &str, object: &Object, error: &ClusterError) -> StepError {
         let name = object.name();
         match error.is_of_server() {
-            true => PrepareError::Rest(self.no_answer(error)),
-            false => PrepareError::Told(format!(
+            true => StepError::Rest(self.no_answer(error)),
+            false => StepError::Failed(format!(
                 "failed to {what} CustomResourceDefinition {name}: {error}"
             )),
         }
     }
 
     /// Where a CRD is, and what is there.
-    async fn live_crd(&self, object: &Object) -> Result<(Resource, Option<Object>), PrepareError> {
+    async fn live_crd(&self, object: &Object) -> Result<(Resource, Option<Object>), StepError> {
         let cluster = &self.target.cluster;
         let failed = |what: &str, error| self.crd_failed(what, object, &error);
         let resource = cluster.resource(&object.gvk()).await;
@@ -329,13 +309,13 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Writes one CRD; tells whether it did.
-    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, PrepareError> {
+    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, StepError> {
         let (resource, live) = self.live_crd(object).await?;
         if live.is_some() && policy == CrdsPolicy::Create {
             return Ok(false);
         }
         if let Some(text) = self.migrated(object).await? {
-            return Err(PrepareError::Told(text));
+            return Err(StepError::Failed(text));
         }
         let applied = self.apply_object(&resource, object, false).await;
         applied.map_err(|error| self.crd_failed("apply", object, &error))?;
@@ -348,15 +328,15 @@ impl<O: Owner> ReleaseExecutor<O> {
         rendered: &RenderedRelease,
         action: Action,
         base: Option<&Record>,
-    ) -> Result<(), PrepareError> {
+    ) -> Result<(), StepError> {
         let target = &self.desired().target;
         let text: String =
             rendered.manifests.iter().map(|it| format!("---\n{}\n", it.content)).collect();
         let cluster = &self.target.cluster;
         let read = members::of_text(cluster, &text, &target.name, &target.namespace).await;
         let all = read.map_err(|error| match error {
-            MemberError::Refused(text) => PrepareError::Told(text),
-            MemberError::Cluster(error) => PrepareError::Rest(self.no_answer(&error)),
+            MemberError::Refused(text) => StepError::Failed(text),
+            MemberError::Cluster(error) => StepError::Rest(self.no_answer(&error)),
         })?;
         self.admitted(all.iter().map(|it| &it.object)).await?;
         if self.wish.options.of_action(action).take_ownership {
@@ -371,13 +351,13 @@ impl<O: Owner> ReleaseExecutor<O> {
         let new: Vec<Member> = all.into_iter().filter(|it| !is_known(it)).collect();
         let width = usize::from(self.context.settings.concurrent_ssa);
         let live = members::live(cluster, &new, width).await;
-        let live = live.map_err(|error| PrepareError::Rest(self.no_answer(&error)))?;
+        let live = live.map_err(|error| StepError::Rest(self.no_answer(&error)))?;
         let fault = live
             .iter()
             .flatten()
             .find_map(|it| members::foreign(it, &target.name, &target.namespace));
         match fault {
-            Some(fault) => Err(PrepareError::Told(format!(
+            Some(fault) => Err(StepError::Failed(format!(
                 "Unable to continue with {}: {fault}",
                 action.as_str()
             ))),
@@ -393,7 +373,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// Creates the target namespace, if that is asked for.
-    async fn namespace(&self) -> Result<(), PrepareError> {
+    async fn namespace(&self) -> Result<(), StepError> {
         let name = &self.desired().target.namespace;
         if !self.wish.options.create_namespace || self.is_there(name) {
             return Ok(());
@@ -401,15 +381,15 @@ impl<O: Owner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         let object = Object::new(json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": name, "labels": {"name": name}}}));
-        let object = object.map_err(|error| PrepareError::Told(error.to_string()))?;
+        let object = object.map_err(|error| StepError::Failed(error.to_string()))?;
         let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await;
-        let resource = resource.map_err(|error| PrepareError::Rest(self.no_answer(&error)))?;
+        let resource = resource.map_err(|error| StepError::Rest(self.no_answer(&error)))?;
         match cluster.create_object(&resource, &object, MANAGER, false).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(409) => Ok(()),
-            Err(error) if error.is_of_server() => Err(PrepareError::Rest(self.no_answer(&error))),
+            Err(error) if error.is_of_server() => Err(StepError::Rest(self.no_answer(&error))),
             Err(error) => {
-                Err(PrepareError::Told(format!("failed to create namespace {name}: {error}")))
+                Err(StepError::Failed(format!("failed to create namespace {name}: {error}")))
             }
         }
     }

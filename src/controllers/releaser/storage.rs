@@ -108,6 +108,13 @@ struct RevisionCache {
     read_at: Instant,
 }
 
+/// What a Secret of a revision holds.
+enum ReadRevision {
+    Stored(Box<StoredRevision>),
+    /// It cannot be read, for this reason.
+    Broken(String),
+}
+
 /// What the metadata of a Secret says that holds a part of a record.
 struct PartMetadata<'a> {
     name: &'a str,
@@ -220,10 +227,10 @@ impl Storage {
             let labels = strings(&secret, "labels");
             let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
             match self.stored(&secret, labels).await? {
-                Ok(stored) => {
-                    known.stored.insert(stored.record.version, stored);
+                ReadRevision::Stored(stored) => {
+                    known.stored.insert(stored.record.version, *stored);
                 }
-                Err(problem) => {
+                ReadRevision::Broken(problem) => {
                     let name = secret.name().to_owned();
                     let uid = secret.uid().to_owned();
                     let shown = format!("{}/{name}", self.namespace);
@@ -280,20 +287,20 @@ impl Storage {
         Ok(())
     }
 
-    /// A Secret as a revision, or what is wrong with it.
+    /// A Secret as a revision.
     async fn stored(
         &self,
         secret: &Object,
         labels: BTreeMap<String, String>,
-    ) -> Result<Result<StoredRevision, String>, StorageError> {
+    ) -> Result<ReadRevision, StorageError> {
         let annotations = strings(secret, "annotations");
         let Some(first) = data_of(secret) else {
-            return Ok(Err("it has no data in key `release`".to_owned()));
+            return Ok(ReadRevision::Broken("it has no data in key `release`".to_owned()));
         };
         let mut parts = vec![first];
         let count = match storage::part_count(&annotations) {
             Ok(count) => count,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(ReadRevision::Broken(error.to_string())),
         };
         let version: i64 = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
         let digest = annotations.get(DIGEST).map_or("", String::as_str);
@@ -314,11 +321,16 @@ impl Storage {
             (record, journal, labels, digest, size)
         });
         let Ok((record, journal, labels, parts, size)) = read.await else {
-            return Ok(Err("reading it was interrupted".to_owned()));
+            return Ok(ReadRevision::Broken("reading it was interrupted".to_owned()));
         };
-        let as_read =
-            |record| StoredRevision::of(secret, Arc::new(record), journal, labels, (parts, size));
-        Ok(record.map_err(|error| error.to_string()).map(as_read))
+        Ok(match record {
+            Ok(record) => {
+                let record = Arc::new(record);
+                let stored = StoredRevision::of(secret, record, journal, labels, (parts, size));
+                ReadRevision::Stored(Box::new(stored))
+            }
+            Err(error) => ReadRevision::Broken(error.to_string()),
+        })
     }
 
     /// Stores a new revision with its journal. One that is there already is left as it is, and read by the next run.

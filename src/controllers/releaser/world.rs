@@ -27,6 +27,7 @@ use sha2::{Digest as _, Sha256};
 use super::hook_watch::HookWatch;
 use super::members::{self, Member, MemberError};
 use super::prepare::PreparedRevision;
+use super::step_error::StepError;
 use super::storage::{Storage, StorageError};
 use super::{Owner, Wish, inventory};
 use crate::controllers::contest::Contests;
@@ -241,24 +242,24 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(storage)
     }
 
-    /// The objects of a revision; the inner error is why there are none, in Helm's words.
-    pub(super) async fn members(
-        &self,
-        record: &Record,
-    ) -> Result<Result<Arc<Vec<Member>>, String>, Rest> {
+    /// The objects of a revision.
+    ///
+    /// # Errors
+    /// Why there are none, or that the run rests.
+    pub(super) async fn members(&self, record: &Record) -> Result<Arc<Vec<Member>>, StepError> {
         let text = text_of(record);
         if let Some(known) = self.known().members.get(&text) {
-            return Ok(Ok(known.clone()));
+            return Ok(known.clone());
         }
         match members::of_record(&self.target.cluster, record).await {
             Ok(mut members) => {
                 self.label(&mut members);
                 let members = Arc::new(members);
                 self.known().members.insert(text, members.clone());
-                Ok(Ok(members))
+                Ok(members)
             }
-            Err(MemberError::Refused(text)) => Ok(Err(text)),
-            Err(MemberError::Cluster(error)) => Err(self.no_answer(&error)),
+            Err(MemberError::Refused(text)) => Err(StepError::Failed(text)),
+            Err(MemberError::Cluster(error)) => Err(self.no_answer(&error).into()),
         }
     }
 
@@ -361,11 +362,17 @@ impl<O: Owner> ReleaseExecutor<O> {
             return Ok(None);
         }
         let chart = self.wish.chart.as_ref().map(|loaded| &loaded.chart);
-        let Ok(members) = self.members(&last).await? else { return Ok(None) };
+        let members = match self.members(&last).await {
+            Ok(members) => members,
+            Err(error) => return error.text().map(|_| None),
+        };
         // What was to leave with a revision that failed may still be there.
         let before = self.known().revisions.deployed().map(|it| it.record.clone());
         let before = match before.filter(|it| it.version != last.version) {
-            Some(before) => self.members(&before).await?.unwrap_or_default(),
+            Some(before) => match self.members(&before).await {
+                Ok(members) => members,
+                Err(error) => error.text().map(|_| Arc::default())?,
+            },
             None => Arc::default(),
         };
         Ok(Some(inventory(members.iter().chain(&*before), chart)))
@@ -429,12 +436,12 @@ impl<O: Owner> ReleaseExecutor<O> {
                     return Err(self.overtaken());
                 }
                 let prepared = match refused {
-                    Some(text) => Err(text),
-                    None => self.prepare(*action, *version, base).await?,
+                    Some(text) => Err(StepError::Failed(text)),
+                    None => self.prepare(*action, *version, base).await,
                 };
                 match prepared {
                     Ok(prepared) => self.known().prepared = Some(prepared),
-                    Err(text) => outcome.error = Some(text),
+                    Err(error) => outcome.error = Some(error.text()?),
                 }
             }
             ReleaseStep::Open { prune, write } => self.open(prune, write).await?,

@@ -13,6 +13,7 @@ use release::Record;
 use release::journal::{Action, Journal};
 
 use super::members::{self, Member};
+use super::step_error::StepError;
 use super::world::{DriftedObject, ReleaseExecutor};
 use super::{MANAGER, Owner, merge};
 use crate::controllers::crd_guard;
@@ -90,16 +91,13 @@ impl<O: Owner> ReleaseExecutor<O> {
         permit: RemovalPermit,
     ) -> Result<ApplyReport, Rest> {
         let mut applied = ApplyReport::default();
-        let members = match self.members(record).await? {
+        let members = match self.members(record).await {
             Ok(members) => members,
-            Err(text) => return Ok(ApplyReport { error: Some(text), ..applied }),
+            Err(error) => return Ok(ApplyReport { error: Some(error.text()?), ..applied }),
         };
         let before = match base {
-            Some(base) => match self.members(base).await? {
-                Ok(members) => members,
-                // Kinds of the revision before may be gone, and all that was of them with them.
-                Err(_) => self.members_that_are_served(base).await?,
-            },
+            // Kinds of the revision before may be gone, and all that was of them with them.
+            Some(base) => self.members_if_served(base).await?,
             None => Arc::new(Vec::new()),
         };
         let is_forced = self.wish.options.forces(journal.action);
@@ -153,8 +151,13 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(applied)
     }
 
-    /// Those objects of a revision whose kinds are served.
-    async fn members_that_are_served(&self, record: &Record) -> Result<Arc<Vec<Member>>, Rest> {
+    /// The objects of a revision; if they are not to be had as a whole, those whose kinds are served.
+    async fn members_if_served(&self, record: &Record) -> Result<Arc<Vec<Member>>, Rest> {
+        match self.members(record).await {
+            Ok(members) => return Ok(members),
+            Err(StepError::Rest(rest)) => return Err(rest),
+            Err(StepError::Failed(_)) => {}
+        }
         let mut served = Vec::new();
         for object in members::read(&record.manifest).unwrap_or_default() {
             match members::reached(&self.target.cluster, object, &record.namespace).await {
@@ -337,9 +340,9 @@ impl<O: Owner> ReleaseExecutor<O> {
         record: &Record,
         how: &str,
     ) -> Result<Option<String>, Rest> {
-        let leaving = match self.leaving(record).await? {
+        let leaving = match self.leaving(record).await {
             Ok(leaving) => leaving,
-            Err(text) => return Ok(Some(text)),
+            Err(error) => return error.text().map(Some),
         };
         let mut faults = Vec::new();
         let leaving = definitions_last(leaving);
@@ -363,10 +366,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         created: &[String],
     ) -> Result<(), Rest> {
         let created: BTreeSet<&str> = created.iter().map(String::as_str).collect();
-        let members = match self.members(record).await? {
-            Ok(members) => members,
-            Err(_) => self.members_that_are_served(record).await?,
-        };
+        let members = self.members_if_served(record).await?;
         let made = members.iter().filter(|it| created.contains(it.id.to_string().as_str()));
         for member in definitions_last(made.collect()) {
             self.remove(permit, member, record, "Background").await?;

@@ -26,7 +26,7 @@ const MAX_TUPLE_PARAMETERS: usize = 105;
 const MAX_DOUBLE_BINDINGS: usize = 0;
 
 /// A `Result` in a `Result`, of which one does not see what is an error.
-const MAX_NESTED_RESULTS: usize = 29;
+const MAX_NESTED_RESULTS: usize = 8;
 
 /// From how many definitions on a name is repeated.
 const MANY: usize = 8;

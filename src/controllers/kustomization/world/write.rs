@@ -186,8 +186,9 @@ impl KustomizationExecutor {
         }
         if crd_guard::is_definition(&payload) {
             let guard = self.guard();
-            let migrated = self.permit.aside(guard.migrate(&payload, MANAGER)).await?;
-            migrated.map_err(ClusterError::Withheld)?;
+            let migrated = self.permit.aside(guard.migrate(&payload, MANAGER)).await;
+            migrated
+                .map_err(|error| error.refusal().map_or_else(|it| it, ClusterError::Withheld))?;
         }
         // The end of one that is recreated came before this.
         let since = self.target.watcher().now();

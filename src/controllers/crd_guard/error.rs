@@ -1,0 +1,27 @@
+//! Why the guard did not do what it was asked for.
+
+use windlass_cluster::ClusterError;
+
+/// Why the guard did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GuardError {
+    /// It must not, or cannot, for this reason: the same would be said again.
+    #[error("{0}")]
+    Refused(String),
+    /// The API server could not be asked.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+impl GuardError {
+    /// The reason for which it is not done.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(crate) fn refusal(self) -> Result<String, ClusterError> {
+        match self {
+            Self::Refused(text) => Ok(text),
+            Self::Cluster(error) => Err(error),
+        }
+    }
+}
