@@ -318,8 +318,7 @@ pub(super) async fn await_run(
 
 /// How a release is retried whose retries are exhausted: another request alone changes nothing.
 fn reset(object: &Object) -> Option<String> {
-    let said =
-        condition(object, "Ready").filter(|said| cause::reason::is_exhausted(said.reason))?;
+    let said = cause::exhausted(object)?;
     let namespace = object.namespace();
     let name = object.name();
     (object.kind() == "HelmRelease").then(|| {
@@ -369,16 +368,22 @@ mod tests {
 
     #[test]
     fn a_release_whose_retries_are_exhausted_names_the_way_to_try_again() {
-        let release = |kind: &str, reason: &str| {
+        // Ready keeps the failure.
+        let ready = json!({"type": "Ready", "status": "False", "reason": "InstallFailed"});
+        let release = |kind: &str, more: Value| {
             let value = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": kind,
                 "metadata": {"name": "web", "namespace": "apps"},
-                "status": {"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}});
+                "status": {"conditions": [ready, more]}});
             reset(&Object::new(value).unwrap())
         };
-        let text = release("HelmRelease", "RetriesExceeded").unwrap();
+        let stalled = |reason: &str| json!({"type": "Stalled", "status": "True", "reason": reason});
+        let text = release("HelmRelease", stalled("RetriesExceeded")).unwrap();
         assert!(text.contains("`windlass reconcile hr/web -n apps --reset`"), "{text}");
-        assert_eq!(release("HelmRelease", "InstallFailed"), None);
-        assert_eq!(release("Kustomization", "RetriesExceeded"), None);
+        let retried =
+            json!({"type": "Reconciling", "status": "True", "reason": "ProgressingWithRetry"});
+        assert_eq!(release("HelmRelease", retried), None);
+        assert_eq!(release("HelmRelease", stalled("ValidationFailed")), None);
+        assert_eq!(release("Kustomization", stalled("RetriesExceeded")), None);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `windlass why`: the command that it prints mends the case; and everything that is not ready, by its cause.
 //!
-//! In the folder: Secrets and ConfigMaps that are missing (`secrets`), what was deleted, and windows (`runs`).
+//! In the folder: Secrets and ConfigMaps that are missing (`secrets`), what was deleted, windows and retries (`runs`), what is
+//! to be corrected in Git or in a spec (`corrections`).
 
+mod corrections;
 mod runs;
 mod secrets;
 
@@ -13,16 +15,21 @@ use e2e::harness::manifests::config_map;
 use e2e::harness::release::{Charts, by_value};
 use e2e::harness::{Story, StoryTarget};
 use e2e::operator;
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::binaries::Binaries;
 
 use crate::cli::incidents::await_cause;
 use crate::cli::windlass;
 
+/// The advice that `why` gives for an object.
+pub(crate) fn advice(story: &Story, object: &str) -> Result<Value> {
+    Ok(windlass(story, &["why", object, "-o", "json"])?.json(1)?["advice"].clone())
+}
+
 /// Runs the command that `why` prints for an object, with what only the user knows put in.
 pub(super) fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {
-    let why = windlass(story, &["why", object, "-o", "json"])?.json(1)?;
-    let mut command = why["advice"]["command"].as_str().context("no command")?.to_owned();
+    let advice = advice(story, object)?;
+    let mut command = advice["command"].as_str().context("no command")?.to_owned();
     for (word, meaning) in known {
         command = command.replace(word, meaning);
     }

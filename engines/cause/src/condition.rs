@@ -4,6 +4,8 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::Value;
 
+use crate::reason;
+
 /// What a condition says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConditionView<'o> {
@@ -30,6 +32,14 @@ pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>
         since: time(found, "lastTransitionTime"),
         generation: found.get("observedGeneration").and_then(Value::as_i64),
     })
+}
+
+/// The condition `Stalled` of an object that is not retried, since its retries are exhausted: a reset begins anew.
+///
+/// Parity(flux): `Ready` keeps the reason of the last failure, so that it does not tell.
+pub fn exhausted(object: &Object) -> Option<ConditionView<'_>> {
+    let stalled = condition(object, reconcile::STALLED).filter(|said| said.status == "True");
+    stalled.filter(|said| reason::is_exhausted(said.reason))
 }
 
 /// A text of a mapping; empty if there is none.

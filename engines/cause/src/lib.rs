@@ -25,7 +25,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use condition::{ConditionView, condition};
+pub use condition::{ConditionView, condition, exhausted};
 pub use event::last_seen;
 pub use fact::{FactAnswer, Query, QueryAnswers};
 pub use hold::{hold, suspension};

@@ -53,8 +53,8 @@ pub(crate) fn is_remedy(reason: &str) -> bool {
     )
 }
 
-/// Reasons of objects that are not retried, since their retries are exhausted: a reset begins anew.
-pub fn is_exhausted(reason: &str) -> bool {
+/// Reasons of `Stalled` of objects whose retries are exhausted ([`crate::exhausted`]).
+pub(crate) fn is_exhausted(reason: &str) -> bool {
     matches!(reason, "RetriesExceeded" | "MissingRollbackTarget")
 }
 

@@ -8,7 +8,7 @@ use reconcile::{Time, WindowState, depends_on};
 use serde_json::Value;
 
 use crate::advice::About;
-use crate::condition::{ConditionView, condition, is_set, text, time};
+use crate::condition::{ConditionView, condition, exhausted, is_set, text, time};
 use crate::fact::{FactAnswer, Query, QueryAnswers};
 use crate::hold::suspension;
 use crate::needs::Needs;
@@ -573,9 +573,11 @@ impl<'k> Walk<'k> {
             _ => {}
         }
         let is_true = |kind| condition(object, kind).filter(|said| said.status == "True");
-        if let Some(said) = is_true(reconcile::STALLED) {
-            let or_reset =
-                if reason::is_exhausted(said.reason) { ", or its failures are reset" } else { "" };
+        if is_true(reconcile::STALLED).is_some() {
+            let or_reset = match exhausted(object) {
+                Some(_) => ", or its failures are reset",
+                None => "",
+            };
             return Some(format!("it is not retried until its spec changes{or_reset}"));
         }
         let retry =

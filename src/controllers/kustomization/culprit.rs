@@ -6,6 +6,7 @@
 //! Differs(flux): there a failed wait names the object and its state alone.
 
 use apply::FailedWait;
+use cause::pod::Trouble;
 use objects::{Gvk, Masking, Object};
 use reconcile::{ObjectKey, Rest, reason};
 
@@ -41,10 +42,16 @@ pub(super) async fn complete(
     if *why != reason::HEALTH_CHECK_FAILED || is_known {
         return;
     }
+    let is_alone = wake.on.len() == 1;
     let workloads = wake.on.iter().filter_map(|node| Some((node, workload(node)?)));
     for (node, resource) in workloads.take(MAX_OBJECTS) {
         if let Some(trouble) = trouble(cluster, node, &resource).await {
-            *text = with_cause(text, &secrets.mask(&trouble));
+            // The message names the only Pod that was waited for already.
+            let cause = match is_alone && node.kind == "Pod" {
+                true => trouble.within_pod(),
+                false => trouble.to_string(),
+            };
+            *text = with_cause(text, &secrets.mask(&cause));
             return;
         }
     }
@@ -64,7 +71,7 @@ fn resource(version: &str, kind: &str, plural: &str) -> Resource {
 }
 
 /// What the first Pod of an object says that is in trouble; none where the cluster does not tell.
-async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option<String> {
+async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option<Trouble> {
     let object = cluster.get(kind, &node.namespace, &node.name).await.ok()??;
     let found: Vec<Object> = match kind.gvk.kind.as_str() {
         "Pod" => vec![object],
@@ -77,7 +84,7 @@ async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option
             part.ok()?.objects
         }
     };
-    found.iter().find_map(cause::pod::trouble).map(|it| it.to_string())
+    found.iter().find_map(cause::pod::trouble)
 }
 
 fn with_cause(text: &str, cause: &str) -> String {
@@ -107,9 +114,36 @@ mod tests {
                 "metadata": {"name": "web", "namespace": "shop"},
                 "spec": {"selector": {"matchLabels": {"app": "web"}}}});
         }
-        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "shop"},
-                "status": {"containerStatuses": [waiting]}}]})
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "web-1", "namespace": "shop"},
+            "status": {"containerStatuses": [waiting]}});
+        if path.contains("/pods/web-1") {
+            return pod;
+        }
+        json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [pod]})
+    }
+
+    #[tokio::test]
+    async fn the_only_pod_that_was_waited_for_is_named_once() {
+        let answers =
+            |(request, _): (String, Value)| (200, Body::from(answer(&request).to_string()));
+        let cluster = answering(answers).await;
+        let pod = ObjectKey::new("", "Pod", "shop", "web-1");
+        let text = "timeout waiting for: [Pod/shop/web-1 status: 'InProgress']".to_owned();
+        for (others, expected) in [
+            (None, "container 'app' ImagePullBackOff"),
+            // Which of them it is has to be told.
+            (
+                Some(ObjectKey::new("", "Service", "shop", "web")),
+                "container 'app' of Pod web-1 ImagePullBackOff",
+            ),
+        ] {
+            let on = Wake::on([pod.clone()].into_iter().chain(others));
+            let mut rest = Rest::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), on);
+            complete(&mut rest, &cluster, &Masking::default(), None).await;
+            let Rest::Failed(_, message, _) = &rest else { panic!("{rest:?}") };
+            assert_eq!(*message, format!("{text}: {expected}: Back-off pulling image \"web:1.O\""));
+        }
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@
 
 use apply::Report;
 use cause::event::last_seen;
+use cause::pod::Trouble;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 use sources::bases::without_credentials;
@@ -30,7 +31,12 @@ pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> O
     let own = (!report.message.is_empty() && report.status != apply::Health::NotFound)
         .then(|| report.words().to_owned());
     let pods = pods_of(cluster, member).await;
-    let deep = pods.iter().find_map(cause::pod::trouble).map(|it| it.to_string());
+    // The message names the object itself.
+    let text_of = |trouble: Trouble| match is_pod(member) {
+        true => trouble.within_pod(),
+        false => trouble.to_string(),
+    };
+    let deep = pods.iter().find_map(cause::pod::trouble).map(text_of);
     let event = match deep {
         None => last_warning(cluster, member, &pods).await,
         Some(_) => None,
@@ -50,12 +56,16 @@ fn shortened(text: &str) -> String {
     }
 }
 
+fn is_pod(member: &Member) -> bool {
+    (member.id.group.as_str(), member.id.kind.as_str()) == ("", "Pod")
+}
+
 /// The Pods that an object stands for: itself, or those that it selects.
 async fn pods_of(cluster: &Cluster, member: &Member) -> Vec<Object> {
     let pods = Gvk::new("v1", "Pod");
     let Ok(resource) = cluster.resource(&pods).await else { return Vec::new() };
     let namespace = member.id.namespace.as_str();
-    if (member.id.group.as_str(), member.id.kind.as_str()) == ("", "Pod") {
+    if is_pod(member) {
         let pod = cluster.get(&resource, namespace, &member.id.name).await;
         return pod.ok().flatten().into_iter().collect();
     }
@@ -194,5 +204,27 @@ mod tests {
                 "type=Warning,involvedObject.kind=ReplicaSet",
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_not_named_by_its_own_cause() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "check", "namespace": "shop"},
+            "status": {"phase": "Failed", "containerStatuses": [{"name": "main",
+                "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}});
+        let object = Object::new(pod.clone()).unwrap();
+        let cluster = answering(move |(request, _)| match request.contains("/pods/check") {
+            true => (200, Body::from(pod.to_string())),
+            false => (200, Body::from(KINDS)),
+        })
+        .await;
+        let gvk = object.gvk();
+        let plural = "pods".to_owned();
+        let resource = Resource { gvk, plural, namespaced: true, watchable: true };
+        let member = Member { id: object.id(), object, resource };
+        let report =
+            Report { status: Health::Failed, message: String::new(), ..Report::not_found() };
+        let cause = of(&cluster, &member, &report).await;
+        assert_eq!(cause.as_deref(), Some("container 'main' ended with exit code 3 (Error)"));
     }
 }

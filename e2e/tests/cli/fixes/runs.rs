@@ -1,14 +1,16 @@
-//! Objects that were deleted, and windows that are closed: the command that `why` prints mends them.
+//! Objects that were deleted, windows that are closed, and retries that are exhausted: the command that `why` prints mends
+//! them.
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, Charts, hook};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
 
 use crate::cli::fixes::mend;
 use crate::cli::incidents::await_cause;
+use crate::cli::windlass;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_deleted_comes_back() -> Result<()> {
@@ -44,6 +46,30 @@ async fn a_closed_window_is_opened() -> Result<()> {
     );
     mend(&story, "ks/app", &[])?;
     story.await_value("a", "1").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_whose_retries_are_exhausted_is_reset() -> Result<()> {
+    let story = Story::with_windlass("why-reset").await?;
+    let charts = Charts::of(&story).await?;
+    // It fails until the ConfigMap `go` exists.
+    let migrate = hook("migrate", "pre-install,pre-upgrade", 0, "", Pods::Fail);
+    let gated = format!(
+        "{{{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"go\") }}}}{migrate}{{{{ end }}}}"
+    );
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &gated)]).await?;
+    charts.seen().await?;
+    let release = charts.release("app", json!({})).await?;
+    story.await_condition(&release, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    await_cause(&story, "hr/app", "Apply", &["HelmRelease/{ns}/app", "migrate"]).await?;
+    // Another request alone tries nothing.
+    let said = windlass(&story, &["reconcile", "hr/app"])?;
+    ensure!(said.code == Some(2) && said.err.contains("--reset`"), "{said:?}");
+    story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
+    mend(&story, "hr/app", &[])?;
+    story.await_ready(&release).await?;
+    story.expect(&StoryTarget::config_map("app-config")).await?;
     story.end().await
 }
 

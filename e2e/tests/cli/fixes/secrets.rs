@@ -18,7 +18,7 @@ use e2e::servers::web::WebServer;
 use e2e::signer::Signer;
 use serde_json::{Value, json};
 
-use crate::cli::fixes::mend;
+use crate::cli::fixes::{advice, mend};
 use crate::cli::incidents::await_cause;
 use crate::cli::windlass;
 use crate::stories::decryption::{borrowed, decryption, recorded};
@@ -215,5 +215,11 @@ async fn an_object_that_a_field_without_effect_names_is_not_missed() -> Result<(
     let spec = json!({"kubeConfig": {"configMapRef": {"name": "cluster"}}});
     story.kustomization("app", "app", spec).await?;
     await_cause(&story, "ks/app", "Spec", &["Kustomization/{ns}/app", "configMapRef"]).await?;
+    let advice = advice(&story, "ks/app")?;
+    let expected = format!("correct the spec of Kustomization/{}/app", story.namespace);
+    ensure!(advice["text"] == expected, "{advice}");
+    let app = StoryTarget::kustomization("app");
+    story.merge(&app, json!({"spec": {"kubeConfig": null}})).await?;
+    story.await_ready(&app).await?;
     story.end().await
 }

@@ -4,12 +4,14 @@ use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, Windlass};
+use e2e::harness::{Story, StoryTarget, Windlass};
 use e2e::servers::web::WebServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 use super::{create, refusal};
+use crate::cli::fixes::advice;
+use crate::cli::incidents::await_cause;
 
 const CANARY: &str = "hunter2-in-the-address";
 
@@ -42,7 +44,7 @@ async fn ensure_untold(
 ) -> Result<()> {
     for (kind, name) in kinds {
         let api = if *kind == "HTTPArchive" { super::OURS } else { super::API };
-        let target = super::StoryTarget::new(api, kind, name);
+        let target = StoryTarget::new(api, kind, name);
         let status = story.expect(&target).await?.data["status"].to_string();
         let events = story.events(kind, name).await?.join("\n");
         ensure!(!status.contains(secret) && !events.contains(secret), "{target} tells it");
@@ -192,6 +194,25 @@ async fn nobody_is_led_to_windlass_itself_or_to_its_machine() -> Result<()> {
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_address_of_the_own_node_is_fetched_with_the_flag_that_the_advice_names()
+-> Result<()> {
+    let story = Story::begin("hostile-advice").await?;
+    let mut windlass = Windlass::start_for(&story, &["--allow-loopback-sources=false"]).await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let parts = ["GitRepository/{ns}/app", "resolves to windlass itself or to its node"];
+    await_cause(&story, "ks/app", "Fetch", &parts).await?;
+    let advice = advice(&story, "ks/app")?;
+    let text = advice["text"].as_str().unwrap_or_default();
+    let flag = text.split_whitespace().find(|word| word.starts_with("--")).context("no flag")?;
+    windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
+    let _windlass = Windlass::start_for(&story, &[flag]).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_value("a", "1").await?;
     story.end().await
 }
 

@@ -3,8 +3,7 @@
 use objects::{Object, ObjectId};
 
 use super::{About, is_plain, windlass_name};
-use crate::condition::{condition, text};
-use crate::reason;
+use crate::condition::{exhausted, text};
 use crate::related;
 use crate::result::Cause;
 
@@ -71,7 +70,7 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
     if cause.text.contains(SCHEMA) {
         return values(owner);
     }
-    let reset = owner.filter(|it| is_exhausted(it)).and_then(reset);
+    let reset = owner.filter(|it| exhausted(it).is_some()).and_then(reset);
     let then = if reset.is_some() { ", then reset the failures of the release" } else { "" };
     if cause.text.contains("because it is being terminated") {
         let help =
@@ -109,10 +108,6 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
         format!("correct {what}{files}{then}")
     };
     (help, reset)
-}
-
-fn is_exhausted(object: &Object) -> bool {
-    condition(object, "Ready").is_some_and(|said| reason::is_exhausted(said.reason))
 }
 
 /// Whether a refusal is about rights, and not about a quota or a policy.

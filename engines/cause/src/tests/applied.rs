@@ -69,6 +69,28 @@ fn the_schedulers_words_are_the_cause_of_a_pod_without_node() {
 }
 
 #[test]
+fn a_line_about_a_pod_names_the_pod_once() {
+    let ended = json!({"phase": "Running", "containerStatuses": [{"name": "app",
+        "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "x"}}}]});
+    let unscheduled = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "no node"}]});
+    for status in [
+        waiting("CrashLoopBackOff", "back-off 5m0s", Some(1)),
+        waiting("ImagePullBackOff", "", None),
+        ended,
+        unscheduled,
+    ] {
+        let all = [app(), source(), deployment(&rolling_out()), pod(&status)];
+        for subject in ["Kustomization/app", "Deployment/web", "Pod/web-1"] {
+            let why = Cluster::of(&all).why(subject);
+            let line = why.line();
+            assert_eq!(line.matches("web-1").count(), 1, "{line}");
+            assert_eq!(why.cause.map(|it| it.object), Some(id("Pod/web-1")), "{line}");
+        }
+    }
+}
+
+#[test]
 fn a_quota_that_refuses_pods_is_the_cause() {
     let refused = json!({"observedGeneration": 1, "conditions": [{"type": "ReplicaFailure", "status": "True",
         "reason": "FailedCreate", "message": "pods \"web-1\" is forbidden: exceeded quota: small"}]});
