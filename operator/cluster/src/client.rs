@@ -66,7 +66,8 @@ impl Access<'_> {
         let is_chosen = self.context.or(self.cluster).or(self.user).is_some();
         let mut config = match self.kubeconfig {
             None if !is_chosen => Config::infer().await.map_err(|error| {
-                let why = read_kubeconfig(None).err().map(|it| it.to_string());
+                let why = read_kubeconfig(None).and_then(|it| self.check(&it)).err();
+                let why = why.map(|it| it.to_string());
                 let why = why.unwrap_or_else(|| error.to_string());
                 anyhow::anyhow!("no cluster configured ({why}): set --kubeconfig or $KUBECONFIG")
             })?,
@@ -87,16 +88,28 @@ impl Access<'_> {
 
     /// Refuses names that a kubeconfig does not have, and says which it has.
     fn check(&self, kubeconfig: &Kubeconfig) -> anyhow::Result<()> {
+        let file = match self.kubeconfig {
+            Some(path) => format!("kubeconfig {}", path.display()),
+            None => "the kubeconfig".to_owned(),
+        };
+        let listed = |names: &[&str]| match names {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
         let contexts = kubeconfig.contexts.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
         let clusters = kubeconfig.clusters.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
         let users = kubeconfig.auth_infos.iter().map(|it| it.name.as_str()).collect::<Vec<_>>();
+        let current = kubeconfig.current_context.as_deref().filter(|name| !name.is_empty());
+        let Some(context) = self.context.or(current) else {
+            anyhow::bail!("{file} names no current context: it has {}", listed(&contexts));
+        };
         for (what, name, names) in [
-            ("context", self.context, contexts),
+            ("context", Some(context), contexts),
             ("cluster", self.cluster, clusters),
             ("user", self.user, users),
         ] {
             if let Some(name) = name.filter(|name| !names.contains(name)) {
-                anyhow::bail!("the kubeconfig has no {what} `{name}`: it has {}", names.join(", "));
+                anyhow::bail!("{file} has no {what} `{name}`: it has {}", listed(&names));
             }
         }
         Ok(())
@@ -514,6 +527,7 @@ mod tests {
     use axum::body::Body;
     use objects::Gvk;
 
+    use super::*;
     use crate::Cluster;
     use crate::fake_cluster::answering;
 
@@ -551,5 +565,77 @@ mod tests {
             assert_eq!(uid(it).await, "two");
         }
         assert_eq!(before.system_uid().await.as_deref(), Some("two"));
+    }
+
+    /// A kubeconfig of two contexts, of which the first is the current one.
+    const TWO_CONTEXTS: &str = "
+current-context: dev
+contexts:
+- {name: dev, context: {cluster: near, user: alice}}
+- {name: prod, context: {cluster: far, user: alice}}
+clusters:
+- {name: near, cluster: {server: 'https://127.0.0.1:1'}}
+- {name: far, cluster: {server: 'https://127.0.0.1:2'}}
+users:
+- {name: alice, user: {token: none}}
+";
+
+    /// How the configuration of an access is refused, without the path of its kubeconfig.
+    async fn refusal(path: &Path, access: Access<'_>) -> String {
+        let access = Access { kubeconfig: Some(path), ..access };
+        let text = access.config().await.unwrap_err().to_string();
+        let shown = path.display().to_string();
+        assert!(text.contains(&shown), "{text} does not name {shown}");
+        text.replace(&shown, "FILE")
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("absent");
+        let text = refusal(&path, Access::default()).await;
+        assert!(text.starts_with("cannot read kubeconfig FILE: No such file"), "{text}");
+        let text = refusal(folder.path(), Access::default()).await;
+        assert!(text.starts_with("cannot read kubeconfig FILE: "), "{text}");
+        let path = folder.path().join("broken");
+        std::fs::write(&path, "contexts: [").unwrap();
+        let text = refusal(&path, Access::default()).await;
+        assert!(text.starts_with("kubeconfig FILE: "), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_name_that_a_kubeconfig_does_not_have_is_refused_with_those_that_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        std::fs::write(&path, TWO_CONTEXTS).unwrap();
+        let prod = Access { kubeconfig: Some(&path), context: Some("prod"), ..Access::default() };
+        assert_eq!(prod.config().await.unwrap().cluster_url.port_u16(), Some(2));
+        let context = Some("staging");
+        let text = refusal(&path, Access { context, ..Access::default() }).await;
+        assert_eq!(text, "kubeconfig FILE has no context `staging`: it has dev, prod");
+        let cluster = Some("nowhere");
+        let text = refusal(&path, Access { cluster, ..Access::default() }).await;
+        assert_eq!(text, "kubeconfig FILE has no cluster `nowhere`: it has near, far");
+        let user = Some("bob");
+        let text = refusal(&path, Access { user, ..Access::default() }).await;
+        assert_eq!(text, "kubeconfig FILE has no user `bob`: it has alice");
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_without_its_current_context_is_told_with_those_that_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        for (current, expected) in [
+            ("staging", "kubeconfig FILE has no context `staging`: it has dev, prod"),
+            ("''", "kubeconfig FILE names no current context: it has dev, prod"),
+        ] {
+            let text = TWO_CONTEXTS
+                .replace("current-context: dev", &format!("current-context: {current}"));
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(refusal(&path, Access::default()).await, expected);
+        }
+        std::fs::write(&path, "current-context: dev").unwrap();
+        let text = refusal(&path, Access::default()).await;
+        assert_eq!(text, "kubeconfig FILE has no context `dev`: it has none");
     }
 }
