@@ -1,9 +1,20 @@
 //! Cycles, wake-ups and forgetting.
 
+use std::cell::Cell;
+
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::*;
+
+thread_local! {
+    /// How many edges searches of this test have followed.
+    static FOLLOWED_EDGES: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(super) fn count_followed() {
+    FOLLOWED_EDGES.set(FOLLOWED_EDGES.get() + 1);
+}
 
 fn node(name: &str) -> ObjectKey {
     ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "a", name)
@@ -120,6 +131,41 @@ fn a_cycle_is_looked_for_when_edges_change_and_never_without_end() {
     assert_eq!(graph.cycle(&name(0)), None, "it would take too long");
     graph.set_edges_of(&name(0), Edge::DependsOn, BTreeSet::new());
     assert_eq!(graph.cycle(&name(200)), None);
+}
+
+#[test]
+fn hundreds_that_depend_on_dozens_are_removed_without_a_search() {
+    const REMOVED_NODES: usize = 300;
+    const DEPENDENCIES_EACH: usize = 64;
+    let name = |i: usize| node(&format!("n{i:05}"));
+    let needs =
+        |i: usize| (i.saturating_sub(DEPENDENCIES_EACH)..i).map(name).collect::<BTreeSet<_>>();
+    let edges: usize = (0..REMOVED_NODES).map(|i| i.min(DEPENDENCIES_EACH)).sum();
+    // In either order: those on which all others depend go first or last.
+    for order in [(0..REMOVED_NODES).collect::<Vec<_>>(), (0..REMOVED_NODES).rev().collect()] {
+        let mut graph = Graph::default();
+        for i in 0..REMOVED_NODES {
+            graph.set_edges_of(&name(i), Edge::DependsOn, needs(i));
+        }
+        let before = FOLLOWED_EDGES.get();
+        let mut gone = BTreeSet::new();
+        let mut woken = 0;
+        for i in order {
+            graph.forget(&name(i));
+            gone.insert(name(i));
+            // Each that is woken runs, and asks for its cycle.
+            for (dependent, _) in graph.changed(&name(i)) {
+                woken += 1;
+                assert!(!gone.contains(&dependent), "{dependent} is gone and was woken");
+                let at = (0..REMOVED_NODES).find(|at| name(*at) == dependent).unwrap();
+                graph.set_edges_of(&dependent, Edge::DependsOn, needs(at));
+                assert_eq!(graph.cycle(&dependent), None);
+            }
+        }
+        assert!(woken <= edges, "{woken} runs for {edges} edges");
+        assert_eq!(FOLLOWED_EDGES.get(), before, "edges were followed though none was added");
+        assert_eq!(graph, Graph::default());
+    }
 }
 
 #[test]
