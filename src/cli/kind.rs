@@ -245,7 +245,9 @@ mod tests {
         }
         let found = |word| called(word).map(|it| (it.group, it.kind));
         assert_eq!(found("ks"), Some(("kustomize.toolkit.fluxcd.io", "Kustomization")));
-        assert_eq!(found("helmfile"), Some(("helmfile.windlass.dev", "Helmfile")));
+        for word in ["helmfile", "hf"] {
+            assert_eq!(found(word), Some(("helmfile.windlass.dev", "Helmfile")), "{word}");
+        }
         let operator = found("helmfile.apps.mumoshu.github.io");
         assert_eq!(operator, Some(("apps.mumoshu.github.io", "Helmfile")));
         assert_eq!(found("helmrelease.helm.sh"), None);

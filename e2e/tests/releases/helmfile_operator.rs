@@ -1,5 +1,6 @@
 //! The resources of helmfile-operator apply unchanged; and helmfiles at addresses are fetched anew.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -9,6 +10,7 @@ use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryTarget};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use testbed::binaries::Binaries;
 
 const API: &str = "apps.mumoshu.github.io/v1alpha1";
 
@@ -24,6 +26,37 @@ const HELMFILE: &str = "environments:\n  default:\n    values: [{tier: low}]\n\
 /// Waits until the ConfigMap of the release has a value.
 async fn await_value(story: &Story, value: &str) -> Result<()> {
     story.await_value("myapp-config", value).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_tells_the_two_kinds_of_helmfiles_apart() -> Result<()> {
+    let story = Story::with_windlass("helmfile-kinds").await?;
+    let suspended = json!({"suspend": true, "source": "git::https://git.test/app@helmfile.yaml"});
+    let ours = "helmfile.windlass.dev/v1alpha1";
+    for (api, name, interval) in [(API, "theirs", None), (ours, "ours", Some(NEVER))] {
+        let mut spec = suspended.clone();
+        if let Some(interval) = interval {
+            spec["interval"] = json!(interval);
+        }
+        let metadata = json!({"name": name});
+        let object =
+            json!({"apiVersion": api, "kind": "Helmfile", "metadata": metadata, "spec": spec});
+        story.apply_value(object).await?;
+    }
+    let kubectl = Binaries::ensure()?.path("kubectl")?.to_owned();
+    for (word, expected) in [
+        ("hf", "helmfile.helmfile.windlass.dev/ours"),
+        ("helmfiles.helmfile.windlass.dev", "helmfile.helmfile.windlass.dev/ours"),
+        ("helmfile", "helmfile.apps.mumoshu.github.io/theirs"),
+    ] {
+        let output = Command::new(&kubectl)
+            .arg(format!("--kubeconfig={}", story.kubeconfig().display()))
+            .args(["--namespace", &story.namespace, "get", word, "-o", "name"])
+            .output()?;
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(listed.trim() == expected, "{word}: {output:?}");
+    }
+    story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
