@@ -1,11 +1,13 @@
-//! The largest Helmfiles that are accepted: whatever they cost, liveness probes are answered meanwhile, and their status fits.
+//! The largest objects that are accepted: whatever they cost, liveness probes are answered meanwhile; and the status of the
+//! largest Helmfiles fits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
-use e2e::harness::release::CONFIG;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, StoryTarget, Windlass};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -130,5 +132,183 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
     // What does not fit is cut, and says so.
     let is_bounded = |it: &&str| it.ends_with("and 127 more") || it.ends_with('…');
     ensure!(!messages.is_empty() && messages.iter().all(is_bounded), "{messages:?}");
+    story.end().await
+}
+
+/// The largest object of a kind.
+struct LargestObject {
+    target: StoryTarget,
+    object: Value,
+    /// A part of the message of its condition `Ready` at last; none for a kind without a status.
+    message: Option<&'static str>,
+}
+
+impl LargestObject {
+    /// Of an API version, a kind and a name.
+    fn new([api, kind, name]: [&str; 3], spec: Value, message: Option<&'static str>) -> Self {
+        let metadata = json!({"name": name});
+        let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
+        Self { target: StoryTarget::new(api, kind, name), object, message }
+    }
+
+    /// Applies it, and waits until it is reconciled.
+    async fn reconcile(self, story: &Story) -> Result<()> {
+        story.apply_value(self.object).await?;
+        let is_done = |object: &DynamicObject| {
+            let message = condition(object, "Ready")["message"].as_str().unwrap_or_default();
+            self.message.is_none_or(|part| message.contains(part))
+        };
+        story.await_object(&self.target, 8 * DEFAULT_WAIT_TIMEOUT, is_done).await.map(drop)
+    }
+}
+
+/// Texts that are no repetitions of each other, by names.
+fn texts(prefix: &str, count: usize) -> Value {
+    let mut random = e2e::random::Random::new(7);
+    let mut text = || (0..4).map(|_| format!("{:016x}", random.number())).collect::<String>();
+    let all = (0..count).map(|at| (format!("{prefix}{at}"), Value::from(text())));
+    Value::Object(all.collect())
+}
+
+/// An Alert that many objects and patterns are compared with for each event; of a spec that a request can hold.
+fn alert() -> LargestObject {
+    let source = |at: usize| json!({"kind": "Kustomization", "name": format!("none-{at}")});
+    let mut sources: Vec<Value> = (0..10_000).map(source).collect();
+    sources.push(json!({"kind": "Kustomization", "name": "*"}));
+    let patterns: Vec<String> = (0..64).map(|at| format!("(a|b|c|d){{40}}{at}$")).collect();
+    let spec = json!({"providerRef": {"name": "service"}, "eventSources": sources, "exclusionList": patterns});
+    LargestObject::new([NOTIFICATION_API, "Alert", "all"], spec, None)
+}
+
+/// A Receiver of as many resources as there may be, each with a filter.
+fn receiver() -> LargestObject {
+    let resource = |at: usize| {
+        json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "*",
+            "matchLabels": {"windlass.dev/none": at.to_string()},
+            "filter": "res.metadata.name.matches('^(a|b|c)*$')"})
+    };
+    let resources: Vec<Value> = (0..64).map(resource).collect();
+    let spec = json!({"type": "generic", "secretRef": {"name": "token"}, "resources": resources});
+    LargestObject::new(HOOK_RECEIVER, spec, Some("Receiver initialized for path"))
+}
+
+/// A Kustomization with as many dependencies as there may be, and with many variables for many objects.
+fn kustomization(namespace: &str) -> LargestObject {
+    let is_ready =
+        "dep.status.conditions.filter(it, it.type == 'Ready').all(it, it.status == 'True')";
+    let depends_on = vec![json!({"name": "first", "readyExpr": is_ready}); 64];
+    let spec = json!({"interval": NEVER, "prune": true, "path": "./many", "dependsOn": depends_on,
+        "sourceRef": {"kind": "GitRepository", "name": "app"}, "targetNamespace": namespace,
+        "postBuild": {"substitute": texts("V", 8_000)}});
+    LargestObject::new([KUSTOMIZE_API, "Kustomization", "many"], spec, Some("Applied revision"))
+}
+
+/// A Kustomization of as many objects as a build may have, of a kind that does not exist: nothing is applied.
+fn wide_kustomization(namespace: &str) -> LargestObject {
+    let spec = json!({"interval": NEVER, "prune": true, "path": "./wide", "targetNamespace": namespace,
+        "sourceRef": {"kind": "GitRepository", "name": "app"}});
+    LargestObject::new([KUSTOMIZE_API, "Kustomization", "wide"], spec, Some("no matches for kind"))
+}
+
+/// A HelmRelease with values of its own and of ConfigMaps, each as large as an object can be.
+fn release() -> LargestObject {
+    let chart = json!({"spec": {"chart": "app", "version": "*",
+        "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
+    let from: Vec<Value> = (0..VALUES_CONFIG_MAPS)
+        .map(|at| json!({"kind": "ConfigMap", "name": format!("values-{at}")}))
+        .collect();
+    let spec = json!({"interval": NEVER, "chart": chart, "valuesFrom": from, "values": texts("own", 8_000)});
+    LargestObject::new(
+        ["helm.toolkit.fluxcd.io/v2", "HelmRelease", "large"],
+        spec,
+        Some("Helm install succeeded"),
+    )
+}
+
+const KUSTOMIZE_API: &str = "kustomize.toolkit.fluxcd.io/v1";
+const HOOK_RECEIVER: [&str; 3] = ["notification.toolkit.fluxcd.io/v1", "Receiver", "hook"];
+const NOTIFICATION_API: &str = "notification.toolkit.fluxcd.io/v1beta3";
+
+/// How many ConfigMaps with values a release has.
+const VALUES_CONFIG_MAPS: usize = 3;
+
+/// How many objects are applied.
+const APPLIED_OBJECTS: usize = 1_000;
+
+/// How many objects are only built: the most that a build may have takes a debug build of windlass a minute.
+const BUILT_OBJECTS: usize = if cfg!(feature = "thorough") { 50_000 } else { 10_000 };
+
+/// The files of the Kustomizations.
+fn folders() -> Vec<(String, String)> {
+    let applied = |at: usize| config_map(&format!("many-{at}"), &format!("${{V{at}}}"));
+    let built = |at: usize| {
+        format!("---\n{{apiVersion: none.test/v1, kind: None, metadata: {{name: n{at}}}}}\n")
+    };
+    let joined = |texts: Vec<String>| texts.join("---\n");
+    let mut files = vec![("first/a.yaml".to_owned(), config_map("first", "1"))];
+    files.push(("many/a.yaml".to_owned(), joined((0..APPLIED_OBJECTS).map(applied).collect())));
+    for file in 0..BUILT_OBJECTS / 1_000 {
+        let text: String = (file * 1_000..(file + 1) * 1_000).map(built).collect();
+        files.push((format!("wide/{file}.yaml"), text));
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconciled() -> Result<()>
+{
+    let story = Story::begin("watchdog-kinds").await?;
+    let windlass = Windlass::start_for(&story, &[]).await?;
+    let files = folders();
+    let files: Vec<(&str, String)> = files.iter().map(|(path, it)| (&**path, it.clone())).collect();
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("first", "app", json!({"path": "./first"})).await?;
+    story.await_ready(&StoryTarget::kustomization("first")).await?;
+    let token = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
+        "stringData": {"token": "token-of-the-hook"}});
+    story.apply_value(token).await?;
+    let provider = json!({"apiVersion": NOTIFICATION_API, "kind": "Provider", "metadata": {"name": "service"},
+        "spec": {"type": "generic", "address": "http://127.0.0.1:1", "timeout": "1s"}});
+    story.apply_value(provider).await?;
+    for at in 0..VALUES_CONFIG_MAPS {
+        let values = texts(&format!("from{at}"), 10_000);
+        let values = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("values-{at}")}, "data": {"values.yaml": values.to_string()}});
+        story.apply_value(values).await?;
+    }
+    let charts = Charts::of(&story).await?;
+    let digest = "digest: {{ .Values | toJson | sha256sum }}\n";
+    let template = format!("{CONFIG}  {digest}");
+    charts.publish("1.0.0", &[("templates/a.yaml", &template)]).await?;
+    // The events of all others are compared with the Alert.
+    let all = [
+        alert(),
+        receiver(),
+        kustomization(&story.namespace),
+        wide_kustomization(&story.namespace),
+        release(),
+    ];
+    for largest in all {
+        let target = largest.target.to_string();
+        let latest = latest_until(&windlass, largest.reconcile(&story)).await?;
+        ensure!(latest < LATEST, "an answer to a probe took {latest:?} because of {target}");
+    }
+
+    let [api, kind, name] = HOOK_RECEIVER;
+    let object = story.expect(&StoryTarget::new(api, kind, name)).await?;
+    let path = object.data["status"]["webhookPath"].as_str().unwrap_or_default();
+    let url = format!("{}{path}", windlass.webhooks());
+    let body = json!({"pushed": texts("field", 20_000)}).to_string();
+    let sent = async {
+        let answer = reqwest::Client::new().post(url).body(body).send().await?;
+        ensure!(answer.status().is_success(), "{answer:?}");
+        anyhow::Ok(())
+    };
+    let latest = latest_until(&windlass, sent).await?;
+    ensure!(latest < LATEST, "an answer to a probe took {latest:?} because of a webhook");
+    let many = StoryTarget::kustomization("many");
+    story.delete(&many).await?;
+    let latest = latest_until(&windlass, story.await_gone(&many, 8 * DEFAULT_WAIT_TIMEOUT)).await?;
+    ensure!(latest < LATEST, "an answer to a probe took {latest:?} because of a removal");
     story.end().await
 }

@@ -9,6 +9,8 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
+use crate::cli::{is_asked_for, windlass};
+
 const HOLD: &str = "windlass.dev/Hold";
 
 /// The annotations of a hold until some seconds from now, and the time as it is shown.
@@ -85,6 +87,33 @@ async fn holds_on_alerts_and_providers_end_by_themselves() -> Result<()> {
         story.await_object(&target, DEFAULT_WAIT_TIMEOUT, has_ended).await?;
         story.await_event(kind, "held", "HoldExpired: the hold of alice expired at").await?;
     }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_on_a_receiver_ends_by_itself() -> Result<()> {
+    let story = Story::with_windlass("hold-receiver").await?;
+    let target = StoryTarget::new("notification.toolkit.fluxcd.io/v1", "Receiver", "held");
+    let token = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
+        "stringData": {"token": "token-of-the-hook"}});
+    story.apply_value(token).await?;
+    let resources = json!([{"kind": "GitRepository", "name": "app"}]);
+    let spec = json!({"type": "generic", "secretRef": {"name": "token"}, "resources": resources});
+    let object = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver",
+        "metadata": {"name": "held"}, "spec": spec});
+    story.apply_value(object).await?;
+    story.await_ready(&target).await?;
+    let arguments = ["suspend", "receiver/held", "--until", "8s", "--owner", "alice"];
+    windlass(&story, &arguments)?.ended(0)?;
+    let message = await_hold(&story, &target, "True").await?;
+    ensure!(message.starts_with("suspended by alice until "), "{message}");
+    let has_ended = |object: &DynamicObject| {
+        object.data["spec"]["suspend"] != true && condition(object, HOLD).is_null()
+    };
+    let object = story.await_object(&target, DEFAULT_WAIT_TIMEOUT, has_ended).await?;
+    ensure!(is_asked_for(&object), "{:?}", object.annotations());
+    story.await_event("Receiver", "held", "HoldExpired: the hold of alice expired at").await?;
+    story.await_ready(&target).await?;
     story.end().await
 }
 
