@@ -15,7 +15,7 @@ mod describe;
 mod diff;
 mod events;
 mod export;
-mod facts;
+mod fact_source;
 mod get;
 mod habits;
 mod helmfile;
@@ -27,15 +27,15 @@ mod logs;
 mod migrate;
 mod operators;
 mod output;
-#[cfg(test)]
-mod page;
 mod patience;
-mod place;
 mod reconcile;
+#[cfg(test)]
+mod reference_page;
 mod release;
 mod resume;
 mod rollback;
 mod row;
+mod scope;
 mod serve;
 mod shell;
 mod stats;

@@ -20,11 +20,11 @@ use sources::http::{Clients, Egress};
 
 use super::connection::{Mark, print, say};
 use super::output::{ReportFormat, report};
-use super::place::{ClusterScope, Site};
+use super::scope::{ClusterScope, Site};
 use super::table::clean_line;
 use super::{EXIT_FAILED, kind};
 use crate::controllers::delivery::attempt::{begin, masking, secrets};
-use crate::controllers::delivery::parcels::{Letter, Sender};
+use crate::controllers::delivery::transport::{Letter, Sender};
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]

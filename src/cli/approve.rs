@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::connection::{Mark, say};
 use super::kind::{self, ResourceArgument};
-use super::place::{ClusterScope, Site, say_left_out};
+use super::scope::{ClusterScope, Site, say_left_out};
 use super::suspend::MANAGER;
 use super::table::clean;
 use crate::controllers::lifecycle::table::resource;

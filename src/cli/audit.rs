@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
 use super::kind::ResourceArgument;
-use super::place::{NamespaceScope, say_left_out};
+use super::scope::{NamespaceScope, say_left_out};
 use super::table::{Cell, Colour, Screen, Table};
 use crate::controllers::audit::resource;
 use crate::settings::parse_duration;

@@ -25,10 +25,10 @@ use sources::artifact::{FetchLimits, Remote};
 use sources::http::Egress;
 
 use super::connection::{Mark, say};
-use super::facts;
-use crate::controllers::hub::Hub;
+use super::fact_source;
 use crate::controllers::object_watcher::ObjectWatcher;
 use crate::controllers::reference::References;
+use crate::controllers::work_queue::Hub;
 use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::error::chain;
@@ -75,7 +75,7 @@ struct ArtifactDownload {
 /// Reads the artifact of a source: inside of the cluster from where its status says, else through the API server.
 async fn fetched(cluster: &Cluster, source: &ObjectId) -> anyhow::Result<ArtifactDownload> {
     let subject = source.subject();
-    let found = facts::read(cluster, source).await.map_err(anyhow::Error::msg);
+    let found = fact_source::read(cluster, source).await.map_err(anyhow::Error::msg);
     let object = found.with_context(|| format!("cannot read {subject}"))?;
     let object = object.with_context(|| format!("{subject} does not exist"))?;
     let artifact = object.get("status").map(|it| it["artifact"].clone()).unwrap_or_default();

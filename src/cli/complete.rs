@@ -15,7 +15,7 @@ use clap_complete::engine::{
 use objects::{Gvk, Object};
 
 use super::kind;
-use super::place::{ClusterScope, Site};
+use super::scope::{ClusterScope, Site};
 
 /// How long a person waits for names.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,8 +11,8 @@ use super::complete;
 use super::connection::print;
 use super::kind;
 use super::operators;
-use super::place::{ClusterScope, Site};
 use super::row::{Row, time};
+use super::scope::{ClusterScope, Site};
 use super::table::{Colour, Screen, age, clean, cut};
 use super::why;
 

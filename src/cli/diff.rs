@@ -23,7 +23,7 @@ use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
-use super::place::{ClusterScope, Site};
+use super::scope::{ClusterScope, Site};
 use super::table::{Screen, clean};
 use crate::settings::Settings;
 

@@ -12,7 +12,7 @@ use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
-use super::place::{NamespaceScope, Site, say_left_out, shown};
+use super::scope::{NamespaceScope, Site, say_left_out, shown};
 use super::table::{Cell, Colour, Screen, Table, age};
 
 /// The flags of `windlass events`.

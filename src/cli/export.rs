@@ -8,7 +8,7 @@ use objects::Object;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
-use super::place::{NamespaceScope, say_left_out, shown};
+use super::scope::{NamespaceScope, say_left_out, shown};
 
 /// The flags of `windlass export`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -14,8 +14,8 @@ use super::connection::{Mark, print, say};
 use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::output::{ListOutputFormat, OutputShape, Writer};
-use super::place::{NamespaceScope, Site, say_left_out};
 use super::row::{Row, is_silent, unsaid};
+use super::scope::{NamespaceScope, Site, say_left_out};
 use super::table::{Cell, Colour, Screen, Table, age};
 use windlass_cluster::watch::WatcherEvent;
 

@@ -18,9 +18,9 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{ClusterScope, Site};
 use super::release;
 use super::row::{short, time};
+use super::scope::{ClusterScope, Site};
 use super::table::{Cell, Colour, Screen, Table, age};
 
 /// The flags of `windlass history`.

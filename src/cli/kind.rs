@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail, ensure};
 use crds::Names;
 use objects::{Gvk, Object, ObjectId};
 
-use super::place::Site;
+use super::scope::Site;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
 

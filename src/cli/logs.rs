@@ -20,7 +20,7 @@ use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::operators::{self, LeaseHolder};
-use super::place::{ClusterScope, Site, say_left_out};
+use super::scope::{ClusterScope, Site, say_left_out};
 use super::table::{Screen, clean, clean_line};
 use crate::settings::parse_duration;
 use windlass_cluster::logs::{Line, LogOptions};

@@ -5,7 +5,7 @@ use objects::Object;
 use serde::Serialize;
 
 use super::connection::print;
-use super::place::shown;
+use super::scope::shown;
 
 /// Formats of a command that lists objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -14,13 +14,13 @@ use objects::{Object, ObjectId};
 use serde_json::{Map, Value, json};
 
 use super::connection::{Mark, say};
-use super::facts::{AT_ONCE, resource, unserved};
+use super::fact_source::{AT_ONCE, resource, unserved};
 use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::patience::Patience;
-use super::place::Site;
 use super::release;
 use super::row::Row;
+use super::scope::Site;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
 use super::{EXIT_FAILED, why};

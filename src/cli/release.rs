@@ -6,7 +6,7 @@ use reconcile::{ROLLBACK, depends_on};
 use serde_json::{Value, json};
 
 use super::kind::ResourceArgument;
-use super::place::Site;
+use super::scope::Site;
 use super::suspend::change;
 
 /// The row of a release of a Helmfile; none if it has no releases and none is named.

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::connection::{Mark, print, say};
 use super::kind::{self, ResourceArgument};
 use super::patience::Patience;
-use super::place::{ClusterScope, Site};
+use super::scope::{ClusterScope, Site};
 use super::suspend::{by, change};
 use super::table::clean;
 use super::{EXIT_FAILED, complete, release};

@@ -8,8 +8,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::controllers::hub::Hub;
 use crate::controllers::kinds::{self, Process};
+use crate::controllers::work_queue::Hub;
 use crate::serve::{self, Listener, Readiness};
 use crate::settings::Settings;
 use crate::telemetry;

@@ -9,8 +9,8 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{NamespaceScope, say_left_out};
 use super::row::{Row, is_silent, unsaid};
+use super::scope::{NamespaceScope, say_left_out};
 use super::table::{Cell, Colour, Screen, Table};
 
 /// The flags of `windlass stats`.

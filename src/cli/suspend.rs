@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use super::complete;
 use super::connection::{Mark, say};
 use super::kind::{self, ResourceArgument};
-use super::place::{NamespaceScope, Site, say_left_out};
 use super::release;
+use super::scope::{NamespaceScope, Site, say_left_out};
 use super::table::clean;
 use crate::settings::parse_duration;
 

@@ -10,12 +10,12 @@ use serde::Serialize;
 
 use super::complete;
 use super::connection::print;
-use super::facts;
+use super::fact_source;
 use super::kind;
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{ClusterScope, Site};
 use super::row::Row;
+use super::scope::{ClusterScope, Site};
 use super::table::{Colour, Screen, clean};
 
 /// The flags of `windlass trace`.
@@ -99,7 +99,7 @@ async fn way(site: &Site, object: Object) -> anyhow::Result<Vec<Stop>> {
     while stops.len() < MAX_TRACE_LENGTH {
         let Some((id, relation)) = above(&at).filter(|(id, _)| !seen.contains(id)) else { break };
         seen.push(id.clone());
-        match facts::read(&site.cluster, &id).await {
+        match fact_source::read(&site.cluster, &id).await {
             Ok(Some(object)) => {
                 stops.push(stop(&object, relation));
                 at = object;

@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use super::complete;
 use super::connection::print;
-use super::facts::{self, AT_ONCE};
+use super::fact_source::{self, AT_ONCE};
 use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{ClusterScope, Site};
 use super::row::Row;
+use super::scope::{ClusterScope, Site};
 use super::table::{Colour, Screen, clean, cut};
 use windlass_cluster::ClusterError;
 
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let made = related::made_chart(&object);
         let mut top = Box::pin(grower.grow(object)).await?;
         if let Some(id) = sources.into_iter().next() {
-            let source = facts::read(&site.cluster, &id).await;
+            let source = fact_source::read(&site.cluster, &id).await;
             top = with_source(top, describe(&id, source), made == Some(id));
         }
         operators::say_absence(&site.cluster).await;
@@ -137,7 +137,7 @@ impl Grower<'_> {
             self.left -= ids.len();
             let cluster = &self.site.cluster;
             let reads = ids.into_iter().map(|id| async move {
-                let read = facts::read(cluster, &id).await;
+                let read = fact_source::read(cluster, &id).await;
                 (id, read)
             });
             let found: Vec<(ObjectId, Read)> =

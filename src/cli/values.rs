@@ -19,7 +19,7 @@ use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::output::{ReportFormat, report};
-use super::place::{ClusterScope, Site};
+use super::scope::{ClusterScope, Site};
 use super::table::{Cell, Screen, Table};
 use super::template::load_chart;
 use crate::controllers::helm_release::values::{self, Objects, Values};

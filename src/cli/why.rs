@@ -16,11 +16,11 @@ use serde::Serialize;
 
 use super::complete;
 use super::connection::print;
-use super::facts::Facts;
+use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::output::{ReportFormat, report};
-use super::place::{NamespaceScope, Site};
+use super::scope::{NamespaceScope, Site};
 use super::table::{Colour, Screen, age, clean, cut};
 
 /// The flags of `windlass why`.

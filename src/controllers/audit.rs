@@ -5,7 +5,7 @@
 //! that is there already is read: it has to be about this operation.
 //!
 //! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`), and where they are kept then (`archive`).
-//! Elsewhere: what an audit says (`releaser::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
+//! Elsewhere: what an audit says (`release_runner::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
 
 pub(crate) mod archive;
 pub(crate) mod retention;

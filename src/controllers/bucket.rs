@@ -3,9 +3,9 @@
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), the protocols
 //! (`sources::bucket`).
 
+mod executor;
 mod resolve;
-mod wish;
-mod world;
+mod validated_spec;
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::Context;
+use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
-use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url};
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
@@ -44,11 +44,11 @@ impl SourceKind for Bucket {
         of_failure: failure,
     };
 
-    type FetchSpec = world::BucketFetchSpec;
-    type LookupResult = world::BucketLookupResult;
+    type FetchSpec = executor::BucketFetchSpec;
+    type LookupResult = executor::BucketLookupResult;
 
     fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
+        validated_spec::unsupported(&self.spec)
     }
 
     fn interval(&self) -> Option<&str> {
@@ -61,21 +61,21 @@ impl SourceKind for Bucket {
         object: &Arc<Self>,
     ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         let resolved = resolve::resolve(context, node, object).await?;
-        wish::wish(object, resolved)
+        validated_spec::wish(object, resolved)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
     ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
-        world::ask(run).await
+        executor::ask(run).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
     ) -> Result<StoredArtifact<Self::Status>, Rest> {
-        world::fetch(run, found).await
+        executor::fetch(run, found).await
     }
 
     fn shape(&self) -> Option<ArtifactInputs> {

@@ -13,8 +13,8 @@ use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube::core::ResourceExt as _;
 use reconcile::{ObjectKey, Reason, Rest, Wake};
 
-use super::kept::ByType;
 use super::namespaces::Namespaces;
+use super::object_store::ByType;
 use crate::settings::Settings;
 use proof::Proof;
 use sources::store::{Slot, Store};

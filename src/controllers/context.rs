@@ -6,12 +6,12 @@ use kube::runtime::reflector::Store;
 
 use super::catalog::Catalog;
 use super::dependencies::Dependencies;
-use super::hub::Hub;
-use super::kept::ByType;
+use super::http_clients::Remotes;
+use super::object_store::ByType;
 use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
-use super::remotes::Remotes;
 use super::target::Targets;
+use super::work_queue::Hub;
 use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::events::Events;

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use objects::Gvk;
 use reconcile::ObjectKey;
 
-use super::hub::Hub;
+use super::work_queue::Hub;
 use windlass_cluster::Cluster;
 use windlass_cluster::decode::{MetadataOnly, Wire as _};
 use windlass_cluster::discovery::Resource;

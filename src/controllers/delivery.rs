@@ -1,21 +1,21 @@
 //! Delivery: from events to what services are sent, by Alerts and Providers.
 //!
-//! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `deciding`), what was told lately
-//! (`repetitions`), what waits (`spool`) and for whom (`lanes`), attempts and pauses (`lane`), one attempt (`attempt`), what goes
-//! out (`parcels`, `nats`), what is sent about incidents (`incidents`) and which events wait for them (`suppression`).
-//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`controllers::exchange`).
+//! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `matcher`), what was told lately
+//! (`repetitions`), what waits (`spool`) and for whom (`provider_queues`), attempts and pauses (`provider_queue`), one attempt (`attempt`), what goes
+//! out (`transport`, `nats`), what is sent about incidents (`incidents`) and which events wait for them (`suppression`).
+//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`controllers::http_request`).
 
 pub(crate) mod attempt;
-mod deciding;
 mod dispatch;
 pub(crate) mod incidents;
-mod lane;
-mod lanes;
+mod matcher;
 mod nats;
-pub(crate) mod parcels;
+mod provider_queue;
+mod provider_queues;
 mod repetitions;
 mod spool;
 pub(crate) mod suppression;
+pub(crate) mod transport;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,12 +25,12 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::lanes::Lanes;
+pub(crate) use self::provider_queues::Lanes;
 
 use self::dispatch::Dispatcher;
 use self::incidents::Outcomes;
-use self::lane::Troubles;
-use self::lanes::ProviderKey;
+use self::provider_queue::Troubles;
+use self::provider_queues::ProviderKey;
 use self::repetitions::Repetitions;
 use self::spool::{Bounds, Notification, Spool};
 use self::suppression::Suppression;
@@ -152,7 +152,7 @@ impl Delivery {
 
     fn enqueue(self: &Arc<Self>, number: u64, place: &ProviderKey) {
         if self.lanes.push(place, number) {
-            self.working.spawn(lane::work(self.clone(), place.clone()));
+            self.working.spawn(provider_queue::work(self.clone(), place.clone()));
         }
     }
 

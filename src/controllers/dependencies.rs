@@ -12,7 +12,7 @@ use kube::core::ResourceExt as _;
 use reconcile::depends_on::{self, ObjectDependency};
 use reconcile::{Dependency, DependencyState, ObjectKey, Rest, reason};
 
-use super::kept::ByType;
+use super::object_store::ByType;
 use windlass_cluster::kind::OurKind;
 
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;

@@ -2,7 +2,7 @@
 //!
 //! Here: `healthCheckExprs` and every `readyExpr` read from the spec, and asked about objects, within what one run may
 //! use up. Below: the threads on which that is done (`threads`). Elsewhere: the language (engine `gocel`), whose health
-//! is waited for (each kind's `wish`), what follows from a `readyExpr` (`controllers::gate`).
+//! is waited for (each kind's `validated_spec`), what follows from a `readyExpr` (`controllers::gate`).
 
 mod threads;
 

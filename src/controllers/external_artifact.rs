@@ -12,8 +12,8 @@ use kube::core::ResourceExt as _;
 
 use super::catalog::Provider;
 use super::context::Context;
-use super::kept::ByType;
 use super::kind::ControllerKind;
+use super::object_store::ByType;
 use crate::settings::Settings;
 
 impl ControllerKind for ExternalArtifact {

@@ -3,11 +3,11 @@
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), Git (`sources::git`).
 
 mod contents;
+mod executor;
 mod include;
 mod resolve;
+mod validated_spec;
 mod verify;
-mod wish;
-mod world;
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use sources::reason::{
 };
 
 use super::context::Context;
+use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::{SourceKind, SourceSpec, verified};
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
@@ -53,11 +53,11 @@ impl SourceKind for GitRepository {
         of_failure: failure,
     };
 
-    type FetchSpec = world::GitFetchSpec;
+    type FetchSpec = executor::GitFetchSpec;
     type LookupResult = ();
 
     fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
+        validated_spec::unsupported(&self.spec)
     }
 
     fn interval(&self) -> Option<&str> {
@@ -70,14 +70,14 @@ impl SourceKind for GitRepository {
         object: &Arc<Self>,
     ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         let resolved = resolve::resolve(context, node, object).await?;
-        wish::wish(object, resolved)
+        validated_spec::wish(object, resolved)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
     ) -> Result<RemoteRevision<()>, Rest> {
-        let revision = world::ask(run).await?;
+        let revision = executor::ask(run).await?;
         Ok(RemoteRevision { revision, found: () })
     }
 
@@ -85,7 +85,7 @@ impl SourceKind for GitRepository {
         run: &Arc<SourceRun<Self>>,
         (): (),
     ) -> Result<StoredArtifact<Self::Status>, Rest> {
-        world::fetch(run).await
+        executor::fetch(run).await
     }
 
     fn shape(&self) -> Option<ArtifactInputs> {

@@ -5,13 +5,13 @@
 
 mod built;
 mod dependencies;
+mod executor;
 mod oci_registry;
 mod package;
 mod provenance;
 mod resolve;
 mod signed_name;
-mod wish;
-mod world;
+mod validated_spec;
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use sources::reason::{
 use super::catalog::currency;
 use super::context::Context;
 use super::image_trust::SignaturePolicy;
+use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::{SourceKind, SourceSpec, verified};
 
 const BUILD_FAILED: &str = "BuildFailed";
@@ -68,8 +68,8 @@ impl SourceKind for HelmChart {
 
     const ANNOTATIONS: &'static [&'static str] = &[provenance::ANNOTATION];
 
-    type FetchSpec = world::ChartFetchSpec;
-    type LookupResult = world::ChartLookupResult;
+    type FetchSpec = executor::ChartFetchSpec;
+    type LookupResult = executor::ChartLookupResult;
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())
@@ -81,9 +81,9 @@ impl SourceKind for HelmChart {
         object: &Arc<Self>,
     ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         resolve::edges(context, node, object);
-        wish::check(object)?;
+        validated_spec::check(object)?;
         let (from, keyring) = resolve::resolve(context, node, object).await?;
-        wish::wish(object, from, keyring)
+        validated_spec::wish(object, from, keyring)
     }
 
     fn is_verified(&self) -> bool {
@@ -100,14 +100,14 @@ impl SourceKind for HelmChart {
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
     ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
-        world::ask(run, kept).await
+        executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
     ) -> Result<StoredArtifact<Self::Status>, Rest> {
-        world::fetch(run, found).await
+        executor::fetch(run, found).await
     }
 
     fn also_announces(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! HelmRelease: a chart with values, kept released as Helm releases it.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`wish`, `values`), the chart (`chart`, `template`),
-//! the release itself (`releaser`, of which it is an owner: `owner`), deletion (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`validated_spec`, `values`), the chart (`chart`, `template`),
+//! the release itself (`release_runner`, of which it is an owner: `owner`), deletion (`finalize`).
 
 mod chart;
 mod finalize;
@@ -11,8 +11,8 @@ pub(super) mod report;
 mod requires;
 pub(crate) mod status;
 mod template;
+pub(crate) mod validated_spec;
 pub(crate) mod values;
-pub(crate) mod wish;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ use release::{Origin, ReleaseDesiredState};
 
 use self::owner::{PendingStatus, ReleaseOwner};
 pub(super) use self::pause::released_parts;
-pub(crate) use self::wish::{FORCE_AT, RESET_AT};
-use self::wish::{ReleaseInputs, Timeouts};
+pub(crate) use self::validated_spec::{FORCE_AT, RESET_AT};
+use self::validated_spec::{ReleaseInputs, Timeouts};
 use super::applier::{self, ApplierKind, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
 use super::dependencies::DependencyTarget;
@@ -37,9 +37,9 @@ use super::kind::{ControllerKind, REQUESTED_AT};
 use super::lifecycle;
 use super::object_watcher::Ownership;
 use super::reference::References;
-use super::releaser::action_options::ActionOptions;
-use super::releaser::postrender::PostRenderers;
-use super::releaser::{self, MANAGER, Wish, drive};
+use super::release_runner::action_options::ActionOptions;
+use super::release_runner::postrender::PostRenderers;
+use super::release_runner::{self, MANAGER, Wish, drive};
 use super::run_error::RunError;
 use super::target::ClusterTarget;
 use windlass_cluster::ClusterError;
@@ -92,7 +92,7 @@ struct HelmReleaseRequest {
 impl HelmReleaseRequest {
     /// What a run of the object has seen: a request causes one run, and its wait goes on after that.
     fn of(object: &HelmRelease) -> Self {
-        let annotations = [REQUESTED_AT, wish::FORCE_AT, wish::RESET_AT];
+        let annotations = [REQUESTED_AT, validated_spec::FORCE_AT, validated_spec::RESET_AT];
         let asked = annotations.map(|key| object.annotations().get(key).cloned());
         Self { generation: object.meta().generation, asked: asked.into() }
     }
@@ -104,7 +104,7 @@ impl ControllerKind for HelmRelease {
     const CONTROLLER: &'static str = "helm-controller";
     const APPLIES: bool = true;
     const ANNOTATIONS: &'static [&'static str] =
-        &[wish::FORCE_AT, wish::RESET_AT, ROLLBACK, requires::REQUIRES];
+        &[validated_spec::FORCE_AT, validated_spec::RESET_AT, ROLLBACK, requires::REQUIRES];
 
     type ControllerState = applier::ApplierState<Self>;
 
@@ -163,7 +163,7 @@ impl ApplierKind for HelmRelease {
     type RunDetails = HelmReleaseRunDetails;
 
     fn check(&self) -> Result<Timeouts, Rest> {
-        status::check(self).and_then(|()| wish::check(&self.spec))
+        status::check(self).and_then(|()| validated_spec::check(&self.spec))
     }
 
     fn pace(timeouts: &Timeouts) -> Pace {
@@ -268,7 +268,7 @@ impl Session {
     ) -> Result<(), RunError> {
         let annotation = object.annotations().get(requires::REQUIRES);
         let own = &self.node.namespace;
-        let storage = wish::target(object).storage_namespace;
+        let storage = validated_spec::target(object).storage_namespace;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
         let required = match requires::of(annotation, (own, &storage), is_blocked) {
             Ok(required) if required.is_empty() => return Ok(()),
@@ -320,7 +320,7 @@ impl Session {
         if let Err(error) = self.required(object, &target).await {
             return early(error.rest()?);
         }
-        let loaded = match releaser::chart::load(&self.context, &source).await {
+        let loaded = match release_runner::chart::load(&self.context, &source).await {
             Ok(loaded) => loaded,
             Err(rest) => return early(rest),
         };
@@ -334,7 +334,7 @@ impl Session {
             artifact_digest: source.artifact.digest.clone(),
         };
         let settings = &self.context.settings;
-        let desired = wish::desired(object, parts, &timeouts, false, settings);
+        let desired = validated_spec::desired(object, parts, &timeouts, false, settings);
         let origin = Origin {
             source: source.node.to_string(),
             revision: source.artifact.revision.clone(),
@@ -343,7 +343,7 @@ impl Session {
         let lifecycles = lifecycle::holding(&self.context, &**object);
         let desired =
             ReleaseDesiredState { gates: self.gates(object), lifecycles, origin, ..desired };
-        let ignore = match wish::ignore(&object.spec) {
+        let ignore = match validated_spec::ignore(&object.spec) {
             Ok(ignore) => ignore,
             Err(rest) => return early(rest),
         };

@@ -3,10 +3,10 @@
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), indexes and how they are
 //! fetched (`sources::charts`), charts (`helm_chart`).
 
+pub(crate) mod executor;
 mod oci_registry;
 mod resolve;
-pub(super) mod wish;
-pub(crate) mod world;
+pub(super) mod validated_spec;
 
 use std::fs::File;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::Context;
+use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
-use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::{SourceKind, SourceSpec};
 
 pub(crate) use oci_registry::registry;
 pub(crate) use resolve::secrets;
-pub(crate) use wish::{reach, repository};
+pub(crate) use validated_spec::{reach, repository};
 
 /// Interval of a HelmRepository that has none. Parity(flux).
 const DEFAULT_INTERVAL: &str = "1m";
@@ -79,12 +79,12 @@ impl SourceKind for HelmRepository {
         of_failure: failure,
     };
 
-    type FetchSpec = world::RepositoryFetchSpec;
+    type FetchSpec = executor::RepositoryFetchSpec;
     /// The index, if it was sent.
     type LookupResult = Option<File>;
 
     fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
+        validated_spec::unsupported(&self.spec)
     }
 
     fn interval(&self) -> Option<&str> {
@@ -100,23 +100,23 @@ impl SourceKind for HelmRepository {
         node: &ObjectKey,
         object: &Arc<Self>,
     ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
-        wish::check(object)?;
+        validated_spec::check(object)?;
         let secrets = resolve::resolve(context, node, object).await?;
-        wish::wish(object, &secrets, context)
+        validated_spec::wish(object, &secrets, context)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
     ) -> Result<RemoteRevision<Option<File>>, Rest> {
-        world::ask(run, kept).await
+        executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         index: Option<File>,
     ) -> Result<StoredArtifact<Self::Status>, Rest> {
-        world::fetch(run, index).await
+        executor::fetch(run, index).await
     }
 
     fn shape(&self) -> Option<ArtifactInputs> {

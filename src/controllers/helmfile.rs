@@ -1,34 +1,34 @@
 //! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`model`, `operator`), where a
-//! helmfile comes from (`origin`), what is wished (`wish`, `plan`, `fetching`, `decryption`, `files`, `values`, `charts`), the releases
-//! (`keep`, `order`, `leave`, `suspended`, `request`, `book`, `bounds`, `hooks`, `reapply`; `releaser`, of which it is an owner), their clusters (`places`), deletion (`finalize`).
+//! helmfile comes from (`helmfile_source`), what is wished (`validated_spec`, `plan`, `fetching`, `decryption`, `files`, `values`, `charts`), the releases
+//! (`release_reconciler`, `order`, `prune`, `suspended`, `request`, `release_states`, `bounds`, `hooks`, `reapply`; `release_runner`, of which it is an owner), their clusters (`clusters`), deletion (`finalize`).
 
-mod book;
 mod bounds;
 pub(crate) mod charts;
+mod clusters;
 mod decryption;
 mod fetching;
 mod files;
 mod finalize;
+mod helmfile_source;
 mod hooks;
-mod keep;
-mod leave;
 mod model;
 pub(super) mod operator;
 mod order;
-mod origin;
-mod places;
 mod plan;
+mod prune;
 mod reapply;
+mod release_reconciler;
+mod release_states;
 mod report;
 mod repositories;
 mod request;
 mod suspended;
 #[cfg(test)]
 mod testing;
+mod validated_spec;
 mod values;
-mod wish;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,28 +45,28 @@ use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use self::book::Book;
 use self::bounds::fitted;
+use self::clusters::Places;
 use self::decryption::Decrypting;
 use self::fetching::{NOT_VERIFIED, Reaching};
-use self::keep::{ReleaseRunState, Silent};
+use self::helmfile_source::{Origin, RemoteSourceRevision};
 use self::model::Model;
-use self::origin::{Origin, RemoteSourceRevision};
-use self::places::Places;
 use self::plan::{HelmfilePlan, Inputs, Key};
+use self::release_reconciler::{ReleaseRunState, Silent};
+use self::release_states::Book;
 use self::repositories::Repositories;
 use self::suspended::Suspensions;
-use self::wish::{HelmfileInputs, Timeouts};
+use self::validated_spec::{HelmfileInputs, Timeouts};
 use super::applier::{self, ApplierKind, End, Leaving, Observation, Pace, Pending};
 use super::context::Context;
+use super::hold_conditions;
 use super::kind::{ControllerKind, REQUESTED_AT};
 use super::kustomization::bases::{BuildPermits, SharedPermits};
 use super::kustomization::decryption::{Decryption, MAC};
 use super::kustomization::key_services::KeyServices;
-use super::marks;
 use super::object_watcher::Ownership;
 use super::reference::References;
-use super::releaser::MANAGER;
+use super::release_runner::MANAGER;
 use super::target::ClusterTarget;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::ClusterError;
@@ -115,11 +115,11 @@ impl ControllerKind for Helmfile {
     type ControllerState = applier::ApplierState<Self>;
 
     fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
+        validated_spec::unsupported(&self.spec)
     }
 
     fn source(&self) -> Option<ObjectKey> {
-        origin::source(self)
+        helmfile_source::source(self)
     }
 
     fn has_tried(&self, revision: &str) -> bool {
@@ -167,7 +167,7 @@ impl<K: Model> ApplierKind for K {
     fn check(&self) -> Result<Timeouts, Rest> {
         match self.fault() {
             Some(rest) => Err(rest),
-            None => wish::check(&self.asked()),
+            None => validated_spec::check(&self.asked()),
         }
     }
 
@@ -230,7 +230,7 @@ impl<K: Model> ApplierKind for K {
         let namespace = object.namespace().unwrap_or_default();
         let who = (&*namespace, &*object.name_any(), object.annotations());
         let in_use = session.contexts_in_use(object);
-        wish::read(&session.context, &object.asked(), who, &in_use, references).await
+        validated_spec::read(&session.context, &object.asked(), who, &in_use, references).await
     }
 
     async fn reconcile(
@@ -289,7 +289,7 @@ impl<K: Model> Session<K> {
     /// The contexts of releases that there are or that the last plan has.
     fn contexts_in_use(&self, object: &K) -> BTreeSet<String> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
-        let mut in_use = places::of_rows(rows);
+        let mut in_use = clusters::of_rows(rows);
         if let Some(kept) = &self.memory().plan {
             in_use.extend(kept.plan.releases.iter().map(|it| it.key.context.clone()));
         }
@@ -364,7 +364,7 @@ impl<K: Model> Session<K> {
         if let Err(rest) = book.flush().await {
             return Some(ended(rest));
         }
-        let run = keep::HelmfileRun {
+        let run = release_reconciler::HelmfileRun {
             object,
             spec,
             places,
@@ -395,8 +395,8 @@ impl<K: Model> Session<K> {
     async fn keep_and_prune(
         &self,
         planned: &HelmfilePlan,
-        run: &keep::HelmfileRun<'_, K>,
-    ) -> Option<keep::Outcomes> {
+        run: &release_reconciler::HelmfileRun<'_, K>,
+    ) -> Option<release_reconciler::Outcomes> {
         let mut outcomes = self.keep(planned, run).await?;
         let left = self.prune(planned, &outcomes, run).await?;
         outcomes.extend(left);
@@ -423,7 +423,7 @@ impl<K: Model> Session<K> {
             if is_verified_only { format!("{key} verified") } else { key }
         };
         let known = key(origin);
-        let is_asked = marks::is_asked(&**object);
+        let is_asked = hold_conditions::is_asked(&**object);
         if let Some(kept) = self.memory().plan.as_ref().filter(|kept| kept.key == known) {
             // Repositories may have other versions by now; what was drawn would be drawn anew.
             let interval = match kept.plan.has_refused_chart() {
@@ -482,7 +482,7 @@ impl<K: Model> Session<K> {
         // What an address leads to is verified by nobody.
         let getter = match is_verified_only {
             true => Err(NOT_VERIFIED),
-            false => origin::getter_for(&self.context, target, cancel.clone()),
+            false => helmfile_source::getter_for(&self.context, target, cancel.clone()),
         };
         let context = &self.context;
         let namespace = &self.node.namespace;
@@ -515,11 +515,11 @@ impl<K: Model> Session<K> {
     async fn stop(&self, object: &Arc<K>) -> Result<Option<Duration>, ClusterError> {
         let spec = object.asked();
         let places = self.usable_places(&**object, &spec).await;
-        let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let timeouts = validated_spec::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());
         let book = Arc::new(book);
         let secrets = Masking::default();
-        let run = keep::HelmfileRun {
+        let run = release_reconciler::HelmfileRun {
             object,
             spec: &spec,
             places: &places,

@@ -3,10 +3,10 @@
 //! Here: what this kind says about itself. In the folder besides the usual: the ExternalArtifact (`offer`).
 //! Elsewhere: the run that all sources share (`source`), HTTP and archives (`sources::http_archive`).
 
+mod executor;
 mod offer;
 mod resolve;
-mod wish;
-mod world;
+mod validated_spec;
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
 use super::context::Context;
+use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
-use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::{SourceKind, SourceSpec};
 use windlass_cluster::ClusterError;
 
@@ -46,8 +46,8 @@ impl SourceKind for HTTPArchive {
         of_failure: failure,
     };
 
-    type FetchSpec = world::HttpFetchSpec;
-    type LookupResult = Option<world::HttpArchiveDownload>;
+    type FetchSpec = executor::HttpFetchSpec;
+    type LookupResult = Option<executor::HttpArchiveDownload>;
 
     fn interval(&self) -> Option<&str> {
         Some(self.spec.interval.as_str())
@@ -59,21 +59,21 @@ impl SourceKind for HTTPArchive {
         object: &Arc<Self>,
     ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         let resolved = resolve::resolve(context, node, object).await?;
-        wish::wish(object, &resolved)
+        validated_spec::wish(object, &resolved)
     }
 
     async fn ask(
         run: &Arc<SourceRun<Self>>,
         kept: Option<&KeptArtifact>,
     ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
-        world::ask(run, kept).await
+        executor::ask(run, kept).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
     ) -> Result<StoredArtifact<Self::Status>, Rest> {
-        world::fetch(run, found).await
+        executor::fetch(run, found).await
     }
 
     fn shape(&self) -> Option<ArtifactInputs> {

@@ -6,16 +6,16 @@
 //! about it.
 //!
 //! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed`), the objects that keep incidents
-//! (`book`), when writes pause (`pauses`) and whose turn it is (`turns`), who is sent what about them (`audience`, `telling`,
+//! (`incident_store`), when writes pause (`backoff`) and whose turn it is (`turns`), who is sent what about them (`audience`, `notifier`,
 //! `wording`), and events that are sent after all (`suppression`). Elsewhere: which failures are one incident
 //! (`cause::incident`), Alerts and sending (`delivery`).
 
 mod audience;
-mod book;
+mod backoff;
+mod incident_store;
+mod notifier;
 mod observed;
-mod pauses;
 mod suppression;
-mod telling;
 mod turns;
 mod wording;
 
@@ -33,11 +33,11 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use self::audience::Audience;
-use self::book::Book;
+use self::incident_store::Book;
+use self::notifier::{Notice, Teller};
 pub(crate) use self::observed::Row;
 use self::observed::{ListedKinds, ObservedObjects};
 use self::suppression::{EventDecision, IncidentNotice, decision};
-use self::telling::{Notice, Teller};
 use self::turns::Turns;
 use super::context::Context;
 use super::delivery::Delivery;
@@ -89,7 +89,7 @@ impl DeletedIncidents {
     fn note(&self, changed: TableChange<Incident>) {
         let TableChange { before: Some(before), after } = changed else { return };
         let is_there = after.is_some_and(|after| after.metadata.uid == before.metadata.uid);
-        if is_there || book::state(&before) != Some(IncidentState::Open) {
+        if is_there || incident_store::state(&before) != Some(IncidentState::Open) {
             return;
         }
         let mut gone = self.0.lock();
@@ -251,8 +251,9 @@ impl IncidentRun {
         let teller = &self.teller;
         let judged = &self.judged;
         let is_needed = |incident: &Incident| {
-            let is_found = || book::identity(incident).is_some_and(|it| judged.of(&it).is_some());
-            teller.is_waiting(incident) || is_found() && book::state(incident).is_none()
+            let is_found =
+                || incident_store::identity(incident).is_some_and(|it| judged.of(&it).is_some());
+            teller.is_waiting(incident) || is_found() && incident_store::state(incident).is_none()
         };
         self.book.sweep(is_needed).await;
     }
@@ -325,7 +326,9 @@ impl IncidentRun {
             pause(step).await;
             let namespace = identity.0.namespace.clone();
             let known = self.book.of(identity);
-            if let Some(known) = known.filter(|it| book::state(it) == Some(IncidentState::Open)) {
+            if let Some(known) =
+                known.filter(|it| incident_store::state(it) == Some(IncidentState::Open))
+            {
                 updated.push((namespace, Need::Update(known, identity.clone())));
                 continue;
             }
@@ -358,12 +361,12 @@ impl IncidentRun {
         }
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
-            let Some(identity) = book::identity(&object) else { continue };
+            let Some(identity) = incident_store::identity(&object) else { continue };
             // Of a kind that was not listed nothing is known.
             if self.judged.of(&identity).is_some() || !listed.has(&identity.0) {
                 continue;
             }
-            let affected = book::affected(&object);
+            let affected = incident_store::affected(&object);
             let (subject, problem) = &identity;
             if is_over((subject, problem.as_str()), &affected, &self.judged.verdicts) {
                 ended.push((identity.0.namespace.clone(), Need::Resolve(object)));
@@ -376,7 +379,7 @@ impl IncidentRun {
     async fn tell(&mut self, wanting: &[Wanting], audience: &Audience) {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
-            let Some(identity) = book::identity(&object) else { continue };
+            let Some(identity) = incident_store::identity(&object) else { continue };
             let subject = &identity.0;
             let failing = self.judged.of(&identity);
             let named = match failing {
@@ -400,7 +403,7 @@ impl IncidentRun {
             let mark = &step.mark;
             let object = self.book.get(&mark.namespace, &mark.name, &mark.uid);
             let Some(object) = object else { continue };
-            let Some((subject, _)) = book::identity(&object) else { continue };
+            let Some((subject, _)) = incident_store::identity(&object) else { continue };
             let about = self.observed.reference(&subject);
             let controller = self.observed.controller(&subject);
             self.teller.ended_early(&object, (&about, controller), step).await;
@@ -442,7 +445,7 @@ impl IncidentRun {
     /// What an Alert is sent about the incident of a failure.
     fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> IncidentNotice {
         let own = self.book.of(identity);
-        if let Some(own) = own.filter(|it| book::state(it) == Some(IncidentState::Open)) {
+        if let Some(own) = own.filter(|it| incident_store::state(it) == Some(IncidentState::Open)) {
             return match self.teller.notice(&own, alert) {
                 Notice::Sent => IncidentNotice::Sent,
                 Notice::Due => IncidentNotice::Due,
@@ -459,7 +462,7 @@ impl IncidentRun {
 
     /// Has sent that an incident has ended.
     async fn tell_end(&mut self, incident: &Incident) {
-        let Some((subject, _)) = book::identity(incident) else { return };
+        let Some((subject, _)) = incident_store::identity(incident) else { return };
         let about = self.observed.reference(&subject);
         let controller = self.observed.controller(&subject);
         self.teller.resolved(incident, (&about, controller)).await;

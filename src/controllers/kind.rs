@@ -12,7 +12,7 @@ use kube::core::ResourceExt as _;
 use reconcile::ObjectKey;
 
 use super::context::Context;
-use super::kept::Memories;
+use super::object_store::Memories;
 use windlass_cluster::ClusterError;
 use windlass_cluster::kind::OurKind;
 

@@ -1,14 +1,15 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
-//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `wish`, `inputs`), where a run may
-//! not go on (`pause`), looking and writing (`world`), deletion (`finalize`).
+//! Here: a run from its gate to its report. Elsewhere: what is wished (`build`, `validated_spec`, `inputs`), where a run may
+//! not go on (`pause`), looking and writing (`executor`), deletion (`finalize`).
 
 mod audit;
 pub(crate) mod bases;
 mod build;
 mod ca_bundle;
-mod culprit;
 pub(super) mod decryption;
+mod executor;
+mod failure_cause;
 mod finalize;
 mod generated;
 mod held;
@@ -21,8 +22,7 @@ pub(super) mod resolve;
 mod retry;
 pub(crate) mod scope;
 mod substitution;
-pub(crate) mod wish;
-mod world;
+pub(crate) mod validated_spec;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,21 +44,21 @@ use tree::Trace;
 
 use self::audit::{About, Attempts};
 use self::build::BuildOutcome;
+use self::executor::{KustomizationExecutor, Verify, Wishes};
 use self::held::{HeldAttempt, LifecycleClearance, LifecycleHold};
 use self::inputs::Inputs;
 use self::retry::{BuildIdentity, LastApplied};
-use self::wish::{ALLOW_EMPTY, Timeouts, Wish};
-use self::world::{KustomizationExecutor, Verify, Wishes};
+use self::validated_spec::{ALLOW_EMPTY, Timeouts, Wish};
 use super::applier::{ApplierKind, End, Leaving, Observation, Pace, Pending};
-use super::contest::Contests;
 use super::context::Context;
 use super::dependencies::DependencyTarget;
+use super::field_conflict::Contests;
 use super::kind::ControllerKind;
 use super::object_watcher::Ownership;
 use super::permit::Line;
 use super::reference::References;
 use super::target::ClusterTarget;
-use super::{applier, artifact, hold, marks, progress, window};
+use super::{applier, artifact, hold, hold_conditions, progress, window};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
 use windlass_cluster::metrics::WakeReason;
@@ -130,7 +130,7 @@ impl ControllerKind for Kustomization {
     type ControllerState = applier::ApplierState<Self>;
 
     fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
+        validated_spec::unsupported(&self.spec)
     }
 
     fn source(&self) -> Option<ObjectKey> {
@@ -205,7 +205,7 @@ impl ApplierKind for Kustomization {
     }
 
     fn check(&self) -> Result<Timeouts, Rest> {
-        wish::check(&self.spec)
+        validated_spec::check(&self.spec)
     }
 
     fn pace(timeouts: &Timeouts) -> Pace {
@@ -375,7 +375,7 @@ impl Session {
 
     /// What has to be compared: more than what drifted when the interval or a moment came round, or somebody asked.
     fn verify(&self, object: &Kustomization) -> Verify {
-        if marks::is_asked(object) {
+        if hold_conditions::is_asked(object) {
             return Verify::Everything;
         }
         let (verify_at, verified) = {
@@ -441,11 +441,11 @@ impl Session {
         let (mut ended, done) =
             self.drive(&passed, object, wish.desired.clone(), wishes, target).await;
         if let Rest::Settled(_, text) = &mut ended.rest {
-            *text = wish::with_warnings(std::mem::take(text), &wish.warnings);
+            *text = validated_spec::with_warnings(std::mem::take(text), &wish.warnings);
         }
         let cluster = &target.cluster;
         let known = self.failed_wait(&judged);
-        culprit::complete(&mut ended.rest, cluster, &wish.secrets, known).await;
+        failure_cause::complete(&mut ended.rest, cluster, &wish.secrets, known).await;
         let answers = passed.into_answers();
         let answers = match held.filter(|_| is_at_end(&ended.rest)) {
             Some(held) => match self.pass_after(object, &held, answers).await {

@@ -5,7 +5,7 @@
 //!
 //! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`table`), objects without a
 //! journal (`attempt`), what windlass itself answers (`handlers`). Elsewhere: which lifecycle holds what and what an answer means (engine `lifecycle`), when operations
-//! wait (engine `release`), who waits (`releaser`, `kustomization::held`).
+//! wait (engine `release`), who waits (`release_runner`, `kustomization::held`).
 
 pub(crate) mod attempt;
 pub(crate) mod handlers;

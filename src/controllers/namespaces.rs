@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use reconcile::{ObjectKey, Reason, Rest, Wake};
 use tokio::sync::watch;
 
-use super::hub::Hub;
+use super::work_queue::Hub;
 use windlass_cluster::Cluster;
 use windlass_cluster::decode::MetadataOnly;
 use windlass_cluster::discovery::Resource;

@@ -23,7 +23,7 @@ use self::pace::{Call, Pace};
 pub(crate) use self::references::ReferenceRead;
 pub(crate) use self::state::{Knowledge, Moment};
 use self::state::{State, TrackedObject, WatchKey};
-use super::hub::Hub;
+use super::work_queue::Hub;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::version::{is_later, of_metadata};

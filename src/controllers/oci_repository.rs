@@ -4,10 +4,10 @@
 //! (`sources::oci`).
 
 mod contents;
+mod executor;
 mod resolve;
 mod signed_version;
-mod wish;
-mod world;
+mod validated_spec;
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use super::catalog::currency;
 use super::context::Context;
 use super::image_trust::SignaturePolicy;
 use super::login::login;
+use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::world::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url, verified};
 
 /// Which condition a failure is told by, beside `Ready`.
@@ -47,11 +47,11 @@ impl SourceKind for OCIRepository {
         of_failure: failure,
     };
 
-    type FetchSpec = world::OciFetchSpec;
-    type LookupResult = world::OciLookupResult;
+    type FetchSpec = executor::OciFetchSpec;
+    type LookupResult = executor::OciLookupResult;
 
     fn unsupported(&self) -> Vec<&'static str> {
-        wish::unsupported(&self.spec)
+        validated_spec::unsupported(&self.spec)
     }
 
     fn interval(&self) -> Option<&str> {
@@ -64,9 +64,9 @@ impl SourceKind for OCIRepository {
         object: &Arc<Self>,
     ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
         // What is refused is refused before anything is asked for.
-        wish::check(&object.spec)?;
+        validated_spec::check(&object.spec)?;
         let resolved = resolve::resolve(context, node, object).await?;
-        let mut wished = wish::wish(object, resolved)?;
+        let mut wished = validated_spec::wish(object, resolved)?;
         let has_secret = object.spec.secret_ref.is_some();
         login(context, object.spec.provider, has_secret, &mut wished.work.remote).await?;
         Ok(wished)
@@ -76,14 +76,14 @@ impl SourceKind for OCIRepository {
         run: &Arc<SourceRun<Self>>,
         _kept: Option<&KeptArtifact>,
     ) -> Result<RemoteRevision<Self::LookupResult>, Rest> {
-        world::ask(run).await
+        executor::ask(run).await
     }
 
     async fn fetch(
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
     ) -> Result<StoredArtifact<Self::Status>, Rest> {
-        world::fetch(run, found).await
+        executor::fetch(run, found).await
     }
 
     fn also_announces(&self) -> Vec<String> {

@@ -24,14 +24,14 @@ use reconcile::{Condition, Conditions, ObjectKey, Reason, Rest, Time, Wake, reas
 use super::context::Context;
 use super::delivery::CONTROLLER;
 use super::expressions::on_thread;
-use super::kept::Memories;
 use super::kind::{ControllerKind, REQUESTED_AT, log_failed_request, node_of};
+use super::object_store::Memories;
 use super::own_kinds::{RESOURCES, named};
 use super::record::{Latest, conditions_of, listed, status_of};
 use super::reference::References;
 use super::run_error::RunError;
 use super::source::jittered;
-use super::{hold, marks};
+use super::{hold, hold_conditions};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
 
@@ -104,7 +104,7 @@ async fn attempt(
     let Some(object) = lifted else { return Ok(None) };
     if hold::is_suspended(&*object, now) {
         let text = "suspended during a reconciliation, which continues on resume";
-        marks::show_suspended(context, latest, &object, now, &[], text).await?;
+        hold_conditions::show_suspended(context, latest, &object, now, &[], text).await?;
         return Ok(None);
     }
     let (path, rest) = match checked(context, node, &object).await {
@@ -197,8 +197,9 @@ fn report(object: &Receiver, path: Option<String>, rest: &Rest, now: Time) -> Re
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions =
-        Conditions::since(&had, generation, now, &[]).marked(&marks::of(object, now)).finish(rest);
+    let conditions = Conditions::since(&had, generation, now, &[])
+        .marked(&hold_conditions::of(object, now))
+        .finish(rest);
     let mut after = before.clone();
     after.set_conditions(listed(conditions));
     if path.is_some() {

@@ -10,7 +10,7 @@ use futures::stream::{self, StreamExt as _};
 use objects::Gvk;
 use reconcile::ObjectKey;
 
-use super::hub::Hub;
+use super::work_queue::Hub;
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::watch::{Selection, WatcherEvent};

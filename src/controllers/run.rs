@@ -24,8 +24,8 @@ use tracing::Instrument as _;
 use self::keeper::Keeper;
 use super::context::Context;
 use super::dependencies::DEPENDS_ON;
-use super::kept::Shelf;
 use super::kind::{ControllerKind, REQUESTED_AT, node_named, node_of};
+use super::object_store::Shelf;
 use windlass_cluster::ClusterError;
 use windlass_cluster::decode::Unreadable;
 use windlass_cluster::metrics::WakeReason;
@@ -35,7 +35,7 @@ fn trigger<K: ControllerKind>(object: &K) -> String {
     let meta = object.meta();
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
     let deleting = meta.deletion_timestamp.is_some();
-    let keys = super::marks::ANNOTATIONS.iter().chain(K::ANNOTATIONS);
+    let keys = super::hold_conditions::ANNOTATIONS.iter().chain(K::ANNOTATIONS);
     let keys = keys.chain(K::APPLIES.then_some(&DEPENDS_ON));
     let asked: Vec<_> = keys.map(|key| object.annotations().get(*key)).collect();
     format!("{:?} {deleting} {requested} {asked:?}", meta.generation)

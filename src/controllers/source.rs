@@ -1,14 +1,14 @@
 //! Sources: what is declared remotely becomes an artifact. Everything that their kinds have in common.
 //!
 //! Here: what a kind has to say about itself ([`SourceKind`]) and the run that is the same for all of them.
-//! In the folder: asking and fetching around a kind's own protocol ([`world`]), status and events ([`report`]), artifacts
+//! In the folder: asking and fetching around a kind's own protocol ([`executor`]), status and events ([`report`]), artifacts
 //! that are not where they should be (`lost`), how they were verified (`verified`). Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the
 //! decision whether to fetch (`sources`).
 
+pub(crate) mod executor;
 mod lost;
 pub(crate) mod report;
 pub(crate) mod verified;
-pub(crate) mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use sources::store::Store;
 
 use super::catalog::Provider;
 use super::context::Context;
-use super::kept::Memories;
 use super::kind::{ControllerKind, log_failed_request, node_of};
+use super::object_store::Memories;
 use super::record::{FINALIZER, Latest, status_of};
-use super::{hold, marks};
+use super::{hold, hold_conditions};
+use executor::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 use report::Conditions;
 use windlass_cluster::ClusterError;
 use windlass_cluster::kind::OurKind;
-use world::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 
 /// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
 ///
@@ -291,7 +291,7 @@ async fn retire<K: SourceKind>(
 
 async fn remove_artifacts<K: SourceKind>(context: &Context, object: &Arc<K>) {
     let store = context.artifacts.clone();
-    let slot = world::slot(&**object);
+    let slot = executor::slot(&**object);
     let removed =
         tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
     if let Ok(Err(error)) = removed {
@@ -337,7 +337,7 @@ async fn attempt<K: SourceKind>(
         Gate::Suspended | Gate::Closed => {
             let text = "suspended during a reconciliation, which continues on resume";
             let owned = K::CONDITIONS.owned;
-            marks::show_suspended(context, latest, &object, now, owned, text).await?;
+            hold_conditions::show_suspended(context, latest, &object, now, owned, text).await?;
             return Ok(None);
         }
         Gate::Open => {}

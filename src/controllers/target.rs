@@ -15,12 +15,12 @@ use sources::http::Budgets;
 use tokio::task::AbortHandle;
 
 use super::crd_watch::follow_crds;
-use super::hub::Hub;
 use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::reference::References;
 use super::rights_watch::follow_rights;
 use super::unsupported::unsupported_text;
+use super::work_queue::Hub;
 use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::client::{ConnectionError, connect_to};

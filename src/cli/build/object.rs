@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::cli::built::{ArtifactOrigin, BuildableKind, helm_release, kustomization, settings};
 use crate::cli::kind;
-use crate::cli::place::{ClusterScope, Site, shown};
+use crate::cli::scope::{ClusterScope, Site, shown};
 
 /// Flags for objects of the cluster.
 #[derive(Debug, Clone, ClapArgs)]

@@ -23,13 +23,13 @@ use tokio::runtime::Handle;
 
 use super::{ArtifactOrigin, fetched, on_large_stack, references, told, typed};
 use crate::cli::template::load_chart;
-use crate::controllers::helm_release::{post_renderers, status, values, wish};
-use crate::controllers::releaser::action_options::ActionOptions;
-use crate::controllers::releaser::chart::of_archive;
-use crate::controllers::releaser::members;
-use crate::controllers::releaser::postrender::PostRenderers;
-use crate::controllers::releaser::prepare;
-use crate::controllers::releaser::storage::{Storage, StorageError};
+use crate::controllers::helm_release::{post_renderers, status, validated_spec, values};
+use crate::controllers::release_runner::action_options::ActionOptions;
+use crate::controllers::release_runner::chart::of_archive;
+use crate::controllers::release_runner::manifest_objects;
+use crate::controllers::release_runner::postrender::PostRenderers;
+use crate::controllers::release_runner::prepare;
+use crate::controllers::release_runner::storage::{Storage, StorageError};
 use crate::settings::Settings;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::Cluster;
@@ -72,7 +72,7 @@ pub(in crate::cli) async fn render_release(
         "it is released to the cluster of spec.kubeConfig, which this command does not read"
     );
     let values = values::read(&object, &mut references(cluster)).await.map_err(told)?;
-    let target = wish::target(&object);
+    let target = validated_spec::target(&object);
     let storage = Storage::new(cluster, &target.storage_namespace, &target.name, "").await;
     let revisions = storage.map_err(StorageError::into_cluster)?.revisions().await;
     let revisions = revisions.map_err(StorageError::into_cluster)?;
@@ -111,8 +111,8 @@ pub(in crate::cli) async fn render_release(
     let rendered = on_large_stack(move || rendering.manifests(asked, runtime, &served)).await?;
     let (manifests, hooks) =
         rendered.map_err(|text| anyhow::anyhow!(values.secrets.mask(&text)))?;
-    let objects = members::read(&manifests).map_err(anyhow::Error::msg)?;
-    let hooks = members::read(&hooks).map_err(anyhow::Error::msg)?;
+    let objects = manifest_objects::read(&manifests).map_err(anyhow::Error::msg)?;
+    let hooks = manifest_objects::read(&hooks).map_err(anyhow::Error::msg)?;
     let secrets = values.secrets.with_manifests(objects.iter().chain(&hooks));
     Ok(RenderedHelmRelease {
         target,
@@ -154,7 +154,7 @@ async fn chart(
 
 /// Whether the release stays what it is; another one would be installed in its place otherwise.
 fn is_in_place(object: &HelmRelease, chart: &Chart) -> anyhow::Result<()> {
-    let target = wish::target(object);
+    let target = validated_spec::target(object);
     let known = status::read(object);
     let name = &chart.metadata.name;
     let changed = target::change(&target, name, &known.storage_namespace, &known.history);
@@ -175,7 +175,7 @@ fn definitions(chart: &Chart) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
     for file in helm::chart::crds(chart) {
         let text = String::from_utf8_lossy(&file.file.data).into_owned();
-        found.extend(members::read(&text).map_err(anyhow::Error::msg)?);
+        found.extend(manifest_objects::read(&text).map_err(anyhow::Error::msg)?);
     }
     Ok(found)
 }

@@ -1,6 +1,6 @@
 //! What a Kustomization builds, from a folder or from the artifact of its source.
 //!
-//! Elsewhere: building (`controllers::kustomization::wish`), how that compares with the cluster (`cli::diff`).
+//! Elsewhere: building (`controllers::kustomization::validated_spec`), how that compares with the cluster (`cli::diff`).
 
 use anyhow::{Context as _, ensure};
 use apply::Manifest;
@@ -15,7 +15,7 @@ use crate::controllers::kustomization::bases::Bases;
 use crate::controllers::kustomization::inputs::Inputs;
 use crate::controllers::kustomization::key_services::KeyServices;
 use crate::controllers::kustomization::scope::scoped;
-use crate::controllers::kustomization::wish::{self, Servers, Wish};
+use crate::controllers::kustomization::validated_spec::{self, Servers, Wish};
 use crate::settings::Settings;
 use windlass_cluster::Cluster;
 
@@ -57,7 +57,7 @@ pub(in crate::cli) async fn build(
         spec.kube_config.is_none(),
         "it is applied to the cluster of spec.kubeConfig, which this command does not read"
     );
-    let timeouts = wish::check(spec).map_err(told)?;
+    let timeouts = validated_spec::check(spec).map_err(told)?;
     let inputs = Inputs::read(&settings, &object, &mut references(cluster)).await.map_err(told)?;
     let path = spec.path.clone().unwrap_or_default();
     let (files, path, revision) = tree(cluster, given, &path).await?;
@@ -68,7 +68,9 @@ pub(in crate::cli) async fn build(
         let bases = Bases::Refused(NO_BASES);
         let keys = KeyServices::Refused(NO_SERVICES);
         let servers = Servers { bases, keys };
-        let built = wish::wish(&object, timeouts, &*files, &revision, &inputs, servers, &settings);
+        let built = validated_spec::wish(
+            &object, timeouts, &*files, &revision, &inputs, servers, &settings,
+        );
         (built, object, settings)
     })
     .await?;

@@ -1,6 +1,6 @@
 //! What the next operation of a HelmRelease would change: an upgrade, or an installation where there is no release.
 //!
-//! Elsewhere: rendering (`cli::built`), how objects are read and written (`controllers::releaser`).
+//! Elsewhere: rendering (`cli::built`), how objects are read and written (`controllers::release_runner`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObjects, taken_over};
 use crate::cli::built::helm_release::RenderedHelmRelease;
-use crate::controllers::releaser::MANAGER;
-use crate::controllers::releaser::action_options::ActionOptions;
-use crate::controllers::releaser::members::{self, Member, POLICY};
-use crate::controllers::releaser::merge;
+use crate::controllers::release_runner::MANAGER;
+use crate::controllers::release_runner::action_options::ActionOptions;
+use crate::controllers::release_runner::manifest_objects::{self, Member, POLICY};
+use crate::controllers::release_runner::merge;
 use crate::settings::Settings;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
@@ -89,10 +89,10 @@ impl Comparison<'_> {
         }
         let mut originals = BTreeMap::new();
         let before = base.map_or("", |base| &base.manifest);
-        for object in members::read(before).map_err(anyhow::Error::msg)? {
+        for object in manifest_objects::read(before).map_err(anyhow::Error::msg)? {
             let id = object.id();
             let namespace = base.map_or(self.namespace, |base| &base.namespace);
-            match members::reached(self.cluster, object, namespace).await {
+            match manifest_objects::reached(self.cluster, object, namespace).await {
                 Ok(Some(member)) => {
                     originals.insert(member.id.clone(), member);
                 }
@@ -104,9 +104,9 @@ impl Comparison<'_> {
         let mut ids = BTreeSet::new();
         for object in wanted {
             let mut id = object.id();
-            match members::placed(self.cluster, object.clone(), self.namespace).await {
+            match manifest_objects::placed(self.cluster, object.clone(), self.namespace).await {
                 Ok((resource, mut object)) => {
-                    members::owned(&mut object, self.name, self.namespace);
+                    manifest_objects::owned(&mut object, self.name, self.namespace);
                     id = object.id();
                     placed.push(Member { id: id.clone(), object, resource });
                 }
@@ -160,7 +160,7 @@ impl Comparison<'_> {
             };
         };
         let options = self.options.of_action(self.operation);
-        let foreign = members::foreign(&live, self.name, self.namespace);
+        let foreign = manifest_objects::foreign(&live, self.name, self.namespace);
         if let Some(fault) = foreign.filter(|_| !options.take_ownership && original.is_none()) {
             return Err(fault);
         }
@@ -225,7 +225,7 @@ impl Comparison<'_> {
             Ok(live) => live?,
             Err(error) => return Some(Err(self.refused(id, &error))),
         };
-        if members::is_of_another(&live, self.name, self.namespace) {
+        if manifest_objects::is_of_another(&live, self.name, self.namespace) {
             return None;
         }
         Some(Ok(match live.annotation(POLICY) == Some("keep") {

@@ -1,7 +1,7 @@
 //! What the next reconciliation of a Kustomization would change.
 //!
 //! Each object is compared as a run compares it of which nothing is remembered. Elsewhere: building (`cli::built`), how a
-//! run compares and writes (its `world`), switches and rules (`apply`).
+//! run compares and writes (its `executor`), switches and rules (`apply`).
 
 use anyhow::ensure;
 use apply::meta::{Ssa, expires, switches_for_apply};
@@ -16,7 +16,7 @@ use super::change::{Action, ComparisonResult, DiffChange, Difference, PendingObj
 use crate::cli::built::kustomization::KustomizationBuild;
 use crate::controllers::crd_guard::is_definition;
 use crate::controllers::kustomization::MANAGER;
-use crate::controllers::kustomization::wish::Wish;
+use crate::controllers::kustomization::validated_spec::Wish;
 use crate::settings::Settings;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;

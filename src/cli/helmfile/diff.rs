@@ -1,7 +1,7 @@
 //! `windlass helmfile diff`: what an upgrade of each release would change in its cluster.
 //!
 //! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/shown.rs`). Elsewhere: what would
-//! change (`controllers::releaser::preview`).
+//! change (`controllers::release_runner::preview`).
 
 mod shown;
 
@@ -19,7 +19,7 @@ use super::flags::{DiffFlags, Flags};
 use super::{CommandOutcome, Ending, InFolder, rendered};
 use crate::cli::connection::{block_on, connected};
 use crate::cli::template;
-use crate::controllers::releaser::preview::{ObjectPreview, preview, stored};
+use crate::controllers::release_runner::preview::{ObjectPreview, preview, stored};
 use shown::DiffDisplayOptions;
 use windlass_cluster::Cluster;
 use windlass_cluster::capabilities::ServerCapabilities;

@@ -8,7 +8,7 @@ use objects::{Gvk, Object};
 use release::target::ReleaseTarget;
 use serde_json::{Value, json};
 
-use crate::cli::place::Site;
+use crate::cli::scope::Site;
 
 /// What the status of a record begins with while its operation is under way, or after one that did not end.
 const PENDING: &str = "pending-";

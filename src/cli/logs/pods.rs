@@ -10,9 +10,9 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
 use crate::cli::check::OURS;
-use crate::cli::facts::{self, AT_ONCE};
+use crate::cli::fact_source::{self, AT_ONCE};
 use crate::cli::kind::ResourceArgument;
-use crate::cli::place::Site;
+use crate::cli::scope::Site;
 
 /// How many containers are read at once.
 const MOST_CONTAINERS: usize = 64;
@@ -172,7 +172,7 @@ fn may_have_pods(id: &ObjectId) -> bool {
 
 async fn read(site: &Site, ids: Vec<ObjectId>, found: &mut LogTargets) -> Vec<Object> {
     let reads = ids.into_iter().map(|id| async {
-        let read = facts::read(&site.cluster, &id).await;
+        let read = fact_source::read(&site.cluster, &id).await;
         (id, read)
     });
     let mut objects = Vec::new();

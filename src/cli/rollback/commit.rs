@@ -7,8 +7,8 @@ use reconcile::Rollback;
 use serde_json::Value;
 
 use super::RollbackTarget;
-use crate::cli::facts;
-use crate::cli::place::Site;
+use crate::cli::fact_source;
+use crate::cli::scope::Site;
 
 /// What the advice is made of besides the status, as far as the user may read it.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ async fn files(site: &Site, found: &RollbackTarget) -> Option<ObjectId> {
     let mut id = cause::related::sources(&found.owner).into_iter().next()?;
     // A HelmRelease makes a HelmChart, or refers to one.
     if id.kind == "HelmChart" {
-        let chart = facts::read(&site.cluster, &id).await.ok()??;
+        let chart = fact_source::read(&site.cluster, &id).await.ok()??;
         id = cause::related::sources(&chart).into_iter().next()?;
     }
     matches!(id.kind.as_str(), "GitRepository" | "Bucket" | "HTTPArchive" | "ExternalArtifact")

@@ -12,11 +12,11 @@ use serde::{Serialize, Serializer};
 
 use super::Args;
 use crate::cli::connection::print;
-use crate::cli::facts::Facts;
+use crate::cli::fact_source::Facts;
 use crate::cli::kind::{self, ResourceArgument};
 use crate::cli::operators;
 use crate::cli::output::report;
-use crate::cli::place::{Site, say_left_out};
+use crate::cli::scope::{Site, say_left_out};
 use crate::cli::table::{Colour, Screen, age, clean, cut};
 
 /// How many objects are explained.

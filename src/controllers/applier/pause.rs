@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reconcile::{Facts, WindowState};
 
-use super::{ApplierKind, Pending, Session, hold, marks, window};
+use super::{ApplierKind, Pending, Session, hold, hold_conditions, window};
 use windlass_cluster::ClusterError;
 
 impl<K: ApplierKind> Session<K> {
@@ -58,7 +58,8 @@ impl<K: ApplierKind> Session<K> {
         let context = &self.context;
         let latest = &self.latest;
         let text = object.where_stopped();
-        marks::show_suspended(context, latest, object, self.began, K::OWNED, &text).await?;
+        hold_conditions::show_suspended(context, latest, object, self.began, K::OWNED, &text)
+            .await?;
         Ok(None)
     }
 
@@ -67,7 +68,7 @@ impl<K: ApplierKind> Session<K> {
         &self,
         object: &Arc<K>,
     ) -> Result<Option<Duration>, ClusterError> {
-        marks::show(&self.context, &self.latest, object, self.began, true).await?;
+        hold_conditions::show(&self.context, &self.latest, object, self.began, true).await?;
         Ok(None)
     }
 }

@@ -6,7 +6,7 @@ use expect_test::{Expect, expect};
 use reconcile::{Time, Wake};
 use sources::bucket::Error;
 
-use super::world::classify;
+use super::executor::classify;
 use serde_json::{Value, json};
 
 use super::*;

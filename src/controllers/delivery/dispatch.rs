@@ -14,7 +14,7 @@ use notify::{EventSourceSelector, ObjectReference, RoutingDecision, Secret, Sett
 use objects::Gvk;
 
 use super::Delivery;
-use super::deciding::Deciding;
+use super::matcher::Deciding;
 use super::repetitions::Repetitions;
 use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
 use crate::controllers::context::Context;

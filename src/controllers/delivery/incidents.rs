@@ -4,7 +4,7 @@
 //! which it waits until that task takes its outcome, so that none is sent twice.
 //!
 //! Elsewhere: the incidents themselves (`controllers::incident`), what services are sent (`engines/notify`), waiting
-//! (`spool`), attempts (`lane`).
+//! (`spool`), attempts (`provider_queue`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Delivery;
-use super::lanes::ProviderKey;
+use super::provider_queues::ProviderKey;
 use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
 use crate::controllers::hold::is_suspended;
 use crate::controllers::lifecycle::table::Table;

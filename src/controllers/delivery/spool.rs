@@ -6,7 +6,7 @@
 //!
 //! Where there is no room, the namespace of which most waits makes some, so that no tenant drives out what others wait for.
 //! Here: files, and what waits for whom. Everything here may block. Below: who makes room (`spool/shares.rs`). Elsewhere: in
-//! which order they are sent (`lanes`).
+//! which order they are sent (`provider_queues`).
 
 mod shares;
 
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use self::shares::Shares;
 use super::incidents::{IncidentDelivery, Mark, Saying};
-use super::lanes::ProviderKey;
+use super::provider_queues::ProviderKey;
 
 /// The folder in that of the artifacts.
 const FOLDER: &str = ".notifications";

@@ -11,8 +11,8 @@ use sources::ignore::{IGNORE_FILE, Matcher};
 use sources::reason::{ARCHIVE_OPERATION_FAILED, COPY_FAILURE};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
+use super::executor::classify;
 use super::include::Include;
-use super::world::classify;
 use windlass_cluster::error::chain;
 
 /// Where the bytes of a file are.

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use signatures::git::{self, GitVerificationError, Keys, Mode, Tag};
 use sources::git::Checkout;
 
-use super::world::classify;
+use super::executor::classify;
 use crate::controllers::source::verified::VerificationRecord;
 
 /// Who has to have signed what.

@@ -26,10 +26,10 @@ use tree::{MemoryTree, RelPath};
 
 use super::{oci_registry, package};
 use crate::controllers::catalog::own;
-use crate::controllers::helm_repository::{self, with_address, world};
+use crate::controllers::helm_repository::{self, executor, with_address};
 use crate::controllers::kind::node_named;
 use crate::controllers::reference::References;
-use crate::controllers::source::world::{SourceRun, blocking};
+use crate::controllers::source::executor::{SourceRun, blocking};
 use windlass_cluster::error::chain;
 
 /// Most dependencies of one chart that are fetched.
@@ -203,7 +203,7 @@ async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
                 let node = node_named::<HelmRepository>(&namespace, &name);
                 own::check(&node, artifact, is_elsewhere)?;
             }
-            world::index(context, artifact, is_elsewhere).await?
+            executor::index(context, artifact, is_elsewhere).await?
         }
         None => download(&repository).await?,
     };

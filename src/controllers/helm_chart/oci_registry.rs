@@ -13,12 +13,12 @@ use sources::reason::{
     AUTHENTICATION_FAILED, CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, INVALID_CHART_REFERENCE,
 };
 
+use super::executor::{ChartLookupResult, failed};
 use super::resolve::Registry;
-use super::world::{ChartLookupResult, failed};
 use crate::controllers::image_trust::{ImageTrustError, Verification, signer};
 use crate::controllers::source::busy;
+use crate::controllers::source::executor::{SourceRun, blocking};
 use crate::controllers::source::verified::VerificationRecord;
-use crate::controllers::source::world::{SourceRun, blocking};
 use windlass_cluster::error::chain;
 
 /// What went wrong with a registry, in Flux's words.

@@ -11,9 +11,9 @@ use sources::reason::{
 };
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::world::failed;
+use super::executor::failed;
 use super::{built::ChartArtifactMetadata, dependencies};
-use crate::controllers::source::world::SourceRun;
+use crate::controllers::source::executor::SourceRun;
 use windlass_cluster::error::chain;
 
 /// A chart of a repository: its values files are in it. Blocks.

@@ -1,6 +1,6 @@
 //! The chart of a HelmRelease: which source has it.
 //!
-//! Elsewhere: the HelmChart that a template asks for (`template`), reading the chart (`releaser::chart`).
+//! Elsewhere: the HelmChart that a template asks for (`template`), reading the chart (`release_runner::chart`).
 
 use crds::helm::HelmRelease;
 use kube::core::ResourceExt as _;
@@ -9,7 +9,7 @@ use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 use super::template;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
-use crate::controllers::releaser::chart::ChartSource;
+use crate::controllers::release_runner::chart::ChartSource;
 
 /// The node of the source of a HelmRelease.
 pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {

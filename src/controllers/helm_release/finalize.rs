@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crds::helm::HelmRelease;
 
-use super::wish::{self, Timeouts};
+use super::validated_spec::{self, Timeouts};
 use super::{HelmReleaseRunReport, Session, status, template};
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
@@ -40,7 +40,8 @@ impl Session {
             return later(HelmReleaseRunReport::early(object, rest), None);
         }
         // A spec that cannot be read must not keep its release for ever.
-        let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let timeouts =
+            validated_spec::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let wish = self.without_chart(object, &timeouts, false);
         match self.drive(object, wish, &target).await {
             None => Ok(Leaving::Anew),

@@ -1,6 +1,6 @@
 //! A HelmRelease as the owner of its one release: its status, and its events.
 //!
-//! Elsewhere: the machine (`releaser`), what a status says (`report`, `status`).
+//! Elsewhere: the machine (`release_runner`), what a status says (`report`, `status`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::controllers::context::Context;
 use crate::controllers::kind::ControllerKind as _;
 use crate::controllers::object_watcher::Ownership;
 use crate::controllers::record::{Latest, status_of};
-use crate::controllers::releaser::{self, Owner};
-use crate::controllers::{hold, marks};
+use crate::controllers::release_runner::{self, Owner};
+use crate::controllers::{hold, hold_conditions};
 use windlass_cluster::events::Event;
 
 /// The annotation by which the objects of a release get an owner reference to their HelmRelease: `true`.
@@ -150,7 +150,7 @@ impl Owner for ReleaseOwner {
     }
 
     fn is_asked(&self) -> bool {
-        marks::is_asked(&*self.object())
+        hold_conditions::is_asked(&*self.object())
     }
 
     fn rival(
@@ -159,7 +159,7 @@ impl Owner for ReleaseOwner {
         last: &Record,
     ) -> Option<(Option<ObjectKey>, String)> {
         let uid = journal.map(|journal| journal.owner.as_str());
-        let node = releaser::rival::holder(&self.context, &self.node, uid, last)?;
+        let node = release_runner::rival::holder(&self.context, &self.node, uid, last)?;
         let text = format!(
             "release {} belongs to {} {}; set another spec.releaseName or spec.targetNamespace in this one, or remove \
              it there",

@@ -19,12 +19,12 @@ use release::plan::is_under_way;
 use release::snapshot::latest;
 use release::status::{RELEASED, ReleaseStatus};
 
-use super::wish::{self, ReleaseInputs, Timeouts};
+use super::validated_spec::{self, ReleaseInputs, Timeouts};
 use super::{HelmReleaseRunReport, Session, chart, post_renderers, status};
 use crate::controllers::applier::Pending;
-use crate::controllers::releaser::Wish;
-use crate::controllers::releaser::action_options::ActionOptions;
-use crate::controllers::releaser::storage::Storage;
+use crate::controllers::release_runner::Wish;
+use crate::controllers::release_runner::action_options::ActionOptions;
+use crate::controllers::release_runner::storage::Storage;
 use crate::controllers::target::ClusterTarget;
 use crate::controllers::{hold, lifecycle, window};
 use windlass_cluster::ClusterError;
@@ -73,7 +73,7 @@ impl Session {
 
     /// Whether a person asks a suspended release to roll back, as far as the status knows the newest revision.
     fn is_to_roll_back(&self, object: &HelmRelease) -> bool {
-        let Some(asked) = wish::requests(object).rollback else { return false };
+        let Some(asked) = validated_spec::requests(object).rollback else { return false };
         let newest = latest(&status::read(object).history).map(|it| it.version);
         newest == Some(asked.from) && hold::is_suspended(object, self.began)
     }
@@ -84,7 +84,7 @@ impl Session {
         object: &HelmRelease,
         target: &Arc<ClusterTarget>,
     ) -> Result<bool, ClusterError> {
-        let wanted = wish::target(object);
+        let wanted = validated_spec::target(object);
         self.has_open_journal(object, target, &wanted.storage_namespace, &wanted.name).await
     }
 
@@ -113,7 +113,8 @@ impl Session {
         let Ok(target) = self.target(object).await else {
             return self.rest_suspended(object).await;
         };
-        let timeouts = wish::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let timeouts =
+            validated_spec::check(&object.spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let wish = self.without_chart(object, &timeouts, true);
         let Some(ended) = self.drive(object, wish, &target).await else {
             return Ok(Some(Duration::ZERO));
@@ -137,7 +138,7 @@ impl Session {
         let parts = released_parts(&known, is_suspended);
         let settings = &self.context.settings;
         let options = ActionOptions::of(&object.spec, settings);
-        let desired = wish::desired(object, parts, timeouts, is_suspended, settings);
+        let desired = validated_spec::desired(object, parts, timeouts, is_suspended, settings);
         let lifecycles = lifecycle::holding(&self.context, &**object);
         let mut desired = ReleaseDesiredState { lifecycles, ..desired };
         if self.is_verified_only() {

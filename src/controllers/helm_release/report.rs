@@ -118,7 +118,7 @@ pub(in crate::controllers) fn report(object: &HelmRelease, run: &HelmReleaseRun<
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
     let under_way = matches!(run.rest, Rest::Running(..));
     let conditions = status::conditions(&known, &had, generation, run.now)
-        .marked(&crate::controllers::marks::of(object, run.now))
+        .marked(&crate::controllers::hold_conditions::of(object, run.now))
         .failing(failure.map(|said| (said.reason, said.text.as_str())))
         .progressing(run.running.filter(|_| under_way));
     after.conditions = listed(conditions.finish(run.rest));

@@ -11,7 +11,7 @@ use golang::semver::{Constraint, Version};
 use reconcile::{Reason, Rest, Time, Wake, reason};
 use release::Revisions;
 
-use crate::controllers::releaser::storage::Storage;
+use crate::controllers::release_runner::storage::Storage;
 use windlass_cluster::Cluster;
 
 /// The annotation: `NAME`, or `NAMESPACE/NAME`, each with a range of versions of its chart or without; separated by `;`.

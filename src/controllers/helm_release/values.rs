@@ -17,7 +17,7 @@ use objects::Masking;
 use reconcile::{Reason, Rest, Wake};
 
 use crate::controllers::reference::References;
-use crate::controllers::source::world::blocking;
+use crate::controllers::source::executor::blocking;
 use windlass_cluster::ClusterError;
 
 /// The values could not be put together.

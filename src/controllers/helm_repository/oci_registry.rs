@@ -10,7 +10,7 @@ use sources::oci::{self, Auth, Keyring, OciRepositoryName, RegistryLimits, Remot
 use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::Secrets;
-use super::wish::{DEFAULT_TIMEOUT, unsupported};
+use super::validated_spec::{DEFAULT_TIMEOUT, unsupported};
 use crate::controllers::context::Context;
 use crate::controllers::login::login;
 

@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tree::{FileTree as _, RelPath};
 
 use super::files::Beside;
-use super::origin;
+use super::helmfile_source;
 use super::repositories::Repositories;
 use crate::controllers::kustomization::bases::SharedPermits;
 use crate::time_limit::TimeLimit;
@@ -157,7 +157,7 @@ impl Fetch for Fetching {
             let entry = (key.as_str(), &*address.to_string());
             return bundled(&self.files, (top, bundle), entry, &mut budget);
         }
-        let wanted = origin::wanted(address)?;
+        let wanted = helmfile_source::wanted(address)?;
         let mut reaching = self.reaching();
         let Reaching { permits, getter, fetched, .. } = &mut *reaching;
         if let Some(place) = fetched.get(&key) {
@@ -168,7 +168,7 @@ impl Fetch for Fetching {
             return Err(format!("a helmfile may name at most {MOST_ADDRESSES} addresses"));
         }
         let got = self.limit.pause(|| permits.while_asking(|| getter.get(&wanted, None)))?;
-        let got = got.ok_or(origin::NO_CONTENT)?;
+        let got = got.ok_or(helmfile_source::NO_CONTENT)?;
         budget.charge(got.files.bytes())?;
         let place = self.files.put_tree(&format!("address-{}", fetched.len()), got.files);
         fetched.insert(key, place.clone());

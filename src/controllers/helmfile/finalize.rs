@@ -7,14 +7,14 @@ use crds::helmfile::ReleaseState;
 use objects::Masking;
 use reconcile::RemovalCause;
 
-use super::book::Book;
-use super::keep::{HelmfileRun, Silent};
-use super::leave::Why;
+use super::clusters::of_rows;
 use super::model::Model;
-use super::places::of_rows;
 use super::plan::Key;
+use super::prune::Why;
+use super::release_reconciler::{HelmfileRun, Silent};
+use super::release_states::Book;
 use super::suspended::Suspensions;
-use super::wish::{self, Timeouts};
+use super::validated_spec::{self, Timeouts};
 use super::{HelmfileRunDetails, HelmfileRunReport, Session, report};
 use crate::controllers::applier::Leaving;
 use crate::controllers::hold;
@@ -26,11 +26,11 @@ impl<K: Model> Session<K> {
     pub(super) async fn finalize(&self, object: &Arc<K>) -> Result<Leaving<K>, ClusterError> {
         let spec = object.asked();
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
-        let stays = !wish::uninstalls(&spec) || hold::is_suspended(&**object, self.began);
+        let stays = !validated_spec::uninstalls(&spec) || hold::is_suspended(&**object, self.began);
         if stays || rows.is_empty() {
             return Ok(Leaving::Done(object.clone()));
         }
-        let timeouts = wish::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
+        let timeouts = validated_spec::check(&spec).unwrap_or_else(|_| Timeouts::for_finalize());
         let in_use = of_rows(rows);
         let (places, gone) = self.finalize_places(object, &spec, &in_use).await?;
         let book = Book::new(self.context.clone(), self.latest.clone(), object.clone());

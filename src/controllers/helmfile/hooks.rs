@@ -20,17 +20,17 @@ use release::status::RECONCILE_ERROR;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::book::ReleaseOwner;
 use super::model::Model;
+use super::release_states::ReleaseOwner;
 use crate::controllers::audit::{self, cut, text, took, when};
 use crate::controllers::context::Context;
 use crate::controllers::crd_guard::error::GuardError;
 use crate::controllers::crd_guard::{Guard, ManifestPermission, is_definition};
 use crate::controllers::kind::node_of;
 use crate::controllers::permit::RunPermit;
-use crate::controllers::releaser::audit::subject;
-use crate::controllers::releaser::definitions::{EstablishError, established};
-use crate::controllers::releaser::{Owner as _, members};
+use crate::controllers::release_runner::audit::subject;
+use crate::controllers::release_runner::definitions::{EstablishError, established};
+use crate::controllers::release_runner::{Owner as _, manifest_objects};
 use crate::controllers::target::ClusterTarget;
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::Mode;
@@ -214,7 +214,7 @@ impl<K: Model> Round<'_, K> {
         // Reading much of it would hold up everybody else who runs on this thread.
         let read = {
             let hooks = hooks.clone();
-            tokio::task::spawn_blocking(move || members::read(&hooks.all[at].manifests))
+            tokio::task::spawn_blocking(move || manifest_objects::read(&hooks.all[at].manifests))
         };
         let objects = match read.await.unwrap_or_else(|error| Err(error.to_string())) {
             Ok(objects) => objects,
@@ -296,7 +296,7 @@ impl<K: Model> Round<'_, K> {
         let context: &Context = &self.owner.book.context;
         let cluster = &self.target.cluster;
         let (resource, object) =
-            members::placed(cluster, object, &self.owner.key.namespace).await?;
+            manifest_objects::placed(cluster, object, &self.owner.key.namespace).await?;
         let guard = Guard::new(context, self.target, self.permit.namespace());
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
             ManifestPermission::Allowed => {}

@@ -18,12 +18,12 @@ use reconcile::{ObjectKey, ROLLBACK, Rest};
 use sources::reason::URL_INVALID;
 
 use super::model::Model;
-use super::{DIALECT, origin, report};
+use super::{DIALECT, helmfile_source, report};
 use crate::controllers::applier;
 use crate::controllers::context::Context;
 use crate::controllers::kind::ControllerKind;
 use crate::controllers::object_watcher::Ownership;
-use crate::controllers::releaser::MANAGER;
+use crate::controllers::release_runner::MANAGER;
 
 /// The marks on the objects of releases.
 pub(in crate::controllers) const OWNERSHIP: Ownership = Ownership {
@@ -43,7 +43,7 @@ impl ControllerKind for Helmfile {
     type ControllerState = applier::ApplierState<Self>;
 
     fn source(&self) -> Option<ObjectKey> {
-        origin::source(self)
+        helmfile_source::source(self)
     }
 
     fn has_tried(&self, revision: &str) -> bool {

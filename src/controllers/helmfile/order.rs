@@ -10,7 +10,7 @@ use crds::helmfile::ReleaseRow;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
-use super::places::Id;
+use super::clusters::Id;
 use super::plan::{HelmfilePlan, Key};
 use crate::controllers::target::APPLYING_AT_ONCE;
 
@@ -117,7 +117,7 @@ impl Order {
     }
 }
 
-/// How many releases are operated on now, by cluster ([`super::places::Places::id`]), and which wait for that.
+/// How many releases are operated on now, by cluster ([`super::clusters::Places::id`]), and which wait for that.
 #[derive(Default)]
 struct Slots<'p> {
     taken: BTreeMap<Id<'p>, usize>,

@@ -23,13 +23,13 @@ use objects::Masking;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
+use super::clusters::undeclared;
 use super::decryption::{self, Decrypting};
 use super::fetching::{Fetching, Reaching};
 use super::files::Beside;
 use super::hooks::Hooks;
-use super::places::undeclared;
 use super::values;
-use crate::controllers::releaser::chart::LoadedChart;
+use crate::controllers::release_runner::chart::LoadedChart;
 use crate::time_limit::TimeLimit;
 use windlass_cluster::capabilities::ServerCapabilities;
 

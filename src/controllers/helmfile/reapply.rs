@@ -14,19 +14,19 @@ use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
 use super::Session;
-use super::book::ReleaseOwner;
 use super::hooks::HookApplyOutcome;
-use super::keep::{HelmfileRun, ReleaseRunState};
 use super::model::Model;
 use super::plan::Key;
+use super::release_reconciler::{HelmfileRun, ReleaseRunState};
+use super::release_states::ReleaseOwner;
 use super::report::RELEASE_FAILED;
 use super::request::latest_version;
+use crate::controllers::hold_conditions;
 use crate::controllers::lifecycle::attempt::{
     Attempt, Passage, beside_release, is_beside_release, pass_as_requested,
 };
 use crate::controllers::lifecycle::{Asking, dismiss, events_of};
-use crate::controllers::marks;
-use crate::controllers::releaser::{Owner as _, Wish};
+use crate::controllers::release_runner::{Owner as _, Wish};
 
 /// What a release is kept as, and was before.
 pub(super) struct HookDigests<'d> {
@@ -159,7 +159,7 @@ impl<K: Model> Session<K> {
             release: Some((&key.name, &key.namespace, &key.context)),
             owner: object.owner_ref(&()),
         };
-        let is_requested = marks::is_asked(object);
+        let is_requested = hold_conditions::is_asked(object);
         let passage =
             pass_as_requested(&self.context, &asking, lifecycles, attempt, phases, is_requested);
         match passage.await {

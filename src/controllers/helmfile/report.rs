@@ -10,12 +10,12 @@ use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use reconcile::depends_on;
 use reconcile::{ConditionStatus, Conditions, Reason, Rest, Time, Wake, reason};
 
-use super::keep::{Outcomes, ReleaseProgress};
 use super::model::{self, Model};
 use super::plan::Key;
+use super::release_reconciler::{Outcomes, ReleaseProgress};
 use crate::controllers::applier;
 use crate::controllers::dependencies::shortened;
-use crate::controllers::marks;
+use crate::controllers::hold_conditions;
 use crate::controllers::record::{conditions_of, listed, status_of};
 use windlass_cluster::events::{Event, Severity};
 
@@ -172,8 +172,8 @@ pub(super) fn report<K: Model>(
     let mut after = before.clone();
     let had = conditions_of(&before.conditions);
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions =
-        Conditions::since(&had, generation, run.now, &OWNED).marked(&marks::of(object, run.now));
+    let conditions = Conditions::since(&had, generation, run.now, &OWNED)
+        .marked(&hold_conditions::of(object, run.now));
     let conditions = match run.drawn {
         None => conditions.keep(NON_DETERMINISTIC),
         Some([]) => conditions,

@@ -20,8 +20,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::model::Model;
 use super::plan::{Key, PlannedChart, PlannedRelease};
-use super::wish::Timeouts;
-use crate::controllers::helm_release::{RESET_AT, status, wish};
+use super::validated_spec::Timeouts;
+use crate::controllers::helm_release::{RESET_AT, status, validated_spec};
 use crate::controllers::kind::REQUESTED_AT;
 
 /// How operations on a release are done that is no longer in the helmfile.
@@ -208,9 +208,12 @@ pub(super) fn latest_version(known: &ReleaseStatus) -> Option<i64> {
 }
 
 /// What a release is made from.
-pub(super) fn parts(planned: &PlannedRelease, chart: &PlannedChart) -> wish::ReleaseInputs {
+pub(super) fn parts(
+    planned: &PlannedRelease,
+    chart: &PlannedChart,
+) -> validated_spec::ReleaseInputs {
     let metadata = &chart.loaded.chart.metadata;
-    wish::ReleaseInputs {
+    validated_spec::ReleaseInputs {
         chart_name: metadata.name.clone(),
         chart_version: metadata.version.clone(),
         app_version: metadata.app_version.clone(),
@@ -224,7 +227,7 @@ pub(super) fn parts(planned: &PlannedRelease, chart: &PlannedChart) -> wish::Rel
 ///
 /// # Errors
 /// What cannot be read, of the Helmfile's `driftDetection` or of a row of its status.
-pub(super) fn checked(release: &HelmRelease) -> Result<(wish::Timeouts, Rules), Rest> {
+pub(super) fn checked(release: &HelmRelease) -> Result<(validated_spec::Timeouts, Rules), Rest> {
     status::check(release).map_err(|rest| {
         Rest::Failed(
             rest.reason(),
@@ -232,6 +235,6 @@ pub(super) fn checked(release: &HelmRelease) -> Result<(wish::Timeouts, Rules), 
             Wake::default(),
         )
     })?;
-    let timeouts = wish::check(&release.spec)?;
-    Ok((timeouts, wish::ignore(&release.spec)?))
+    let timeouts = validated_spec::check(&release.spec)?;
+    Ok((timeouts, validated_spec::ignore(&release.spec)?))
 }

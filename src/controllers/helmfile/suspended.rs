@@ -13,9 +13,9 @@ use reconcile::{
 };
 
 use super::Session;
-use super::keep::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
 use super::model::Model;
 use super::plan::Key;
+use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
 use super::{report, request};
 use crate::controllers::hold;
 use crate::controllers::target::ClusterTarget;

@@ -6,7 +6,7 @@ use golang::value::{Map, Type};
 use helm::chart::Chart;
 
 use super::plan::{HelmfilePlan, Key, PlannedChart, PlannedRelease};
-use crate::controllers::releaser::chart::LoadedChart;
+use crate::controllers::release_runner::chart::LoadedChart;
 
 /// The key of a release in the cluster of the spec.
 pub(super) fn key(name: &str) -> Key {

@@ -15,8 +15,8 @@ use reconcile::{Conditions, Reason, Rest, Wake, reason};
 use super::RevalidatedArchive;
 use crate::controllers::catalog::SOURCES;
 use crate::controllers::context::Context;
-use crate::controllers::kept::Memories;
 use crate::controllers::kind::node_named;
+use crate::controllers::object_store::Memories;
 use crate::controllers::record::{change, conditions_of, listed, status_of};
 use windlass_cluster::ClusterError;
 

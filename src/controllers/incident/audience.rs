@@ -1,6 +1,6 @@
 //! Which Alerts name the objects of an incident, and which of them find a place in its status.
 //!
-//! Elsewhere: what an Alert makes of an event by its patterns and labels (`delivery`), what is due (`telling`).
+//! Elsewhere: what an Alert makes of an event by its patterns and labels (`delivery`), what is due (`notifier`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! What the objects of all kinds report, kept as little as a judgement needs: references, suspension and conditions.
 //!
-//! Elsewhere: the judgement (`cause::incident`), the objects themselves (`controllers::kept`).
+//! Elsewhere: the judgement (`cause::incident`), the objects themselves (`controllers::object_store`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,6 @@
 //! What people read about an incident: the event that is sent for it.
 //!
-//! Elsewhere: to whom and when (`telling`), how services show it (`engines/notify`).
+//! Elsewhere: to whom and when (`notifier`), how services show it (`engines/notify`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use kube::core::ResourceExt as _;
 use notify::{EVENT_GROUP, Event, ObjectReference};
 use reconcile::Time;
 
-use super::book;
+use super::incident_store;
 use crate::controllers::delivery::incidents::Saying;
 
 /// How many affected objects a message names.
@@ -21,7 +21,7 @@ pub(super) type About<'a> = (&'a ObjectReference, &'static str);
 
 /// How long it has failed.
 fn took(status: &IncidentStatus, until: Time) -> String {
-    let since = book::began(status).map(|since| until.duration_since(since).as_secs());
+    let since = incident_store::began(status).map(|since| until.duration_since(since).as_secs());
     let seconds = since.and_then(|it| u64::try_from(it).ok()).unwrap_or_default();
     reconcile::format_duration(Duration::from_secs(seconds))
 }

@@ -6,7 +6,7 @@
 //! A process that begins with a revision of which the status tells no end cannot know what another process has changed before
 //! it: there is an audit in any case, and it is partial if nothing or less is left to change.
 //!
-//! Elsewhere: writing audits (`controllers::audit`), what runs change (`world`).
+//! Elsewhere: writing audits (`controllers::audit`), what runs change (`executor`).
 
 use apply::changes::ObjectChange;
 use crds::ReconciledObject as _;
@@ -23,8 +23,8 @@ use reconcile::{Condition, ConditionStatus, READY, Rest, Time};
 use super::retry::BuildIdentity;
 use super::{KustomizationRunReport, Session, resolve};
 use crate::controllers::audit::{self, listed, manager_of_spec, text, took, when};
+use crate::controllers::hold_conditions;
 use crate::controllers::kind::{ControllerKind as _, REQUESTED_AT};
-use crate::controllers::marks;
 use crate::controllers::record::conditions_of;
 
 /// What is remembered of attempts, for their audits.
@@ -112,7 +112,7 @@ fn causes(object: &Kustomization, revision: &str) -> Vec<AuditCause> {
             ..of(AuditCauseKind::Spec)
         });
     }
-    let request = audit::request(meta, REQUESTED_AT).filter(|_| marks::is_asked(object));
+    let request = audit::request(meta, REQUESTED_AT).filter(|_| hold_conditions::is_asked(object));
     causes.extend(request.map(audit::requested));
     if causes.is_empty() {
         // The same revision and spec build something else: a variable is another.

@@ -12,10 +12,10 @@ use reconcile::{Rest, Wake, reason};
 use tokio_util::sync::CancellationToken;
 
 use super::bases::{Bases, BuildPermits, SharedPermits};
+use super::executor::Verify;
 use super::inputs::Inputs;
 use super::key_services::KeyServices;
-use super::wish::{self, Servers, Timeouts, Wish};
-use super::world::Verify;
+use super::validated_spec::{self, Servers, Timeouts, Wish};
 use super::{KustomizationRunReport, Session, early, resolve};
 use crate::controllers::artifact;
 use crate::controllers::target::ClusterTarget;
@@ -99,7 +99,9 @@ impl Session {
             tokio::task::spawn_blocking(move || {
                 on_large_stack(|| {
                     let settings = &context.settings;
-                    wish::wish(&object, timeouts, &*files, &revision, &beside, servers, settings)
+                    validated_spec::wish(
+                        &object, timeouts, &*files, &revision, &beside, servers, settings,
+                    )
                 })
             })
         };
@@ -192,7 +194,7 @@ impl Session {
         }
         let rest = Rest::Settled(
             reason::RECONCILIATION_SUCCEEDED,
-            wish::with_warnings(format!("Applied revision: {revision}"), &warnings),
+            validated_spec::with_warnings(format!("Applied revision: {revision}"), &warnings),
         );
         let mut ended = early(object, revision, rest);
         ended.came.digest = digest;

@@ -9,9 +9,9 @@ use objects::Masking;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{RemovalCause, Rest, reason};
 
+use super::executor::{Verify, Wishes};
 use super::held::{HeldAttempt, LifecycleHold};
-use super::wish::{self, Timeouts};
-use super::world::{Verify, Wishes};
+use super::validated_spec::{self, Timeouts};
 use super::{KustomizationRunReport, Session, report};
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
 use crate::controllers::hold;
@@ -33,8 +33,8 @@ impl Session {
             return Ok(Leaving::Done(object.clone()));
         }
         self.audit_stopped(object, |_| false, "the Kustomization is being deleted").await;
-        let (prune, await_end) = wish::deletion(&object.spec);
-        let timeouts = wish::check(&object.spec).unwrap_or(Timeouts {
+        let (prune, await_end) = validated_spec::deletion(&object.spec);
+        let timeouts = validated_spec::check(&object.spec).unwrap_or(Timeouts {
             interval: AFTER_REFUSAL,
             retry: AFTER_REFUSAL,
             timeout: reconcile::kustomization_timeout(AFTER_REFUSAL, None),
@@ -90,7 +90,7 @@ impl Session {
                 return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
             }
         };
-        let nothing = Arc::new(wish::finalize(object, timeouts));
+        let nothing = Arc::new(validated_spec::finalize(object, timeouts));
         let (mut ended, done) = self.drive(&passed, object, nothing, wishes, &target).await;
         let answers = match ended.rest.is_settled() {
             true => self.removed(object, &held, &mut ended).await,

@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::Session;
 use super::retry::BuildIdentity;
+use crate::controllers::hold_conditions;
 use crate::controllers::lifecycle::attempt::{Attempt, Passage, answered, pass};
 use crate::controllers::lifecycle::{self as gates, Asking};
-use crate::controllers::marks;
 use windlass_cluster::ClusterError;
 
 /// What holds an attempt, and what it is called.
@@ -197,7 +197,7 @@ impl Session {
         let owner = object.owner_ref(&());
         let asking = Asking { node: &self.node, uid: &uid, release: None, owner };
         // What failed is asked once more if a user asks.
-        let is_asked = marks::is_asked(object);
+        let is_asked = hold_conditions::is_asked(object);
         let passage = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
         let mut passage = passage.await;
         if let (Ok(Passage::Failed(_, answers)), true) = (&passage, is_asked) {

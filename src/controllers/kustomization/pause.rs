@@ -12,7 +12,7 @@ use reconcile::{
 
 use super::{Session, report, resolve};
 use crate::controllers::applier::Pending;
-use crate::controllers::{hold, marks, window};
+use crate::controllers::{hold, hold_conditions, window};
 
 /// Why a run that began has to stop before its next step.
 pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<Rest> {
@@ -60,7 +60,7 @@ impl Session {
     /// What a run would do if no window stood in its way.
     pub(super) async fn pending(&self, object: &Kustomization) -> Pending {
         // It is answered at once, and taken when the next window opens.
-        if marks::is_asked(object) {
+        if hold_conditions::is_asked(object) {
             self.memory().verify_at = None;
         }
         let own = &self.node.namespace;

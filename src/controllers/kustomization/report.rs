@@ -247,7 +247,7 @@ fn conditions(
 ) -> Vec<Condition> {
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(had, generation, run.now, &OWNED)
-        .marked(&crate::controllers::marks::of(object, run.now));
+        .marked(&crate::controllers::hold_conditions::of(object, run.now));
     let is_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
     let conditions = match run.rest {
         Rest::Settled(..) if !run.has_health => conditions,

@@ -10,8 +10,8 @@ use crds::kustomize::Kustomization;
 use kube::core::ResourceExt as _;
 use reconcile::{Rest, Time, reason};
 
-use super::wish::Timeouts;
-use super::world::Verify;
+use super::executor::Verify;
+use super::validated_spec::Timeouts;
 use super::{KustomizationRunReport, Session};
 
 /// What a wish is remembered by: another spec may judge the same objects by other expressions.

@@ -11,7 +11,7 @@ use objects::ObjectId;
 use reconcile::{Rest, Wake, reason};
 
 use super::Session;
-use super::wish::Wish;
+use super::validated_spec::Wish;
 use crate::controllers::target::ClusterTarget;
 use windlass_cluster::{Cluster, ClusterError};
 

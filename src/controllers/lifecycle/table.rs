@@ -1,6 +1,6 @@
 //! Objects of a kind as the watch saw them last, for kinds that have no runs.
 //!
-//! Elsewhere: the objects of kinds that have runs (`kept`), watching (`windlass_cluster::watch`).
+//! Elsewhere: the objects of kinds that have runs (`object_store`), watching (`windlass_cluster::watch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;

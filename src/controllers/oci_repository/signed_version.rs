@@ -10,7 +10,7 @@ use sources::oci::Layer;
 use sources::oci::chart::{is_same_version, stated_version};
 use sources::reason::{OCI_LAYER_OPERATION_FAILED, VERIFICATION_ERROR};
 
-use super::world::PulledArtifact;
+use super::executor::PulledArtifact;
 use windlass_cluster::error::chain;
 
 /// Checks that a signed chart has the version that its tag says. A layer that is no chart says of no version that it is

@@ -97,7 +97,8 @@ fn an_artifact_was_made_with_what_its_status_says() {
     let object = repository(first().after);
     let made = object.shape().unwrap();
     let resolved = || super::resolve::OciRepositoryInputs::default();
-    let wished = |object: &OCIRepository| wish::wish(object, resolved()).ok().unwrap().shape;
+    let wished =
+        |object: &OCIRepository| validated_spec::wish(object, resolved()).ok().unwrap().shape;
     assert_eq!(made, wished(&object));
     let mut other = object.clone();
     other.spec.ignore = None;

@@ -24,8 +24,8 @@ use super::intake::{Intake, RequestBody};
 use super::wakes::Wakes;
 use crate::controllers::context::Context;
 use crate::controllers::delivery::logged;
-use crate::controllers::exchange::exchange;
 use crate::controllers::expressions::{EvaluationError, on_thread};
+use crate::controllers::http_request::exchange;
 use crate::controllers::permit::Permit;
 use windlass_cluster::Cluster;
 

@@ -13,8 +13,8 @@ use kube::runtime::watcher::Event;
 use reconcile::ObjectKey;
 
 use super::Notices;
-use crate::controllers::kept::Filler;
 use crate::controllers::kind::{ControllerKind, node_named};
+use crate::controllers::object_store::Filler;
 use windlass_cluster::ClusterError;
 use windlass_cluster::decode::{DecodedObject, Unreadable};
 use windlass_cluster::watch::WatcherEvent;

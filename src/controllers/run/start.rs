@@ -10,7 +10,7 @@ use reconcile::{Edge, READY};
 
 use crate::controllers::context::Context;
 use crate::controllers::kind::{ControllerKind, node_of};
-use crate::controllers::{hold, marks};
+use crate::controllers::{hold, hold_conditions};
 use windlass_cluster::metrics::WakeReason;
 
 /// How many unchanged objects of a kind are compared in a second.
@@ -66,7 +66,7 @@ fn is_unchanged<K: ControllerKind>(object: &K) -> bool {
         && is_ready
         && object.observed_generation() == generation
         && object.meta().deletion_timestamp.is_none()
-        && !marks::is_asked(object)
+        && !hold_conditions::is_asked(object)
         && !hold::is_suspended(object, now)
 }
 

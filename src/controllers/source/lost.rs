@@ -1,6 +1,6 @@
 //! An artifact that a status promises and the store has not: the promise is taken back before anything else is done.
 //!
-//! Elsewhere: making it again, which is what the run does that follows (`world`).
+//! Elsewhere: making it again, which is what the run does that follows (`executor`).
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use kube::core::ResourceExt as _;
 use reconcile::{Conditions, Rest, Wake, reason};
 
 use super::SourceKind;
+use super::executor::collect_garbage;
 use super::report::ARTIFACT_IN_STORAGE;
-use super::world::collect_garbage;
 use crate::controllers::catalog::own;
 use crate::controllers::context::Context;
 use crate::controllers::kind::node_named;

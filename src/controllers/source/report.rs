@@ -8,8 +8,8 @@ use reconcile::reason::SUCCEEDED;
 use reconcile::{Condition, ConditionStatus, Reason, Rest, Time};
 
 use super::SourceKind;
+use super::executor::{SourceRun, StoredArtifact};
 use super::verified::VerificationRecord;
-use super::world::{SourceRun, StoredArtifact};
 use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::record::{conditions_of, listed, status_of};
 use windlass_cluster::events::{Event, Severity};
@@ -67,7 +67,7 @@ pub(crate) fn report<K: SourceKind>(
     let owned: Vec<&str> =
         std::iter::once(&ARTIFACT_IN_STORAGE).chain(K::CONDITIONS.owned).copied().collect();
     let mut conditions = reconcile::Conditions::since(&had, generation, now, &owned)
-        .marked(&crate::controllers::marks::of(object, now));
+        .marked(&crate::controllers::hold_conditions::of(object, now));
     match stored.and_then(|stored| stored.verified.as_ref()) {
         Some(VerificationRecord { text, .. }) if text.is_empty() => {}
         Some(VerificationRecord { text, .. }) => {

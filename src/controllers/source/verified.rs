@@ -13,7 +13,7 @@ use sources::plan::ArtifactInputs;
 use sources::reason::is_refused_signature;
 
 use super::report::SOURCE_VERIFIED;
-use super::{SourceKind, lost, world};
+use super::{SourceKind, executor, lost};
 use crate::controllers::catalog::proof::Proof;
 use crate::controllers::context::Context;
 use crate::controllers::record::Latest;
@@ -72,7 +72,7 @@ pub(super) async fn remember<K: SourceKind>(
 
 async fn keep<K: SourceKind>(context: &Context, object: &K, proof: Proof) {
     let store = context.artifacts.clone();
-    let slot = world::slot(object);
+    let slot = executor::slot(object);
     let keep = move || slot.and_then(|slot| proof.keep(&store, &slot));
     if let Ok(Err(error)) = tokio::task::spawn_blocking(keep).await {
         let name = object.name_any();
@@ -84,7 +84,7 @@ async fn keep<K: SourceKind>(context: &Context, object: &K, proof: Proof) {
 /// The note of an artifact, if there is one.
 async fn proof<K: SourceKind>(context: &Context, object: &K, artifact: &Artifact) -> Option<Proof> {
     let store = context.artifacts.clone();
-    let slot = world::slot(object).ok()?;
+    let slot = executor::slot(object).ok()?;
     let read = move || Proof::read(&store, &slot);
     let proof = tokio::task::spawn_blocking(read).await.ok()??;
     (proof.digest == artifact.digest).then_some(proof)

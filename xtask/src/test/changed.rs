@@ -84,7 +84,7 @@ const PLACES: [(&str, &[&str]); 45] = [
         "src/controllers/receiver",
         &["notifications::receivers", "releases::webhooks", "stories::hold"],
     ),
-    ("src/controllers/releaser", &["releases::", "releases_alone::", "cli::"]),
+    ("src/controllers/release_runner", &["releases::", "releases_alone::", "cli::"]),
     ("engines/cause/", &["cli::", "notifications::incidents", "sources::hostile::addresses"]),
     ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("engines/envsubst/", &["stories::substitution"]),

@@ -19,15 +19,15 @@ const UNGATED: [UngatedCall; 2] = [
             // Objects that windlass keeps for itself.
             "src/controllers/audit/retention.rs",
             "src/controllers/crd_guard/export.rs",
-            "src/controllers/incident/book.rs",
+            "src/controllers/incident/incident_store.rs",
             "src/controllers/lifecycle.rs",
             // Helm's records: those of a removal that has come to its end, and old ones.
-            "src/controllers/releaser/storage.rs",
+            "src/controllers/release_runner/storage.rs",
             // Sources that were made for an object; nothing that is applied goes with them.
             "src/controllers/helm_release/template.rs",
             "src/controllers/http_archive/offer.rs",
             // Helm's policy for the objects of hooks, as a task of an operation that was permitted.
-            "src/controllers/releaser/hooks.rs",
+            "src/controllers/release_runner/hooks.rs",
         ],
     },
     // A journal shows that the operation is under way.

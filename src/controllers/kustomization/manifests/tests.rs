@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tree::MemoryTree;
 
 use super::*;
-use crate::controllers::kustomization::wish;
+use crate::controllers::kustomization::validated_spec;
 use crate::time_limit::TIME_LIMIT;
 
 fn config_map(name: &str) -> String {
@@ -128,7 +128,7 @@ fn a_base_that_is_lost_in_a_path_of_two_lines_is_told_in_the_condition() {
             &mut Masking::default(),
         )
         .unwrap();
-        let text = wish::with_warnings("Applied revision: r1".to_owned(), &all.warnings);
+        let text = validated_spec::with_warnings("Applied revision: r1".to_owned(), &all.warnings);
         (all.objects.len(), text)
     };
     let (count, text) = warned("- ../../base\n - ../../common/prod");

@@ -26,8 +26,8 @@ use url::Url;
 
 use super::{DEFAULT_CHECK_INTERVAL, Handler, job};
 use crate::controllers::context::Context;
-use crate::controllers::exchange::{Letter, send};
 use crate::controllers::expressions::on_thread;
+use crate::controllers::http_request::{Letter, send};
 use crate::controllers::lifecycle::table::Table;
 use crate::controllers::reference::References;
 use crate::controllers::target::TargetSpec;

@@ -1,0 +1,160 @@
+//! Sending what the engine of notifications says, whatever protocol it takes.
+//!
+//! Elsewhere: what is sent (`engines/notify`), requests (`controllers::http_request`), the protocol of NATS (`nats`), logins at
+//! clouds (`sources::tokens`), when and how often (`attempt`).
+
+use notify::{DeliveryResult, EventHubLogin, NatsMessage, Parcel, ProviderRequest, Response};
+use objects::RedactedValue;
+use sources::http::Clients;
+use sources::tokens;
+
+use super::nats;
+use crate::controllers::http_request::exchange;
+
+/// Most of what an answer says that a message repeats, in bytes.
+const MAX_SHOWN_RESPONSE_BYTES: usize = 1 << 10;
+
+/// Where messages for Pub/Sub go, unless the environment names an emulator as for Google's own programs.
+const PUB_SUB: &str = "https://pubsub.googleapis.com";
+const PUB_SUB_EMULATOR: &str = "PUBSUB_EMULATOR_HOST";
+
+/// What tokens for Event Hubs are for.
+const EVENT_HUBS: &str = "https://eventhubs.azure.net";
+
+/// What is sent, with the login that it takes.
+pub(crate) enum Letter {
+    /// A request whose answer the engine judges.
+    Request(Box<ProviderRequest>),
+    /// A request that counts as sent when its answer says so: the engine knows it as a message.
+    Message(Box<ProviderRequest>),
+    /// A message for NATS.
+    Nats(Box<NatsMessage>),
+}
+
+/// By what it is sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender<'s> {
+    pub(crate) clients: &'s Clients,
+    /// Whether a Provider without credentials may have those of this machine.
+    pub(crate) lends_identity: bool,
+}
+
+impl Sender<'_> {
+    /// What a parcel is on the wire. Clouds are asked for the token that it takes.
+    ///
+    /// # Errors
+    /// Why there is no token, and whether another attempt may help.
+    pub(crate) async fn letter(&self, parcel: Parcel) -> Result<Letter, (String, bool)> {
+        match parcel {
+            Parcel::Http(request) => Ok(Letter::Request(request)),
+            Parcel::Nats(message) => Ok(Letter::Nats(message)),
+            Parcel::EventHub(message) => {
+                let token = match &message.login {
+                    EventHubLogin::Identity(_) => {
+                        self.lend("a token, or a connection string with `SharedAccessKey`")?;
+                        tokens::azure(EVENT_HUBS, self.clients.egress()).await?
+                    }
+                    EventHubLogin::SharedKey(..) | EventHubLogin::Token(_) => {
+                        RedactedValue::default()
+                    }
+                };
+                let now = jiff::Timestamp::now().as_second();
+                Ok(Letter::Message(Box::new(message.request(now, token.expose()))))
+            }
+            Parcel::PubSub(message) => {
+                let emulator = std::env::var(PUB_SUB_EMULATOR).unwrap_or_default();
+                if !emulator.is_empty() {
+                    let server = format!("http://{emulator}");
+                    return Ok(Letter::Message(Box::new(message.request(&server, None))));
+                }
+                let key = Some(&message.credentials).filter(|key| !key.is_empty());
+                if key.is_none() {
+                    self.lend("the JSON key of a service account as `token`")?;
+                }
+                let key = key.cloned().map(RedactedValue::new);
+                let token = tokens::google(key, self.clients.egress()).await?;
+                Ok(Letter::Message(Box::new(message.request(PUB_SUB, Some(token.expose())))))
+            }
+        }
+    }
+
+    /// Sends a letter.
+    pub(crate) async fn send(&self, letter: &Letter) -> DeliveryResult {
+        match letter {
+            Letter::Request(request) | Letter::Message(request) => {
+                exchange(self.clients, request).await
+            }
+            Letter::Nats(message) => nats::publish(self.clients.egress(), message).await,
+        }
+    }
+
+    /// Fails where a Provider may not act as this machine.
+    fn lend(&self, instead: &str) -> Result<(), (String, bool)> {
+        if self.lends_identity {
+            return Ok(());
+        }
+        let text = format!(
+            "with --no-cross-namespace-refs, Providers do not use the identity of windlass; add {instead} to the Secret of \
+             `spec.secretRef`"
+        );
+        Err((text, false))
+    }
+}
+
+impl Letter {
+    /// The outcome as the engine takes it: an answer that does not accept a message is a failure of it.
+    pub(crate) fn judged(&self, outcome: DeliveryResult) -> DeliveryResult {
+        match (self, outcome) {
+            (Self::Message(_), Ok(answer)) if !(200..300).contains(&answer.status) => {
+                Err((refusal(&answer), false))
+            }
+            (_, outcome) => outcome,
+        }
+    }
+}
+
+/// What an answer says.
+fn refusal(answer: &Response) -> String {
+    let body = String::from_utf8_lossy(&answer.body);
+    let body = body.trim();
+    let shown = &body[..body.floor_char_boundary(MAX_SHOWN_RESPONSE_BYTES)];
+    let status = answer.status;
+    match shown {
+        "" => format!("the service answered with status {status}"),
+        shown => format!("the service answered with status {status}: {shown}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use notify::{EventHubMessage, PubSubMessage};
+    use sources::http::Egress;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tenant_without_credentials_does_not_act_as_the_machine() {
+        let clients = Clients::within(Egress::with_loopback());
+        let sender = Sender { clients: &clients, lends_identity: false };
+        let data = Vec::new();
+        let hub = EventHubMessage {
+            host: "ns.servicebus.windows.net".to_owned(),
+            hub: "events".to_owned(),
+            login: EventHubLogin::Identity(String::new()),
+            data: data.clone(),
+        };
+        let topic = PubSubMessage {
+            project: "p".to_owned(),
+            topic: "t".to_owned(),
+            data,
+            attributes: BTreeMap::new(),
+            credentials: String::new(),
+        };
+        for parcel in [Parcel::EventHub(Box::new(hub)), Parcel::PubSub(Box::new(topic))] {
+            let (text, may_help) = sender.letter(parcel).await.err().unwrap();
+            assert!(text.contains("--no-cross-namespace-refs") && !may_help, "{text}");
+        }
+    }
+}

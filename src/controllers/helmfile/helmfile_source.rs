@@ -1,0 +1,289 @@
+//! Where a helmfile comes from: the artifact of a source, or what an address names, fetched anew at the interval.
+//!
+//! Elsewhere: fetching (`sources::getter`), what addresses say (engine `helmfile`), finding sources (`resolve`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::Artifact;
+use crds::helmfile::HelmfileSpec;
+use helmfile::{Address, RemoteSource};
+use kube::core::ResourceExt as _;
+use reconcile::{ObjectKey, Rest, Wake, reason};
+use sources::getter::{Getter, GetterLimits, GetterRequest};
+use sources::git;
+use sources::reason::URL_INVALID;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tree::MemoryTree;
+
+use super::Session;
+use super::model::Model;
+use crate::controllers::catalog::SOURCE_NOT_VERIFIED;
+use crate::controllers::context::Context;
+use crate::controllers::kustomization::resolve;
+use crate::controllers::target::ClusterTarget;
+use crate::controllers::{artifact, hold_conditions};
+
+/// The origin of a helmfile: the artifact of a source, or an address that is fetched anew at each interval.
+#[derive(Clone)]
+pub(super) enum Origin {
+    /// The artifact of a source.
+    Artifact {
+        source: ObjectKey,
+        artifact: Box<Artifact>,
+        /// Whether it is in another process' store.
+        is_elsewhere: bool,
+    },
+    /// What an address names, and its files if they were fetched in this run.
+    Address(Arc<RemoteSourceRevision>, Option<Arc<MemoryTree>>),
+}
+
+/// What an address named when it was fetched last. Its files are not kept: a plan has all that is needed of them.
+pub(crate) struct RemoteSourceRevision {
+    address: String,
+    revision: String,
+    at: Instant,
+}
+
+/// Why there are no files, though the server reported no error.
+pub(super) const NO_CONTENT: &str = "the server returned no content";
+
+impl Origin {
+    pub(super) fn revision(&self) -> &str {
+        match self {
+            Self::Artifact { artifact, .. } => &artifact.revision,
+            Self::Address(fetched, _) => &fetched.revision,
+        }
+    }
+
+    /// What tells the files from others.
+    pub(super) fn digest(&self) -> &str {
+        match self {
+            Self::Artifact { artifact, .. } => &artifact.digest,
+            Self::Address(fetched, _) => &fetched.revision,
+        }
+    }
+}
+
+/// The node of the source that a spec names.
+pub(super) fn source<K: Model>(object: &K) -> Option<ObjectKey> {
+    let own = object.namespace().unwrap_or_default();
+    object.asked().source_ref.as_ref().map(|source| resolve::source_node(&own, source))
+}
+
+/// What of `source` and `sourceRef` cannot be used.
+pub(super) fn check(spec: &HelmfileSpec) -> Result<(), Rest> {
+    let stalled = |text: String| Err(Rest::Stalled(URL_INVALID, text));
+    let address = match (&spec.source, &spec.source_ref) {
+        (Some(address), None) => address,
+        (None, Some(_)) => return Ok(()),
+        (Some(_), Some(_)) | (None, None) => {
+            return stalled("exactly one of spec.source and spec.sourceRef is needed".to_owned());
+        }
+    };
+    match Address::parse(address).map(|it| (it.to_string(), wanted(&it))) {
+        None => stalled(
+            "spec.source is not an address, such as git::https://HOST/REPOSITORY@PATH?ref=REFERENCE"
+                .to_owned(),
+        ),
+        Some((shown, Err(why))) => stalled(format!("spec.source {shown}: {why}")),
+        Some((_, Ok(_))) => Ok(()),
+    }
+}
+
+/// What an address wants to be fetched.
+///
+/// # Errors
+/// What is not supported, and what to write instead.
+pub(super) fn wanted(address: &Address) -> Result<GetterRequest, String> {
+    Ok(match address.source()? {
+        RemoteSource::Git { host, path, folder, reference } => {
+            GetterRequest::Git { url: format!("{host}{path}"), folder, reference }
+        }
+        RemoteSource::File { url } => GetterRequest::File { url, name: address.file.clone() },
+        RemoteSource::Archive { url, folder } => GetterRequest::Archive { url, folder },
+        RemoteSource::S3 { region, bucket, key } => GetterRequest::Object { region, bucket, key },
+    })
+}
+
+/// What fetches for a Helmfile, from servers that may be asked.
+pub(super) fn getter(
+    context: &Context,
+    known: &Arc<git::GitServerCache>,
+    cancel: CancellationToken,
+    time: Duration,
+) -> Getter {
+    let git = git::Context {
+        runtime: Handle::current(),
+        cancel,
+        scratch: context.artifacts.scratch(),
+        known: known.clone(),
+    };
+    let limits = GetterLimits::default();
+    let limits = GetterLimits { time: limits.time.min(time), ..limits };
+    Getter { git, buckets: context.remotes.buckets.clone(), limits }
+}
+
+/// What fetches what a helmfile names by addresses, or why nothing does.
+///
+/// A helmfile names them as a kustomization names its bases, and the same servers may be asked.
+pub(super) fn getter_for(
+    context: &Context,
+    target: &ClusterTarget,
+    cancel: CancellationToken,
+) -> Result<Getter, &'static str> {
+    let settings = &context.settings;
+    if settings.no_remote_bases {
+        return Err(
+            "addresses in a helmfile are disabled by --no-remote-bases: put the files into the source",
+        );
+    }
+    let is_free = target.is_home() || settings.insecure_remote_bases;
+    let known = if is_free { &context.remotes.git } else { &context.remotes.public_git };
+    Ok(getter(context, known, cancel, GetterLimits::default().time))
+}
+
+impl<K: Model> Session<K> {
+    /// The revision that is known without asking anybody; nothing if there is none.
+    pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
+        let Some(source) = &spec.source_ref else {
+            let fetched = self.memory().fetched.clone();
+            let fetched = fetched.filter(|it| Some(&it.address) == spec.source.as_ref());
+            return fetched.map(|it| it.revision.clone());
+        };
+        let own = &self.node.namespace;
+        resolve::artifact(&self.context, own, source, self.began).ok().map(|it| it.revision)
+    }
+
+    /// Where the helmfile comes from now.
+    pub(super) async fn origin(
+        &self,
+        object: &K,
+        spec: &HelmfileSpec,
+        (interval, time): (Duration, Duration),
+    ) -> Result<Origin, Rest> {
+        let Some(source) = &spec.source_ref else {
+            if self.is_verified_only() {
+                let text = format!(
+                    "namespace {} requires verified sources, and spec.source is not verified: use \
+                     spec.sourceRef with a GitRepository that has spec.verify",
+                    self.node.namespace
+                );
+                return Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::default()));
+            }
+            let address = spec.source.as_deref().unwrap_or_default();
+            let known = self.memory().fetched.clone().filter(|it| it.address == address);
+            let is_fresh = |it: &&Arc<RemoteSourceRevision>| {
+                it.at.elapsed() < interval && !hold_conditions::is_asked(object)
+            };
+            if let Some(known) = known.as_ref().filter(is_fresh) {
+                return Ok(Origin::Address(known.clone(), None));
+            }
+            return self.fetched(address, known, time).await;
+        };
+        let retry_at = self.in_future(self.context.settings.requeue_dependency);
+        let own = &self.node.namespace;
+        let artifact = resolve::artifact(&self.context, own, source, retry_at)?;
+        let is_elsewhere = resolve::is_elsewhere(&self.context, own, source);
+        let source = resolve::source_node(own, source);
+        Ok(Origin::Artifact { source, artifact: Box::new(artifact), is_elsewhere })
+    }
+
+    /// The files of an origin, and the helmfile among them. What an address names is fetched again if this run has not
+    /// done that yet; by then it may have another revision, which the origin has from then on.
+    pub(super) async fn files(
+        &self,
+        origin: &mut Origin,
+        spec: &HelmfileSpec,
+        time: Duration,
+    ) -> Result<(Arc<MemoryTree>, String), Rest> {
+        if let Origin::Address(fetched, None) = origin {
+            *origin = self.fetched(&fetched.address, None, time).await?;
+        }
+        match origin {
+            Origin::Address(fetched, files) => {
+                let path = Address::parse(&fetched.address).map(|it| it.file);
+                let path = path.filter(|it| it != ".").unwrap_or_default();
+                Ok((files.take().unwrap_or_default(), path))
+            }
+            Origin::Artifact { source, artifact, is_elsewhere } => {
+                let files = artifact::files(&self.context, artifact, *is_elsewhere).await;
+                let files = files.map_err(|error| {
+                    let what = format!("artifact of revision {}", artifact.revision);
+                    let again = self.in_future(self.context.settings.requeue_dependency);
+                    error.ends(source, &what, again)
+                })?;
+                Ok((files, spec.path.clone().unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Fetches what an address names; without its files if it still has the revision that is known.
+    async fn fetched(
+        &self,
+        text: &str,
+        known: Option<Arc<RemoteSourceRevision>>,
+        time: Duration,
+    ) -> Result<Origin, Rest> {
+        let address = Address::parse(text).ok_or_else(|| {
+            Rest::Stalled(URL_INVALID, "spec.source is not an address".to_owned())
+        })?;
+        let failed = |why: String| {
+            let text = format!("failed to fetch {address}: {why}");
+            Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default())
+        };
+        let wanted = wanted(&address).map_err(failed)?;
+        // Mostly waiting for a server, so it needs no permit of those who build.
+        let permit = self.context.reaching.acquire(&self.node.namespace).await;
+        let cancel = CancellationToken::new();
+        let _asked_for = cancel.clone().drop_guard();
+        let getter = getter(&self.context, &self.context.remotes.git, cancel, time);
+        let before = known.as_ref().map(|it| it.revision.clone());
+        let work = move || {
+            let _permit = permit;
+            getter.get(&wanted, before.as_deref())
+        };
+        let got = tokio::task::spawn_blocking(work).await;
+        let got = got.unwrap_or_else(|_| Err("fetching it was interrupted".to_owned()));
+        let (revision, files) = match (got.map_err(failed)?, known) {
+            (Some(got), _) => (got.revision, Some(Arc::new(got.files))),
+            (None, Some(known)) => (known.revision.clone(), None),
+            (None, None) => return Err(failed(NO_CONTENT.to_owned())),
+        };
+        let fetched =
+            RemoteSourceRevision { address: text.to_owned(), revision, at: Instant::now() };
+        let fetched = Arc::new(fetched);
+        self.memory().fetched = Some(fetched.clone());
+        Ok(Origin::Address(fetched, files))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_has_one_source_and_an_address_that_can_be_fetched() {
+        let text = |source: Option<&str>, names: bool| {
+            let source_ref = names.then(Default::default);
+            let source = source.map(str::to_owned);
+            let spec = HelmfileSpec { source, source_ref, ..HelmfileSpec::default() };
+            check(&spec).map_err(|rest| rest.text().to_owned())
+        };
+        assert_eq!(text(None, true), Ok(()));
+        for address in ["git::https://h/r@d?ref=v1", "https://h/helmfile.yaml", "s3://b/h.yaml"] {
+            assert_eq!(text(Some(address), false), Ok(()), "{address}");
+        }
+        for (source, names, part) in [
+            (None, false, "exactly one"),
+            (Some("https://h/f"), true, "exactly one"),
+            (Some("./helmfile.yaml"), false, "not an address"),
+            (Some("git::https://u:pw@h/r"), false, "needs one `@`"),
+            (Some("hg::https://h/r@f"), false, "not supported"),
+        ] {
+            let error = text(source, names).unwrap_err();
+            assert!(error.contains(part) && !error.contains("pw"), "{source:?}: {error}");
+        }
+    }
+}

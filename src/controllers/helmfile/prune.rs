@@ -1,0 +1,467 @@
+//! Releases that leave: those that are no longer in the helmfile, all of a Helmfile that is deleted, and operations that stop
+//! because the Helmfile is suspended.
+//!
+//! Elsewhere: releases that stay (`keep.rs`), the end of a Helmfile (`finalize.rs`).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crds::helmfile::{ReleaseRow, ReleaseState};
+use kube::core::ResourceExt as _;
+use objects::Gvk;
+use parking_lot::Mutex;
+use reconcile::{RemovalCause, RemovalRefused, Rest, Wake, reason};
+use release::storage::secret_name;
+
+use super::clusters::Id;
+use super::model::Model;
+use super::order::{Order, TurnOutcome, Turns, in_turn};
+use super::plan::{HelmfilePlan, Key, Others};
+use super::release_reconciler::{HelmfileRun, Outcomes, ReleaseGoal, ReleaseProgress};
+use super::suspended::Removal;
+use super::{HELMFILE_ERROR, Session, finalize, report, request};
+use crate::controllers::lifecycle;
+use crate::controllers::target::ClusterTarget;
+use windlass_cluster::ClusterError;
+
+/// What becomes of a release that is not in a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate<'p> {
+    /// It is uninstalled.
+    Goes,
+    /// It is no longer in the helmfile, and is given up.
+    GivenUp,
+    /// It is in the helmfile, and selectors or its condition leave it out: it is given up.
+    LeftOut,
+    /// It is not known whether it is in the helmfile, for this reason: it is left as it is.
+    Unknown(&'p str),
+}
+
+impl<'p> Fate<'p> {
+    fn of(row: &ReleaseRow, planned: &'p HelmfilePlan, prunes: bool) -> Self {
+        let key = &Key::of(row);
+        let Others { left_out, unread, skipped } = &planned.others;
+        let hidden = || skipped.as_ref().and_then(|it| it.hides(row.helmfile.as_deref()));
+        match unread.as_deref().or_else(hidden) {
+            _ if planned.unwanted.contains(key) => Self::Goes,
+            _ if left_out.contains(key) => Self::LeftOut,
+            _ if !prunes => Self::GivenUp,
+            Some(why) => Self::Unknown(why),
+            None => Self::Goes,
+        }
+    }
+}
+
+/// How far a release came that is not in a plan.
+enum Leaving {
+    /// It may be uninstalled.
+    Permitted(Removal),
+    /// It rests.
+    Rests(ReleaseProgress),
+    /// Nothing is to be done for it, or not yet.
+    Nothing,
+}
+
+impl<K: Model> Session<K> {
+    /// Uninstalls releases that are no longer in the helmfile, or gives them up: those of a cluster when all others of it are
+    /// as the helmfile says, as `object_store` has it. Nothing where the Helmfile changed meanwhile.
+    pub(super) async fn prune(
+        &self,
+        planned: &HelmfilePlan,
+        kept: &Outcomes,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Outcomes> {
+        let is_planned: BTreeSet<&Key> = planned.releases.iter().map(|it| &it.key).collect();
+        let rows = run.book.rows();
+        let left = rows.iter().filter(|row| !is_planned.contains(&Key::of(row)));
+        let unsettled: BTreeSet<Id<'_>> = kept
+            .iter()
+            .filter(|(_, it)| !it.is_kept())
+            .map(|(key, _)| run.places.id(key))
+            .collect();
+        let mut leaving = Vec::new();
+        let mut outcomes = Outcomes::new();
+        for row in left {
+            // Others on this thread have their turn, however many releases there are.
+            tokio::task::yield_now().await;
+            match self.leave(row, planned, &unsettled, run).await? {
+                Leaving::Permitted(removal) => leaving.push(removal),
+                Leaving::Rests(outcome) => drop(outcomes.insert(Key::of(row), outcome)),
+                Leaving::Nothing => {}
+            }
+        }
+        if !leaving.is_empty() {
+            outcomes.extend(self.uninstall(&leaving, run).await?);
+        }
+        Some(outcomes)
+    }
+
+    /// A release that is not in a plan comes to its end here, or may be uninstalled.
+    async fn leave(
+        &self,
+        row: &ReleaseRow,
+        planned: &HelmfilePlan,
+        unsettled: &BTreeSet<Id<'_>>,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Leaving> {
+        let key = Key::of(row);
+        let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
+        let fate = Fate::of(row, planned, run.spec.prune);
+        if row.state == ReleaseState::LeftOut {
+            // It was given up before.
+            if matches!(fate, Fate::Goes | Fate::GivenUp) {
+                run.book.remove(&key);
+            }
+            return Some(Leaving::Nothing);
+        }
+        let target = match run.places.of(&key) {
+            Ok(target) => Some(target),
+            Err(rest) if run.places.names(&key) => return rests(rest),
+            Err(_) => None,
+        };
+        let waits = match target {
+            Some(_) => unsettled.contains(&run.places.id(&key)),
+            None => !unsettled.is_empty(),
+        };
+        match (fate, target) {
+            (Fate::Unknown(why), _) => {
+                let text = format!(
+                    "it is not uninstalled, because it is not known whether the helmfile still has it: {why}"
+                );
+                rests(Rest::Failed(HELMFILE_ERROR, text, Wake::default()))
+            }
+            (Fate::LeftOut, target) => self.give_up(row, target, &Why::LeftOut, run).await,
+            (Fate::Goes, Some(target)) => self.remove(row, target, (planned, waits), run).await,
+            _ if waits => Some(Leaving::Nothing),
+            (Fate::GivenUp, Some(target)) => {
+                self.give_up(row, Some(target), &Why::NotPruned, run).await
+            }
+            (Fate::Goes | Fate::GivenUp, None) => {
+                self.give_up(row, None, &Why::OutOfReach, run).await
+            }
+        }
+    }
+
+    /// A release is to be uninstalled: whether it may.
+    async fn remove(
+        &self,
+        row: &ReleaseRow,
+        target: &Arc<ClusterTarget>,
+        (planned, waits): (&HelmfilePlan, bool),
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Leaving> {
+        let key = Key::of(row);
+        let rests = |rest| Some(Leaving::Rests(self.rests(run, &key, rest)));
+        if let Some(entry) = run.suspensions.of(&key) {
+            let spec = request::spec(run.spec, &key, &request::unplanned(), run.timeouts);
+            let remembered = self.remembered(&key, target);
+            let outcome = self.suspend_one(&key, spec, entry, &remembered, run).await?;
+            return Some(Leaving::Rests(outcome));
+        }
+        if waits {
+            return Some(Leaving::Nothing);
+        }
+        match self.kept_elsewhere(&key, target, planned, run).await {
+            Err(rest) => return rests(rest),
+            Ok(Some(other)) => {
+                return self.give_up(row, Some(target), &Why::Is(other), run).await;
+            }
+            Ok(None) => {}
+        }
+        match self.permit_removal(run, row, RemovalCause::Pruned) {
+            Ok(removal) => Some(Leaving::Permitted(removal)),
+            Err(RemovalRefused::WindowClosed) => {
+                let again = Wake::at(self.in_future(run.timeouts.interval));
+                let text = "the uninstall waits until a window opens".to_owned();
+                rests(Rest::Blocked(reason::WINDOW_CLOSED, text, again))
+            }
+            Err(RemovalRefused::Suspended) => {
+                let again = Wake::at(self.in_future(run.timeouts.interval));
+                let text = "the uninstall waits for the end of a suspension".to_owned();
+                rests(Rest::Blocked(reason::SUSPENDED, text, again))
+            }
+        }
+    }
+
+    /// A release stays as it is, and is this Helmfile's no more. What is under way on it ends first.
+    async fn give_up(
+        &self,
+        row: &ReleaseRow,
+        target: Option<&Arc<ClusterTarget>>,
+        why: &Why,
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Leaving> {
+        let key = Key::of(row);
+        if let Some(target) = target
+            && let Some(rest) = self.stop_unplanned(row, target, run).await?
+        {
+            return Some(Leaving::Rests(ReleaseProgress::Rests(rest)));
+        }
+        match why {
+            // Without its history, whoever selects it takes it over.
+            Why::LeftOut => run.book.update(&key, |row| {
+                *row = ReleaseRow {
+                    kube_context: key.context.clone(),
+                    name: key.name.clone(),
+                    namespace: key.namespace.clone(),
+                    state: ReleaseState::LeftOut,
+                    message: Some(Why::LeftOut.to_string()),
+                    ..ReleaseRow::default()
+                };
+            }),
+            _ => run.book.remove(&key),
+        }
+        self.forget(&key);
+        self.dismiss_all(&key, run).await;
+        run.book.tell(finalize::given_up(&key, why));
+        Some(Leaving::Nothing)
+    }
+
+    /// Nothing waits for lifecycles of a release any more.
+    async fn dismiss_all(&self, key: &Key, run: &HelmfileRun<'_, K>) {
+        let uid = run.object.uid().unwrap_or_default();
+        let release = (&*key.name, &*key.namespace, &*key.context);
+        lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release).await;
+    }
+
+    /// The release of a plan that is one with a release that left it, because two contexts name one cluster.
+    ///
+    /// # Errors
+    /// A cluster could not be asked.
+    async fn kept_elsewhere(
+        &self,
+        key: &Key,
+        target: &ClusterTarget,
+        planned: &HelmfilePlan,
+        run: &HelmfileRun<'_, K>,
+    ) -> Result<Option<Key>, Rest> {
+        for other in planned.namesakes(key) {
+            // One that cannot be used may be this very cluster, so it is waited for.
+            let place = run.places.of(other)?;
+            if place.place() == target.place() {
+                return Ok(Some(other.clone()));
+            }
+            let revisions = [other, key].map(|key| run.book.row(key).and_then(|row| row.revision));
+            for revision in revisions.into_iter().flatten() {
+                let record = secret_name(&other.name, revision);
+                let failed = |error: ClusterError| {
+                    let text = format!("release {key}: unable to compare it with {other}: {error}");
+                    let again = Wake::at(self.in_future(run.timeouts.retry));
+                    Rest::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
+                };
+                let here = uid_of(place, &other.namespace, &record).await;
+                let there = uid_of(target, &other.namespace, &record).await;
+                let here = here.map_err(failed)?;
+                let there = there.map_err(failed)?;
+                if here.is_some() && here == there {
+                    return Ok(Some(other.clone()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Has operations that are under way come to the next place at which nothing is half done; what is not there yet is
+    /// in the answer.
+    pub(super) async fn stop_all(&self, run: &HelmfileRun<'_, K>) -> Option<Outcomes> {
+        let mut outcomes = Outcomes::new();
+        for row in run.book.rows() {
+            tokio::task::yield_now().await;
+            let key = Key::of(&row);
+            // Nothing goes on where nobody can reach.
+            let Ok(target) = run.places.of(&key) else { continue };
+            if let Some(rest) = self.stop_unplanned(&row, target, run).await? {
+                outcomes.insert(key, ReleaseProgress::Rests(rest));
+            }
+        }
+        Some(outcomes)
+    }
+
+    /// Uninstalls releases, those that others need after these; nothing where the Helmfile changed meanwhile. What is not
+    /// gone yet is in the answer.
+    pub(super) async fn uninstall(
+        &self,
+        leaving: &[Removal],
+        run: &HelmfileRun<'_, K>,
+    ) -> Option<Outcomes> {
+        for Removal { key, .. } in leaving {
+            // What it was kept as does not hold any more, also if the helmfile has it again.
+            run.book.update(key, |row| {
+                (row.state, row.digest) = (ReleaseState::Uninstalling, None);
+            });
+        }
+        let keys: Vec<Key> = leaving.iter().map(|it| it.key.clone()).collect();
+        let uninstalling = Uninstalling { session: self, leaving, run, outcomes: Mutex::default() };
+        let order = Order::of_removal(&keys, &run.book.rows());
+        let left = in_turn(order, &uninstalling).await?;
+        let outcomes = uninstalling.outcomes.into_inner();
+        let mut outcomes = outcomes;
+        outcomes.extend(left.into_iter().map(|at| (keys[at].clone(), ReleaseProgress::Waits)));
+        Some(outcomes)
+    }
+
+    async fn uninstall_one(&self, removal: &Removal, run: &HelmfileRun<'_, K>) -> Option<Rest> {
+        let Removal { key, permit } = removal;
+        let found = run.places.of(key);
+        let silent = found.as_ref().ok().and_then(|target| run.silent.at(target));
+        let target = match (found, silent) {
+            (Ok(target), None) => target,
+            (Err(rest), _) | (_, Some(rest)) => {
+                self.rests(run, key, rest.clone());
+                return Some(rest);
+            }
+        };
+        let spec = request::spec(run.spec, key, &request::unplanned(), run.timeouts);
+        let row = run.book.row(key);
+        let made = self.wish(run, key, spec, ReleaseGoal::Removed(*permit), row.as_ref());
+        let (wish, asks) = match made {
+            Ok(made) => made,
+            Err(rest) => {
+                self.rests(run, key, rest.clone());
+                return Some(rest);
+            }
+        };
+        let remembered = self.remembered(key, target);
+        remembered.changes();
+        let owner = Arc::new(self.owner(run, key, asks));
+        self.drive(run, &owner, &wish, &remembered).await
+    }
+}
+
+/// Releases that are uninstalled while they have their turns.
+struct Uninstalling<'k, K: Model> {
+    session: &'k Session<K>,
+    leaving: &'k [Removal],
+    run: &'k HelmfileRun<'k, K>,
+    outcomes: Mutex<Outcomes>,
+}
+
+impl<K: Model> Turns for Uninstalling<'_, K> {
+    fn place(&self, release: usize) -> Id<'_> {
+        self.run.places.id(&self.leaving[release].key)
+    }
+
+    fn is_due(&self, _: usize) -> bool {
+        true
+    }
+
+    async fn turn(&self, release: usize) -> TurnOutcome {
+        let removal = &self.leaving[release];
+        let Some(rest) = self.session.uninstall_one(removal, self.run).await else {
+            return TurnOutcome::Overtaken;
+        };
+        if rest.is_settled() {
+            self.run.book.remove(&removal.key);
+            self.session.forget(&removal.key);
+            self.session.dismiss_all(&removal.key, self.run).await;
+            return TurnOutcome::On;
+        }
+        let mut outcomes = self.outcomes.lock();
+        outcomes.insert(removal.key.clone(), ReleaseProgress::Rests(rest));
+        TurnOutcome::Stays
+    }
+}
+
+/// Why a release is given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Why {
+    /// `prune` is not set.
+    NotPruned,
+    /// Its cluster is not named any more.
+    OutOfReach,
+    /// Selectors or its condition leave it out.
+    LeftOut,
+    /// It is suspended, and the Helmfile is deleted.
+    Suspended,
+    /// It is this release of the plan in another name.
+    Is(Key),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPruned => f.write_str(
+                "it is not in the helmfile any more and stays in the cluster, because spec.prune is not set",
+            ),
+            Self::OutOfReach => f.write_str(
+                "it is not in the helmfile any more and stays in the cluster, because spec.kubeContexts no longer names its \
+                 cluster",
+            ),
+            Self::LeftOut => f.write_str(
+                "selectors or its condition leave it out: it stays in the cluster as it is, until this or another Helmfile \
+                 selects it",
+            ),
+            Self::Suspended => f.write_str(
+                "it is suspended by spec.suspendedReleases and stays in the cluster, although the Helmfile is deleted",
+            ),
+            Self::Is(other) => write!(
+                f,
+                "it is not in the helmfile any more and stays in the cluster, because it is {other}: both contexts name one \
+                 cluster"
+            ),
+        }
+    }
+}
+
+/// The uid of the record of a revision; nothing if there is none.
+async fn uid_of(
+    target: &ClusterTarget,
+    namespace: &str,
+    record: &str,
+) -> Result<Option<String>, ClusterError> {
+    let secrets = target.cluster.resource(&Gvk::new("v1", "Secret")).await?;
+    let found = target.cluster.get(&secrets, namespace, record).await?;
+    Ok(found.map(|it| it.uid().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::SkippedHelmfiles;
+    use super::super::testing::key;
+    use super::*;
+
+    fn row(name: &str, helmfile: Option<&str>) -> ReleaseRow {
+        let Key { namespace, name, .. } = key(name);
+        let helmfile = helmfile.map(str::to_owned);
+        ReleaseRow { name, namespace, helmfile, ..ReleaseRow::default() }
+    }
+
+    #[test]
+    fn what_a_skipped_helmfile_may_have_is_not_uninstalled() {
+        let read = BTreeSet::from(["a.yaml".to_owned()]);
+        let skipped = Some(SkippedHelmfiles { why: "b.yaml".to_owned(), read });
+        let others = Others { skipped, ..Others::default() };
+        let planned = HelmfilePlan { others, ..HelmfilePlan::default() };
+        for (helmfile, expected) in [
+            (Some("a.yaml"), Fate::Goes),
+            (Some("b.yaml"), Fate::Unknown("b.yaml")),
+            (Some("below/c.yaml"), Fate::Unknown("b.yaml")),
+            (None, Fate::Unknown("b.yaml")),
+        ] {
+            assert_eq!(Fate::of(&row("web", helmfile), &planned, true), expected, "{helmfile:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_known_to_have_left_the_helmfile_is_uninstalled() {
+        let planned = |unread: Option<&str>| {
+            let left_out = [key("narrowed")].into();
+            let unread = unread.map(str::to_owned);
+            let others = Others { left_out, unread, skipped: None };
+            HelmfilePlan { unwanted: [key("off")].into(), others, ..HelmfilePlan::default() }
+        };
+        let read = planned(None);
+        let unread = planned(Some("no values"));
+        for (planned, prunes, expected) in [
+            (&read, true, [Fate::Goes, Fate::LeftOut, Fate::Goes]),
+            (&read, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),
+            (&unread, true, [Fate::Goes, Fate::LeftOut, Fate::Unknown("no values")]),
+            (&unread, false, [Fate::Goes, Fate::LeftOut, Fate::GivenUp]),
+        ] {
+            let fates =
+                ["off", "narrowed", "gone"].map(|name| Fate::of(&row(name, None), planned, prunes));
+            assert_eq!(fates, expected, "{prunes}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What a Helmfile asks for, checked and with its defaults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ConfigKind;
+use crds::helm::{HelmRelease, HelmReleaseSpec};
+use crds::helmfile::HelmfileSpec;
+use crds::kustomize::DeletionPolicy;
+use objects::Masking;
+use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake, reason};
+
+use super::clusters::Contexts;
+use super::plan::HelmfilePlan;
+use super::{clusters, decryption, helmfile_source};
+use crate::controllers::context::Context;
+use crate::controllers::helm_release::values::{self, Values};
+use crate::controllers::ignore_rules::ignored;
+use crate::controllers::kustomization::decryption::Decryption;
+use crate::controllers::reference::References;
+use crate::controllers::target::TargetSpec;
+use crate::controllers::unsupported::unsupported_text;
+
+/// What `envFrom` names cannot be read.
+const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");
+
+/// How long an operation may take of which nobody says it.
+const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The longest that what failed waits for its next attempt unless the spec says so.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// The durations of a spec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    pub(super) interval: Duration,
+    pub(super) retry: Duration,
+    pub(super) timeout: Duration,
+}
+
+/// Fields that were given and have no support.
+pub(super) fn unsupported(spec: &HelmfileSpec) -> Vec<&'static str> {
+    let account = spec.decryption.as_ref().and_then(|it| it.service_account_name.as_ref());
+    account.map(|_| "spec.decryption.serviceAccountName").into_iter().collect()
+}
+
+/// Checks what can be checked without the cluster.
+pub(super) fn check(spec: &HelmfileSpec) -> Result<Timeouts, Rest> {
+    let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
+        let Some(text) = given else { return Ok(default) };
+        reconcile::parse_duration(text.as_str()).map_err(|error| {
+            Rest::Stalled(sources::reason::INVALID_DURATION, format!("{field}: {error}"))
+        })
+    };
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, unsupported_text(&fields)));
+    }
+    helmfile_source::check(spec)?;
+    clusters::check(spec)?;
+    let interval = read("spec.interval", Some(&spec.interval), MAX_RETRY_DELAY)?;
+    let retry = interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY);
+    let rules = spec.drift_detection.as_ref().map_or(&[][..], |drift| &drift.ignore);
+    ignored("spec.driftDetection.ignore", rules)?;
+    Ok(Timeouts {
+        interval,
+        retry: read("spec.retryInterval", spec.retry_interval.as_ref(), retry)?
+            .max(SHORTEST_INTERVAL),
+        timeout: read("spec.timeout", spec.timeout.as_ref(), DEFAULT_OPERATION_TIMEOUT)?,
+    })
+}
+
+impl Timeouts {
+    /// For a Helmfile that goes and whose spec cannot be read.
+    pub(super) fn for_finalize() -> Self {
+        Self {
+            interval: MAX_RETRY_DELAY,
+            retry: SHORTEST_INTERVAL,
+            timeout: DEFAULT_OPERATION_TIMEOUT,
+        }
+    }
+}
+
+/// Whether releases go with their Helmfile.
+pub(super) fn uninstalls(spec: &HelmfileSpec) -> bool {
+    match spec.deletion_policy.unwrap_or_default() {
+        DeletionPolicy::MirrorPrune => spec.prune,
+        DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
+        DeletionPolicy::Orphan => false,
+    }
+}
+
+/// What a spec names, as it was read.
+pub(crate) struct HelmfileInputs {
+    /// State values as YAML.
+    pub(super) values: Vec<u8>,
+    /// Environment variables.
+    pub(super) variables: BTreeMap<String, String>,
+    /// Strings of Secrets, which must not be told.
+    pub(super) secrets: Masking,
+    /// The clusters of those of `kubeContexts` that are in use.
+    pub(super) contexts: Contexts,
+    /// What decrypts, if the spec says so.
+    pub(super) decryption: Option<Arc<Decryption>>,
+}
+
+impl HelmfileInputs {
+    /// Whether a plan has a context that was not read.
+    pub(super) fn lacks_contexts_of(&self, planned: &HelmfilePlan) -> bool {
+        let mut contexts = planned.releases.iter().map(|it| &it.key.context);
+        contexts.any(|it| !it.is_empty() && !self.contexts.contains_key(it))
+    }
+}
+
+/// Reads what `valuesFrom`, `envFrom`, `decryption` and those of `kubeContexts` name that are in use.
+pub(super) async fn read(
+    context: &Context,
+    spec: &HelmfileSpec,
+    (namespace, name, annotations): (&str, &str, &BTreeMap<String, String>),
+    in_use: &BTreeSet<String>,
+    references: &mut References,
+) -> Result<HelmfileInputs, Rest> {
+    let kube_config = spec.kube_config.as_ref();
+    let account = spec.service_account_name.as_deref();
+    let wanted = TargetSpec::new(&context.settings, namespace, kube_config, account);
+    let contexts = clusters::contexts(context, spec, &wanted, in_use, references).await;
+    let variables = variables(spec, references, namespace).await;
+    let settings = &context.settings;
+    let own = (namespace, annotations);
+    let decryption = decryption::read(settings, spec, own, references).await;
+    // State values are put together as those of a HelmRelease are.
+    let mut like = HelmRelease::new(
+        name,
+        HelmReleaseSpec {
+            values: spec.values.clone(),
+            values_from: spec.values_from.clone(),
+            ..HelmReleaseSpec::default()
+        },
+    );
+    like.metadata.namespace = Some(namespace.to_owned());
+    let Values { map, secrets, .. } = values::read(&like, references).await?;
+    let text = helm::values::yaml(&map)
+        .map_err(|error| Rest::Failed(values::VALUES_ERROR, error.to_string(), Wake::default()))?;
+    let (variables, hidden) = variables?;
+    let values = text.into();
+    let secrets = secrets.with(hidden);
+    Ok(HelmfileInputs { values, variables, secrets, contexts, decryption: decryption? })
+}
+
+/// The environment variables, and those of them that came from Secrets.
+async fn variables(
+    spec: &HelmfileSpec,
+    references: &mut References,
+    namespace: &str,
+) -> Result<(BTreeMap<String, String>, Vec<Vec<u8>>), Rest> {
+    let mut all = BTreeMap::new();
+    let mut hidden = Vec::new();
+    let mut problem = None;
+    // All of it is watched before any of it is missed.
+    for source in &spec.env_from {
+        let kind = source.kind;
+        let name = &source.name;
+        let found = match kind {
+            ConfigKind::Secret => {
+                let found = references.secret(namespace, name).await;
+                found.map(|data| data.inspect(|data| hidden.extend(data.values().cloned())))
+            }
+            ConfigKind::ConfigMap => {
+                let bytes = |data: BTreeMap<String, String>| {
+                    data.into_iter().map(|(key, text)| (key, text.into_bytes())).collect()
+                };
+                references.config_map(namespace, name).await.map(|data| data.map(bytes))
+            }
+        };
+        let subject = format!("{} '{namespace}/{name}' of spec.envFrom", kind.as_str());
+        match found {
+            Ok(Some(data)) => {
+                for (key, value) in data {
+                    match String::from_utf8(value) {
+                        Ok(text) => drop(all.insert(key, text)),
+                        Err(_) => {
+                            problem = Some(format!("{subject}: the key `{key}` is not UTF-8"));
+                        }
+                    }
+                }
+            }
+            Ok(None) if source.optional => {}
+            Ok(None) => problem = Some(format!("{subject} not found")),
+            Err(error) => problem = Some(format!("{subject} could not be read: {error}")),
+        }
+    }
+    if let Some(text) = problem {
+        return Err(Rest::Failed(ENVIRONMENT_ERROR, text, Wake::default()));
+    }
+    all.extend(spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
+    Ok((all, hidden))
+}

@@ -1,0 +1,679 @@
+//! The objects that keep incidents: their names, their status, and when they are deleted.
+//!
+//! The name comes from the subject and the class of the failure, so that after a crash the same Incident is found instead of
+//! created twice. One that is opened again is the same object. Spec and status have one writer, which is this: where several
+//! processes divide the objects by a selector, each keeps Incidents of its own, which a label and the name tell apart.
+//!
+//! Elsewhere: when writes pause (`backoff`), what is opened and resolved (`controllers::incident`), the watched objects
+//! (`lifecycle::table`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cause::incident::{Incident as Failing, IncidentIdentity};
+use crds::Time as When;
+use crds::incidents::{
+    Incident, IncidentAffected, IncidentCause, IncidentSpec, IncidentState, IncidentStatus,
+    IncidentStep, IncidentSubject,
+};
+use kube::core::{Resource as _, ResourceExt as _};
+use notify::ObjectReference;
+use objects::{Gvk, ObjectId};
+use reconcile::Time;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::backoff::{Pauses, RefusalScope};
+use super::turns::Turns;
+use crate::controllers::context::Context;
+use crate::controllers::lifecycle::table::{Table, resource};
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+
+/// The field manager of Incidents.
+const MANAGER: &str = "windlass";
+
+/// How many Incidents a namespace has at most that are open. No further one is opened.
+const MOST_OPEN: usize = 1_000;
+
+/// How many writes a pass may make, so that each comes to its end soon. Namespaces take turns (`turns`).
+const MAX_WRITES_PER_PASS: usize = 64;
+
+/// Longest name of a subject that the API server accepts.
+const LONGEST_NAME: usize = 253;
+
+/// On an Incident: the shard of the process that keeps it, as the Lease of the shard has it. Absent without shards.
+const SHARD: &str = "windlass.dev/shard";
+
+/// How old an Incident without a state is that is deleted: its process was killed before it wrote one.
+const MAX_STATELESS_AGE: i64 = 3600;
+
+/// How many affected objects are named.
+pub(super) const MAX_NAMED_OBJECTS: usize = 20;
+
+/// Longest texts, in bytes.
+const MAX_MESSAGE_BYTES: usize = 2_000;
+const MAX_REASON_BYTES: usize = 1_000;
+const MAX_OBJECT_BYTES: usize = 600;
+
+/// How often the message and the affected objects of an Incident are written.
+const INCIDENT_UPDATE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often it is checked that the CRD is installed.
+const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long the end of an incident is sent, where that was not possible before.
+const MAX_UNSENT_RESOLUTION_AGE: i64 = 24 * 3600;
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WriteOutcome {
+    Written,
+    /// The Incident is gone.
+    Gone,
+    /// The API server rejected it, or may not be asked now.
+    Rejected,
+}
+
+/// The writer of the Incident objects, which creates them, updates their status and deletes old ones.
+/// It limits the writes of a pass and the open Incidents of a namespace.
+pub(super) struct Book {
+    context: Arc<Context>,
+    table: Arc<Table<Incident>>,
+    /// When the message and the affected objects of an Incident were written, by its uid.
+    updated: BTreeMap<String, Instant>,
+    /// Whether the CRD was there, and when that was checked.
+    checked: Option<(Instant, bool)>,
+    has_told: bool,
+    /// The shard of this process; empty without shards.
+    shard: String,
+    pauses: Pauses,
+    /// Whose old Incidents are deleted next.
+    turns: Turns,
+    /// How many writes this pass may still make.
+    left: usize,
+    /// How many Incidents are open, by namespace.
+    open: BTreeMap<String, usize>,
+    /// Namespaces of which the log says that too many are open.
+    crowded: BTreeSet<String>,
+}
+
+/// The shard of a process by its selector.
+fn shard(selector: &str) -> String {
+    if selector.is_empty() {
+        return String::new();
+    }
+    hex::encode(Sha256::digest(selector)).chars().take(8).collect()
+}
+
+/// The shard of an Incident.
+fn shard_of(incident: &Incident) -> &str {
+    incident.labels().get(SHARD).map_or("", String::as_str)
+}
+
+/// The state of an Incident; none before it was opened.
+pub(super) fn state(incident: &Incident) -> Option<IncidentState> {
+    incident.status.as_ref().and_then(|status| status.state)
+}
+
+/// The subject and the class of an Incident; none if another client made it up.
+pub(super) fn identity(incident: &Incident) -> Option<(ObjectId, String)> {
+    let IncidentSpec { subject, reason, .. } = &incident.spec;
+    let gvk = Gvk::new(&subject.api_version, &subject.kind);
+    let namespace = incident.namespace().unwrap_or_default();
+    let id = ObjectId::new(&namespace, &subject.name, &gvk.group, &subject.kind);
+    (name(&id, reason, shard_of(incident)) == incident.name_any()).then(|| (id, reason.clone()))
+}
+
+/// The objects that an Incident affected when that was written last.
+pub(super) fn affected(incident: &Incident) -> Vec<String> {
+    let affected = incident.status.as_ref().and_then(|it| it.affected.as_ref());
+    affected.map(|it| it.objects.clone()).unwrap_or_default()
+}
+
+/// The name of an Incident: the same for the same subject and class, in each shard.
+fn name(subject: &ObjectId, reason: &str, shard: &str) -> String {
+    let ObjectId { namespace, name, group, kind } = subject;
+    let mut identity = [group, kind, namespace, name, reason].join("\n");
+    if !shard.is_empty() {
+        identity = [identity.as_str(), shard].join("\n");
+    }
+    let digest = hex::encode(Sha256::digest(identity));
+    // Others may refer to an object by a name that no object can have.
+    let allowed = |char: char| if char.is_ascii_alphanumeric() { char } else { '-' };
+    let shown: String =
+        name.chars().take(40).map(|char| allowed(char).to_ascii_lowercase()).collect();
+    let shown = shown.trim_matches('-');
+    format!("{}-{shown}-{}", kind.to_lowercase(), &digest[..12])
+}
+
+fn cut(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
+}
+
+fn spec(identity: &IncidentIdentity, failing: &Failing, subject: &ObjectReference) -> IncidentSpec {
+    let failure = &failing.failure;
+    IncidentSpec {
+        subject: IncidentSubject {
+            api_version: subject.api_version.clone(),
+            kind: subject.kind.clone(),
+            name: subject.name.clone(),
+            uid: Some(subject.uid.clone()).filter(|uid| !uid.is_empty()),
+        },
+        reason: identity.1.to_string(),
+        cause: IncidentCause {
+            object: cut(&failure.cause.subject(), MAX_OBJECT_BYTES),
+            reason: cut(&failure.reason, MAX_REASON_BYTES),
+            message: cut(&failure.text, MAX_MESSAGE_BYTES),
+        },
+    }
+}
+
+/// The message and the affected objects, as the status has them.
+fn shown(failing: &Failing) -> (String, IncidentAffected) {
+    let objects = failing.affected.iter().take(MAX_NAMED_OBJECTS);
+    let affected = IncidentAffected {
+        count: i64::try_from(failing.affected.len()).unwrap_or(i64::MAX),
+        objects: objects.map(|id| cut(&id.subject(), MAX_OBJECT_BYTES)).collect(),
+    };
+    (cut(&failing.failure.text, MAX_MESSAGE_BYTES), affected)
+}
+
+/// The fields of a status that change while an incident is open. Each is there, since what a patch leaves out stays.
+fn changing(failing: &Failing) -> Value {
+    let (message, IncidentAffected { count, objects }) = shown(failing);
+    json!({"message": message, "affected": {"count": count, "objects": objects}})
+}
+
+/// Whether the end of an incident may have to be sent.
+fn is_owed(incident: &Incident, now: Time) -> bool {
+    let Some(status) = &incident.status else { return false };
+    let is_recent = |at: &When| now.as_second() - at.0.as_second() < MAX_UNSENT_RESOLUTION_AGE;
+    status.state == Some(IncidentState::Resolved)
+        && status.resolved_at.as_ref().is_some_and(is_recent)
+        && status.notifications.iter().any(|it| it.state == IncidentStep::Opened)
+}
+
+/// Which Incidents are deleted: those that were resolved before `oldest`, and in each namespace all but the last `records`.
+fn surplus(resolved: Vec<Arc<Incident>>, oldest: Time, records: usize) -> Vec<Arc<Incident>> {
+    let at = |incident: &Incident| {
+        let status = incident.status.as_ref()?;
+        status.resolved_at.as_ref().map(|at| at.0)
+    };
+    let mut of: BTreeMap<String, Vec<Arc<Incident>>> = BTreeMap::new();
+    for incident in resolved {
+        of.entry(incident.namespace().unwrap_or_default()).or_default().push(incident);
+    }
+    let mut gone = Vec::new();
+    for mut all in of.into_values() {
+        all.sort_by_key(|it| std::cmp::Reverse((at(it), it.name_any())));
+        let is_kept =
+            |(place, it): &(usize, Arc<Incident>)| *place < records && at(it) >= Some(oldest);
+        gone.extend(all.into_iter().enumerate().filter(|it| !is_kept(it)).map(|(_, it)| it));
+    }
+    gone
+}
+
+impl Book {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        let table = context.shared::<Table<Incident>>();
+        let shard = shard(context.settings.watch_label_selector.text());
+        Self {
+            context,
+            table,
+            updated: BTreeMap::new(),
+            checked: None,
+            has_told: false,
+            shard,
+            pauses: Pauses::default(),
+            turns: Turns::default(),
+            left: MAX_WRITES_PER_PASS,
+            open: BTreeMap::new(),
+            crowded: BTreeSet::new(),
+        }
+    }
+
+    /// Begins a pass.
+    pub(super) fn pass(&mut self) {
+        self.left = MAX_WRITES_PER_PASS;
+        self.pauses.pass(Instant::now());
+        self.open.clear();
+        for incident in self.open_ones() {
+            *self.open.entry(incident.namespace().unwrap_or_default()).or_default() += 1;
+        }
+        let open = &self.open;
+        self.crowded.retain(|it| open.get(it).is_some_and(|count| *count >= MOST_OPEN));
+    }
+
+    /// Whether Incidents can be kept. Without an Alert that asks for them, and without any, that is checked once.
+    pub(super) async fn is_kept(&mut self, is_wanted: bool) -> bool {
+        if self.table.ready().is_err() {
+            return false;
+        }
+        let is_idle = !is_wanted && self.table.all().is_empty();
+        if let Some((at, is_there)) = self.checked
+            && (is_idle || at.elapsed() < CRD_CHECK_INTERVAL)
+        {
+            return is_there;
+        }
+        let definitions = Resource {
+            gvk: Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            plural: "customresourcedefinitions".to_owned(),
+            namespaced: false,
+            watchable: true,
+        };
+        let name = format!("{}.{}", Incident::plural(&()), Incident::group(&()));
+        let is_there = match self.context.cluster.get(&definitions, "", &name).await {
+            Ok(found) => found.is_some(),
+            // Incidents were listed, and without their definition that fails where it cannot be read.
+            Err(error) => {
+                tracing::debug!(error = %error, "cannot read the CustomResourceDefinition of Incidents");
+                true
+            }
+        };
+        if !is_there && is_wanted && !std::mem::replace(&mut self.has_told, true) {
+            tracing::error!(
+                "an Alert asks for incidents, but the CustomResourceDefinition {name} is not installed; each error is sent \
+                 instead"
+            );
+        }
+        self.checked = Some((Instant::now(), is_there));
+        is_there
+    }
+
+    /// Whether this process keeps an Incident.
+    pub(super) fn is_own(&self, incident: &Incident) -> bool {
+        shard_of(incident) == self.shard
+    }
+
+    fn all(&self, is_it: impl Fn(&Incident) -> bool) -> Vec<Arc<Incident>> {
+        let all = self.table.all().into_iter();
+        all.filter(|incident| self.is_own(incident) && is_it(incident)).collect()
+    }
+
+    /// Incidents that are open.
+    pub(super) fn open_ones(&self) -> Vec<Arc<Incident>> {
+        self.all(|it| state(it) == Some(IncidentState::Open))
+    }
+
+    /// Incidents whose end may have to be sent.
+    pub(super) fn resolved_ones(&self) -> Vec<Arc<Incident>> {
+        let now = jiff::Timestamp::now();
+        self.all(|it| is_owed(it, now))
+    }
+
+    /// Whether there are any of both.
+    pub(super) fn has_unfinished(&self) -> bool {
+        let now = jiff::Timestamp::now();
+        let is_unfinished =
+            |it: &Incident| state(it) == Some(IncidentState::Open) || is_owed(it, now);
+        self.table.all().iter().any(|it| self.is_own(it) && is_unfinished(it))
+    }
+
+    fn name(&self, (subject, problem): &IncidentIdentity) -> String {
+        name(subject, &problem.to_string(), &self.shard)
+    }
+
+    /// The Incident of a failure, if there is one that another client did not make up.
+    pub(super) fn of(&self, of: &IncidentIdentity) -> Option<Arc<Incident>> {
+        let found = self.table.get(&of.0.namespace, &self.name(of))?;
+        (self.is_own(&found) && identity(&found).is_some()).then_some(found)
+    }
+
+    /// The open Incident of a failure that another process keeps, if several divide the objects.
+    pub(super) fn of_other_shard(
+        &self,
+        (subject, problem): &IncidentIdentity,
+    ) -> Option<Arc<Incident>> {
+        if self.shard.is_empty() {
+            return None;
+        }
+        let reason = problem.to_string();
+        let mut all = self.table.of(&subject.namespace).into_iter();
+        all.find(|it| {
+            let is_named = it.spec.reason == reason && it.spec.subject.name == subject.name;
+            is_named
+                && state(it) == Some(IncidentState::Open)
+                && identity(it).is_some_and(|(id, _)| id == *subject)
+        })
+    }
+
+    /// The Incident of a name, if it is still the same.
+    pub(super) fn get(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<Incident>> {
+        let found = self.table.get(namespace, name)?;
+        (found.uid().as_deref() == Some(uid)).then_some(found)
+    }
+
+    /// Whether an Incident may be written now; that counts as one of the writes of this pass.
+    fn may_write(&mut self, namespace: &str, name: &str) -> bool {
+        let may = self.left > 0 && self.pauses.allows(namespace, name);
+        self.left -= usize::from(may);
+        may
+    }
+
+    /// Whether another write fits into this pass.
+    pub(super) fn has_writes(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Whether an Incident may be written now.
+    pub(super) fn allows(&self, incident: &Incident) -> bool {
+        self.pauses.allows(&incident.namespace().unwrap_or_default(), &incident.name_any())
+    }
+
+    /// Writes fields of a status. A rejection is logged, and writes pause.
+    pub(super) async fn patch(&mut self, incident: &Incident, status: &Value) -> WriteOutcome {
+        match self.context.cluster.write_status(incident, MANAGER, status, None).await {
+            Ok(Some(written)) => {
+                let written: Incident = written;
+                drop(self.table.insert(written));
+                WriteOutcome::Written
+            }
+            Ok(None) => WriteOutcome::Gone,
+            Err(error) => {
+                let namespace = incident.namespace().unwrap_or_default();
+                self.refused(&namespace, &incident.name_any(), &error);
+                WriteOutcome::Rejected
+            }
+        }
+    }
+
+    /// The same within the bounds of a pass. Whether it was written.
+    async fn write(&mut self, incident: &Incident, status: &Value) -> bool {
+        let namespace = incident.namespace().unwrap_or_default();
+        let name = incident.name_any();
+        self.may_write(&namespace, &name)
+            && self.patch(incident, status).await == WriteOutcome::Written
+    }
+
+    fn refused(&mut self, namespace: &str, name: &str, error: &ClusterError) {
+        let is_of_server = error.is_transient() || error.is_unserved();
+        let refusal = if is_of_server { RefusalScope::OfServer } else { RefusalScope::OfIncident };
+        self.pauses.refused((namespace, name), refusal, Instant::now());
+        // Its namespace goes, and all that is in it.
+        if !error.is_of_terminating_namespace() {
+            tracing::error!(namespace, name, error = %error, "failed to write an Incident, retrying");
+        }
+    }
+
+    /// Opens an incident, for the first time or again.
+    pub(super) async fn open(
+        &mut self,
+        identity: &IncidentIdentity,
+        failing: &Failing,
+        subject: &ObjectReference,
+    ) {
+        let namespace = &identity.0.namespace;
+        // The API server accepts no longer name of a subject.
+        if identity.0.name.len() > LONGEST_NAME || !self.has_room(namespace) {
+            return;
+        }
+        let incident = match self.of(identity) {
+            Some(known) => known,
+            None => match self.create(namespace, identity, failing, subject).await {
+                Some(created) => created,
+                None => return,
+            },
+        };
+        let now = When(jiff::Timestamp::now());
+        let mut status = changing(failing);
+        status["state"] = json!(IncidentState::Open);
+        status["openedAt"] = json!(now);
+        status["since"] = json!(failing.failure.since.map(When));
+        status["resolvedAt"] = Value::Null;
+        status["notifications"] = json!([]);
+        if !self.write(&incident, &status).await {
+            return;
+        }
+        *self.open.entry(namespace.clone()).or_default() += 1;
+        tracing::info!(
+            namespace,
+            name = incident.name_any(),
+            subject = identity.0.subject(),
+            reason = failing.failure.reason,
+            affected = failing.affected.len(),
+            "incident opened"
+        );
+    }
+
+    /// Whether a further incident may be opened in a namespace.
+    fn has_room(&mut self, namespace: &str) -> bool {
+        let count = self.open.get(namespace).copied().unwrap_or_default();
+        let has_room = count < MOST_OPEN;
+        if !has_room && self.crowded.insert(namespace.to_owned()) {
+            tracing::error!(namespace, count, "no further incident is opened: too many are open");
+        }
+        has_room
+    }
+
+    async fn create(
+        &mut self,
+        namespace: &str,
+        identity: &IncidentIdentity,
+        failing: &Failing,
+        subject: &ObjectReference,
+    ) -> Option<Arc<Incident>> {
+        let name = self.name(identity);
+        if !self.pauses.allows_creation(namespace) || !self.may_write(namespace, &name) {
+            return None;
+        }
+        let mut incident = Incident::new(&name, spec(identity, failing, subject));
+        incident.metadata.namespace = Some(namespace.to_owned());
+        if !self.shard.is_empty() {
+            incident.labels_mut().insert(SHARD.to_owned(), self.shard.clone());
+        }
+        match self.context.cluster.create(&incident, MANAGER).await {
+            Ok(created) => self.table.insert(created),
+            // The watch will report it.
+            Err(error) if error.code() == Some(409) => {
+                self.pauses.refused((namespace, &*name), RefusalScope::Early, Instant::now());
+                None
+            }
+            Err(error) => {
+                if error.is_unserved() {
+                    self.checked = None;
+                }
+                self.refused(namespace, &name, &error);
+                None
+            }
+        }
+    }
+
+    /// Writes what has changed about an incident that is open.
+    pub(super) async fn update(&mut self, incident: &Incident, failing: &Failing) {
+        let (message, affected) = shown(failing);
+        let status = incident.status.clone().unwrap_or_default();
+        let is_same = status.message.as_ref() == Some(&message)
+            && status.affected.unwrap_or_default() == affected;
+        let uid = incident.uid().unwrap_or_default();
+        let is_soon =
+            self.updated.get(&uid).is_some_and(|at| at.elapsed() < INCIDENT_UPDATE_INTERVAL);
+        if is_same || is_soon {
+            return;
+        }
+        if self.write(incident, &changing(failing)).await {
+            self.updated.insert(uid, Instant::now());
+        }
+    }
+
+    /// Resolves an incident.
+    pub(super) async fn resolve(&mut self, incident: &Incident) {
+        let now = When(jiff::Timestamp::now());
+        let namespace = incident.namespace().unwrap_or_default();
+        let name = incident.name_any();
+        let status = json!({"state": IncidentState::Resolved, "resolvedAt": now});
+        if self.write(incident, &status).await {
+            self.updated.remove(&incident.uid().unwrap_or_default());
+            tracing::info!(namespace, name, "incident resolved");
+        }
+    }
+
+    /// Deletes old Incidents but those that are still needed, and those whose process was killed before it opened them.
+    pub(super) async fn sweep(&mut self, is_needed: impl Fn(&Incident) -> bool) {
+        let settings = &self.context.settings;
+        let now = jiff::Timestamp::now();
+        let is_done =
+            |it: &Incident| state(it) == Some(IncidentState::Resolved) && !is_owed(it, now);
+        let resolved = self.all(is_done);
+        let oldest = now.saturating_sub(settings.incident_retention_ttl).unwrap_or(Time::MIN);
+        let mut gone = surplus(resolved, oldest, settings.incident_retention_records);
+        gone.extend(self.all(|it| is_stateless(it, now)));
+        gone.retain(|it| !is_needed(it));
+        let gone = gone.into_iter().map(|it| (it.namespace().unwrap_or_default(), it)).collect();
+        for (namespace, incident) in self.turns.order(gone) {
+            let name = incident.name_any();
+            if !self.has_writes() {
+                break;
+            }
+            self.turns.served(&namespace);
+            if !self.may_write(&namespace, &name) {
+                continue;
+            }
+            let uid = incident.uid().unwrap_or_default();
+            let incidents = resource::<Incident>();
+            match self.context.cluster.delete_unmanaged(&incidents, &namespace, &name, &uid).await {
+                Ok(()) => drop(self.table.remove(&namespace, &name, &uid)),
+                Err(error) => self.refused(&namespace, &name, &error),
+            }
+        }
+        let known: BTreeSet<String> = self.open_ones().iter().filter_map(|it| it.uid()).collect();
+        self.updated.retain(|uid, _| known.contains(uid));
+    }
+}
+
+/// Whether an Incident that windlass made was never opened.
+fn is_stateless(incident: &Incident, now: Time) -> bool {
+    let created = incident.creation_timestamp().map(|at| at.0.as_second());
+    state(incident).is_none()
+        && identity(incident).is_some()
+        && created.is_some_and(|at| now.as_second() - at >= MAX_STATELESS_AGE)
+}
+
+/// Since when its subject fails, as far as that is known; none before it was opened.
+pub(super) fn began(status: &IncidentStatus) -> Option<Time> {
+    status.since.as_ref().or(status.opened_at.as_ref()).map(|at| at.0)
+}
+
+/// When an incident was opened; none before.
+pub(super) fn opened(status: &IncidentStatus) -> Option<Time> {
+    status.opened_at.as_ref().map(|at| at.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use cause::Problem;
+    use cause::incident::RootFailure;
+
+    use super::*;
+
+    fn failing(affected: usize) -> (IncidentIdentity, Failing) {
+        let id = |kind: &str, name: &str| ObjectId::new("apps", name, "g.io", kind);
+        let failure = RootFailure {
+            subject: id("GitRepository", "app"),
+            problem: Problem::Fetch,
+            cause: id("GitRepository", "app"),
+            reason: "GitOperationFailed".to_owned(),
+            text: "ä".repeat(3_000),
+            since: None,
+            is_waiting: false,
+            cycle: Vec::new(),
+        };
+        let affected = (0..affected).map(|at| id("Kustomization", &format!("k{at}"))).collect();
+        ((failure.subject.clone(), failure.problem), Failing { failure, affected })
+    }
+
+    fn incident(name: &str, status: Value) -> Arc<Incident> {
+        let (identity, failing) = failing(0);
+        let subject = ObjectReference {
+            kind: "GitRepository".to_owned(),
+            name: "app".to_owned(),
+            api_version: "g.io/v1".to_owned(),
+            ..ObjectReference::default()
+        };
+        let mut incident = Incident::new(name, spec(&identity, &failing, &subject));
+        incident.metadata.namespace = Some("apps".to_owned());
+        incident.status = serde_json::from_value(status).unwrap();
+        Arc::new(incident)
+    }
+
+    #[test]
+    fn a_name_is_the_same_for_the_same_subject_and_class_and_reads_back() {
+        let (subject, problem) = failing(0).0;
+        let named = name(&subject, &problem.to_string(), "");
+        assert!(named.starts_with("gitrepository-app-") && named.len() < 64, "{named}");
+        assert_ne!(named, name(&subject, "Credentials", ""));
+        assert_ne!(named, name(&subject, &problem.to_string(), "1a2b3c4d"), "of another shard");
+        let long = ObjectId::new("apps", &"x.".repeat(120), "g.io", "GitRepository");
+        assert!(name(&long, "Fetch", "").len() < 80);
+        let strange = ObjectId::new("apps", "-Foo_Bar/ä.", "g.io", "GitRepository");
+        let shown = name(&strange, "Missing", "");
+        assert!(shown.starts_with("gitrepository-foo-bar-"), "{shown}");
+        assert!(shown.chars().all(|it| matches!(it, 'a'..='z' | '0'..='9' | '-')), "{shown}");
+        let read = identity(&incident(&named, json!(null)));
+        assert_eq!(read, Some((subject, "Fetch".to_owned())));
+        assert_eq!(identity(&incident("of-another-client", json!(null))), None);
+    }
+
+    #[test]
+    fn what_is_written_is_bounded() {
+        let (_, failing) = failing(200);
+        let (message, affected) = shown(&failing);
+        assert!(message.len() <= MAX_MESSAGE_BYTES && message.ends_with('ä'));
+        assert_eq!((affected.count, affected.objects.len()), (200, MAX_NAMED_OBJECTS));
+    }
+
+    #[test]
+    fn what_is_affected_no_more_does_not_stay_in_the_status() {
+        let patch = changing(&failing(0).1);
+        assert_eq!(patch["affected"], json!({"count": 0, "objects": []}));
+    }
+
+    #[test]
+    fn an_incident_is_of_the_shard_that_created_it() {
+        assert_eq!(shard(""), "");
+        let own = shard("sharding.fluxcd.io/key=shard1");
+        let other = shard("key=shard2");
+        assert!(own.len() == 8 && own != other);
+        let (subject, problem) = failing(0).0;
+        let named = name(&subject, &problem.to_string(), &own);
+        let mut of_shard = (*incident(&named, json!(null))).clone();
+        assert_eq!(identity(&of_shard), None, "its label was removed");
+        of_shard.labels_mut().insert(SHARD.to_owned(), own.clone());
+        assert_eq!(identity(&of_shard), Some((subject, "Fetch".to_owned())));
+        assert_eq!(shard_of(&of_shard), own);
+    }
+
+    #[test]
+    fn the_last_of_a_namespace_stay_while_they_are_young() {
+        let resolved = |name: &str, second: i64| {
+            let at = Time::from_second(second).unwrap();
+            incident(name, json!({"state": "Resolved", "resolvedAt": When(at)}))
+        };
+        let all = vec![resolved("a", 100), resolved("b", 300), resolved("c", 200)];
+        let gone = |oldest: i64, records: usize| {
+            let oldest = Time::from_second(oldest).unwrap();
+            let gone = surplus(all.clone(), oldest, records);
+            gone.iter().map(|it| it.name_any()).collect::<Vec<_>>().concat()
+        };
+        assert_eq!(gone(0, 10), "");
+        assert_eq!(gone(0, 2), "a");
+        assert_eq!(gone(250, 10), "ca");
+        assert_eq!(gone(0, 0), "bca");
+    }
+
+    #[test]
+    fn an_end_is_owed_to_who_was_sent_the_beginning_and_not_for_ever() {
+        let with = |sent: &str| {
+            incident(
+                "a",
+                json!({"state": "Resolved", "resolvedAt": "2026-11-24T12:00:00Z",
+                    "notifications": [{"namespace": "apps", "alert": "a", "state": sent}]}),
+            )
+        };
+        let now = "2026-11-24T13:00:00Z".parse().unwrap();
+        assert!(is_owed(&with("Opened"), now));
+        assert!(!is_owed(&with("Resolved"), now) && !is_owed(&with("Failed"), now));
+        assert!(!is_owed(&with("Opened"), "2026-11-26T12:00:00Z".parse().unwrap()));
+    }
+}

@@ -1,0 +1,528 @@
+//! The world of a Kustomization: the objects of a cluster, and the inventory in its own status.
+//!
+//! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`observe`),
+//! one object's write (`write`), what to do (`apply::plan`).
+
+mod observe;
+mod related;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apply::changes::{ObjectChange, What};
+use apply::plan::{AWAITING_TERMINATION, health_text, is_passed, stage_reason};
+use apply::{
+    Action, Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedWait, HealthWish,
+    Inventory, Manifest, ObservedObject, Report, SeenState,
+};
+use crds::kustomize::Kustomization;
+use futures::stream::{self, StreamExt as _};
+use objects::{Masking, Object, ObjectId};
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{ObjectKey, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
+
+use super::report::Progress;
+use crate::controllers::context::Context;
+use crate::controllers::expressions::Expressions;
+use crate::controllers::field_conflict::Contests;
+use crate::controllers::object_watcher::{AwaitedObject, OwnerLabel};
+use crate::controllers::permit::RunPermit;
+use crate::controllers::progress;
+use crate::controllers::record::Latest;
+use crate::controllers::rights_watch::rights;
+use crate::controllers::target::ClusterTarget;
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::version::LATEST_VERSION;
+
+/// How many objects are applied so soon that nobody is told so.
+const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;
+
+/// When something is tried again that failed through no fault of the spec.
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// What a run has learned and done so far.
+#[derive(Default)]
+struct ObservedKustomizationState {
+    recorded: Inventory,
+    /// Manifests observed in this run.
+    seen: BTreeMap<ObjectId, SeenState>,
+    /// Live objects as last read, for writes and health.
+    live: BTreeMap<ObjectId, Object>,
+    /// Versions of live objects that were not read, as their dry-runs told them.
+    tried: BTreeMap<ObjectId, String>,
+    /// Objects that were healthy when last read, and the resourceVersions in which they were.
+    healthy: BTreeMap<ObjectId, u64>,
+    /// Who holds fields of objects that drifted, as it is told.
+    rivals: BTreeMap<ObjectId, String>,
+    /// Something was refused through no fault of the spec.
+    is_transient: bool,
+    /// Something was refused until something changes.
+    is_permanent: bool,
+    /// For how long the API server wants no requests.
+    retry_after: Option<Duration>,
+    /// resourceVersions in which health was last read; 0 for what was not there.
+    examined: BTreeMap<ObjectId, u64>,
+    gone: BTreeSet<ObjectId>,
+    leaving: BTreeSet<ObjectId>,
+    changes: Vec<(ObjectId, Action)>,
+    /// What changed in objects that were configured.
+    fields: BTreeMap<ObjectId, Vec<String>>,
+    /// Stand for kinds that are not served yet, and for rights.
+    missing: BTreeSet<ObjectKey>,
+}
+
+/// The state of a Kustomization's run: the objects of the target cluster, and the inventory in the status.
+pub(super) struct KustomizationExecutor {
+    context: Arc<Context>,
+    target: Arc<ClusterTarget>,
+    /// Among those who apply there.
+    permit: RunPermit,
+    node: ObjectKey,
+    latest: Arc<Latest<Kustomization>>,
+    object: Mutex<Arc<Kustomization>>,
+    desired: Arc<ApplyDesiredState>,
+    settings: Wishes,
+    /// API versions of everything that a run may touch.
+    versions: BTreeMap<ObjectId, String>,
+    known: Mutex<ObservedKustomizationState>,
+}
+
+/// What a run wants to know besides the plan's wish.
+pub(super) struct Wishes {
+    /// Which objects are compared although they are remembered as applied.
+    pub(super) verify: Verify,
+    /// `spec.force`.
+    pub(super) force: bool,
+    /// Why objects are deleted that are not in the wish.
+    pub(super) removal: RemovalCause,
+    /// The end of deleted objects is awaited.
+    pub(super) await_end: bool,
+    /// API versions of objects whose health is asked for by name.
+    pub(super) health_versions: BTreeMap<ObjectId, String>,
+    /// Expressions that judge objects in place of the usual rules.
+    pub(super) expressions: Arc<Expressions>,
+    /// Objects of this very build that were healthy at an earlier run, and the resourceVersions in which they were.
+    pub(super) healthy: BTreeMap<ObjectId, u64>,
+    /// The wait for this very wish that failed, until it is repeated.
+    pub(super) failed_wait: Option<FailedWait>,
+    /// This very build was applied to its end before.
+    pub(super) is_correction: bool,
+    /// Objects that somebody else changes again and again.
+    pub(super) contests: Arc<Mutex<Contests>>,
+    /// What must not be repeated of what API servers and objects say.
+    pub(super) secrets: Masking,
+    /// Which fields others may change.
+    pub(super) ignore: Arc<apply::ignore::Rules>,
+    /// When a failed request is tried again.
+    pub(super) retry_at: Time,
+}
+
+/// Which objects are compared although they are remembered as applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verify {
+    /// Those of which a watch saw a field of ours change hands, or that cannot be watched.
+    Drifted,
+    /// All that changed in any way; what comes round with the interval.
+    Moved,
+    /// All: somebody asked.
+    Everything,
+}
+
+impl KustomizationExecutor {
+    pub(super) fn new(
+        context: Arc<Context>,
+        (target, permit): (Arc<ClusterTarget>, RunPermit),
+        node: ObjectKey,
+        latest: Arc<Latest<Kustomization>>,
+        object: Arc<Kustomization>,
+        desired: Arc<ApplyDesiredState>,
+        settings: Wishes,
+    ) -> Result<Self, Rest> {
+        let entries = object.status.as_ref().and_then(|s| s.inventory.as_ref());
+        let entries: Vec<(String, String)> = entries
+            .map(|i| i.entries.iter().map(|e| (e.id.clone(), e.version.clone())).collect())
+            .unwrap_or_default();
+        let (recorded, unreadable) = Inventory::from_entries(&entries);
+        if !unreadable.is_empty() {
+            // Going on would write the inventory without them, and so forget objects.
+            let text = format!(
+                "status.inventory has invalid entries: {}; correct or remove them",
+                unreadable.join(", ")
+            );
+            return Err(Rest::Failed(reason::RECONCILIATION_FAILED, text, Wake::default()));
+        }
+        let of_entry =
+            recorded.ids().filter_map(|id| Some((id.clone(), recorded.version(id)?.to_owned())));
+        let mut versions: BTreeMap<ObjectId, String> = of_entry.collect();
+        versions.extend(settings.health_versions.clone());
+        let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
+        versions.extend(manifests.map(|m| (m.id.clone(), m.object.gvk().version)));
+        let known = ObservedKustomizationState {
+            recorded,
+            healthy: settings.healthy.clone(),
+            ..ObservedKustomizationState::default()
+        };
+        let object = Mutex::new(object);
+        let known = Mutex::new(known);
+        Ok(Self {
+            context,
+            target,
+            permit,
+            node,
+            latest,
+            object,
+            desired,
+            settings,
+            versions,
+            known,
+        })
+    }
+
+    /// Nodes that stand for kinds which were needed and are not served.
+    pub(super) fn missing(&self) -> BTreeSet<ObjectKey> {
+        self.known().missing.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, ObservedKustomizationState> {
+        self.known.lock()
+    }
+
+    /// The Kustomization as our last write left it.
+    pub(super) fn object(&self) -> Arc<Kustomization> {
+        self.object.lock().clone()
+    }
+
+    /// What was created, configured and deleted, in that order of events.
+    pub(super) fn changes(&self) -> Vec<(ObjectId, Action)> {
+        self.known().changes.clone()
+    }
+
+    /// The same, as an audit lists it.
+    pub(super) fn audited(&self) -> Vec<ObjectChange> {
+        let known = self.known();
+        let change = |(id, action): &(ObjectId, Action)| ObjectChange {
+            id: id.clone(),
+            what: match action {
+                Action::Created => What::Added,
+                Action::Deleted => What::Removed,
+                _ => What::Changed,
+            },
+            fields: known.fields.get(id).cloned().unwrap_or_default(),
+        };
+        known.changes.iter().map(change).collect()
+    }
+
+    /// Objects that were healthy when last observed, and the resourceVersions in which they were.
+    pub(super) fn healthy(&self) -> BTreeMap<ObjectId, u64> {
+        self.known().healthy.clone()
+    }
+
+    /// Whether what was refused will be until something changes.
+    pub(super) fn is_permanent(&self) -> bool {
+        let known = self.known();
+        known.is_permanent && !known.is_transient
+    }
+
+    /// A failure through no fault of the spec is repeated soon, one that the API server put off not before.
+    pub(super) fn sooner(&self, rest: Rest) -> Rest {
+        let Rest::Failed(why, text, wake) = rest else { return rest };
+        let (is_transient, retry_after) = {
+            let known = self.known();
+            (known.is_transient, known.retry_after)
+        };
+        let wake = if is_transient { wake.and_at(self.again_at(true)) } else { wake };
+        let not_before = retry_after.and_then(|by| jiff::Timestamp::now().saturating_add(by).ok());
+        let at = wake.at.max(wake.at.and(not_before));
+        Rest::Failed(why, text, Wake { at, ..wake })
+    }
+
+    /// Notes what an error says about when to try again.
+    fn note(&self, error: &ClusterError) {
+        let mut known = self.known();
+        known.is_transient |= error.is_transient();
+        known.is_permanent |= error.is_permanent();
+        known.retry_after = known.retry_after.max(error.retry_after());
+        self.note_forbidden(&mut known, error);
+    }
+
+    /// What is refused for want of rights is tried again when they change.
+    fn note_forbidden(&self, known: &mut ObservedKustomizationState, error: &ClusterError) {
+        if error.code() == Some(403) {
+            let place = self.target.place();
+            let namespaces = self.versions.keys().map(|id| id.namespace.as_str());
+            known.missing.extend(namespaces.chain([""]).map(|namespace| rights(place, namespace)));
+            self.target.follow_rights(&self.context.hub);
+        }
+    }
+
+    /// Where to watch the objects of a rest's wake, and in which version they were seen.
+    pub(super) async fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
+        let mut awaited = Vec::new();
+        for node in &wake.on {
+            let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
+            if let Ok(resource) = self.resource(&id).await {
+                let known = self.known();
+                let ours = known.seen.get(&id).is_some_and(|s| *s == SeenState::InSync);
+                let labelled = if ours { OwnerLabel::Yes } else { OwnerLabel::No };
+                // What was not examined has no version that it could be ahead of.
+                let version = known.examined.get(&id).copied().unwrap_or(LATEST_VERSION);
+                // A loss during the run has woken the node by itself.
+                let since = self.target.watcher().now();
+                awaited.push(AwaitedObject { resource, labelled, version, since, id });
+            }
+        }
+        awaited
+    }
+
+    /// The kind of an object, in the version of its manifest, its health check or its inventory entry.
+    async fn resource(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
+        let version = self.versions.get(id).cloned().unwrap_or_default();
+        let gvk = objects::Gvk { group: id.group.clone(), version, kind: id.kind.clone() };
+        self.target.cluster.resource(&gvk).await
+    }
+
+    /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
+    fn no_answer(&self, error: &ClusterError) -> Rest {
+        self.note(error);
+        let at = self.again_at(error.is_transient());
+        Rest::Failed(reason::RECONCILIATION_FAILED, error.to_string(), Wake::at(at))
+    }
+
+    /// When what failed is tried again: soon, if the API server or the way to it was at fault.
+    fn again_at(&self, is_transient: bool) -> Time {
+        let soon = super::retry::soon(&self.object(), TRANSIENT_RETRY_DELAY);
+        let soon = jiff::Timestamp::now().saturating_add(soon).unwrap_or(Time::MAX);
+        if is_transient { soon.min(self.settings.retry_at) } else { self.settings.retry_at }
+    }
+
+    /// Whether somebody suspended the Kustomization since the run began, or its window closed: it stops at the
+    /// next step.
+    fn stopped(&self) -> Option<Rest> {
+        let now = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name)?;
+        super::pause::stop(&now, &self.desired.revision, self.settings.retry_at)
+    }
+
+    /// What the gate of removals asks about the objects of this Kustomization, as it is now.
+    fn removal_gate(&self, cause: RemovalCause, now: Time) -> RemovalGate {
+        let seen = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name);
+        super::pause::removal_gate(&seen.unwrap_or_else(|| self.object()), cause, now)
+    }
+
+    /// Observes every manifest of a stage, some at a time.
+    async fn observe_stage(&self, manifests: &[Manifest]) -> Result<(), Rest> {
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let observations: Vec<_> =
+            manifests.iter().map(|manifest| self.observe_object(manifest)).collect();
+        let results: Vec<Result<(), ClusterError>> =
+            stream::iter(observations).buffer_unordered(width).collect().await;
+        results
+            .into_iter()
+            .find_map(Result::err)
+            .map_or(Ok(()), |error| Err(self.no_answer(&error)))
+    }
+
+    /// Reads the health of objects that were not healthy before.
+    async fn examine(&self, ids: Vec<ObjectId>) -> Result<BTreeMap<ObjectId, Report>, Rest> {
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let reports: Vec<_> = ids.into_iter().map(|id| self.health_of(id)).collect();
+        let results: Vec<Result<(ObjectId, Report), ClusterError>> =
+            stream::iter(reports).buffer_unordered(width).collect().await;
+        let mut found = BTreeMap::new();
+        for result in results {
+            let (id, report) = result.map_err(|error| self.no_answer(&error))?;
+            if report.is_current() {
+                let mut known = self.known();
+                let version = known.examined.get(&id).copied();
+                if let Some(version) = version {
+                    known.healthy.insert(id.clone(), version);
+                }
+            }
+            found.insert(id, report);
+        }
+        Ok(found)
+    }
+
+    /// What the plan sees of everything known so far.
+    fn observed(&self, now: Time, reports: &BTreeMap<ObjectId, Report>) -> ApplyObservedState {
+        let known = self.known();
+        let mut objects: BTreeMap<ObjectId, ObservedObject> = known
+            .seen
+            .iter()
+            .map(|(id, state)| {
+                (
+                    id.clone(),
+                    ObservedObject { state: state.clone(), health: reports.get(id).cloned() },
+                )
+            })
+            .collect();
+        for (id, report) in reports {
+            objects.entry(id.clone()).or_insert_with(|| ObservedObject {
+                state: SeenState::Unmanaged,
+                health: Some(report.clone()),
+            });
+        }
+        let object = self.object();
+        let waiting = super::report::waiting(&object);
+        let since = |why| waiting.as_ref().and_then(|it| it.since(why, &self.desired.revision));
+        let mut stages = self.desired.stages.iter().filter(|stage| stage.kind.is_waited_for());
+        ApplyObservedState {
+            now,
+            recorded: known.recorded.clone(),
+            objects,
+            gone: known.gone.clone(),
+            leaving: known.leaving.clone(),
+            waiting_since: since(reason::PROGRESSING).or_else(|| since(AWAITING_TERMINATION)),
+            stage_waiting_since: stages.find_map(|stage| since(stage_reason(stage.kind))),
+            failed_wait: self.settings.failed_wait.clone(),
+            is_correction: self.settings.is_correction,
+            contested: self.contests().standing(now),
+        }
+    }
+
+    fn contests(&self) -> MutexGuard<'_, Contests> {
+        self.settings.contests.lock()
+    }
+
+    /// When everything seems to be well, what was so at an earlier run is read again if it moved since: it may have
+    /// fallen ill while others were awaited.
+    async fn confirm(
+        &self,
+        ids: &[ObjectId],
+        reports: &mut BTreeMap<ObjectId, Report>,
+    ) -> Result<(), Rest> {
+        if !ids.iter().all(|id| reports.get(id).is_some_and(Report::is_current)) {
+            return Ok(());
+        }
+        let watcher = self.target.watcher();
+        let moved: Vec<ObjectId> = {
+            let mut known = self.known();
+            let earlier = ids.iter().filter(|id| !known.examined.contains_key(*id));
+            let moved = earlier.filter(|id| {
+                let version = known.healthy.get(*id);
+                version.is_some_and(|at| !watcher.confirms(&self.node, id, *at))
+            });
+            let moved: Vec<ObjectId> = moved.cloned().collect();
+            known.healthy.retain(|id, _| !moved.contains(id));
+            moved
+        };
+        reports.extend(self.examine(moved).await?);
+        Ok(())
+    }
+
+    /// Ids whose health decides, and that have to be asked for.
+    fn health_of_interest(&self) -> Vec<ObjectId> {
+        let known = self.known();
+        match &self.desired.health {
+            HealthWish::None => Vec::new(),
+            HealthWish::All => {
+                let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+                let skipped = |id: &ObjectId| {
+                    matches!(known.seen.get(id), Some(SeenState::Skipped | SeenState::Finished))
+                };
+                manifests.map(|m| m.id.clone()).filter(|id| !skipped(id)).collect()
+            }
+            HealthWish::These(ids) => ids.clone(),
+        }
+    }
+
+    /// Says that the cluster is being compared, which takes long.
+    async fn report_observing(&self) {
+        let object = self.object();
+        let ApplyDesiredState { revision, timeout, .. } = &*self.desired;
+        if super::report::is_new(&object, revision) {
+            let text = super::report::phase("Detecting drift", revision, *timeout);
+            progress::tell(&self.context, &self.latest, &object, &text).await;
+            *self.object.lock() = self.latest.begun(&object);
+        }
+    }
+
+    /// Observes the stages in order, as far as they are passed, and at what is waited for.
+    async fn observe_stages(
+        &self,
+        desired: &ApplyDesiredState,
+    ) -> Result<ApplyObservedState, Rest> {
+        let now = jiff::Timestamp::now();
+        let mut reports = BTreeMap::new();
+        for (at, stage) in desired.stages.iter().enumerate() {
+            self.observe_stage(&stage.objects).await?;
+            if stage.kind.is_waited_for() {
+                let ids = stage.objects.iter().map(|m| m.id.clone()).collect();
+                reports.extend(self.examine(ids).await?);
+            }
+            let observed = self.observed(now, &reports);
+            if !is_passed(desired, &observed, at) {
+                return Ok(observed);
+            }
+        }
+        if desired.prune {
+            self.observe_prune_candidates().await?;
+        }
+        let ids = self.health_of_interest();
+        reports.extend(self.examine(ids.clone()).await?);
+        self.confirm(&ids, &mut reports).await?;
+        Ok(self.observed(jiff::Timestamp::now(), &reports))
+    }
+
+    /// Writes the inventory and says what is under way.
+    async fn record(&self, inventory: &Inventory, progress: Progress<'_>) -> Result<(), Rest> {
+        let object = self.object();
+        let (before, after) =
+            super::report::progress(&object, inventory, progress, jiff::Timestamp::now());
+        let written = self.latest.write_status(&self.context, &object, &before, &after).await;
+        match written.map_err(|error| self.no_answer(&error))? {
+            Some(_) => {
+                let object = self.latest.begun(&object);
+                *self.object.lock() = object;
+            }
+            // The Kustomization is gone for good, so nothing may be applied in its name any more.
+            None => {
+                let text = "the Kustomization was deleted".to_owned();
+                return Err(Rest::Stalled(reason::RECONCILIATION_FAILED, text));
+            }
+        }
+        self.known().recorded = inventory.clone();
+        Ok(())
+    }
+}
+
+impl reconcile::Executor<Apply> for KustomizationExecutor {
+    async fn observe(&self, desired: &ApplyDesiredState) -> Result<ApplyObservedState, Rest> {
+        progress::telling(self.observe_stages(desired), self.report_observing()).await
+    }
+
+    async fn perform(&self, step: &ApplyStep) -> Result<(), Rest> {
+        if let Some(rest) = self.stopped() {
+            return Err(rest);
+        }
+        match step {
+            ApplyStep::Record { add } => {
+                let mut inventory = self.known().recorded.clone();
+                for (id, version) in add {
+                    inventory.add(id.clone(), version);
+                }
+                let ApplyDesiredState { revision, timeout, .. } = &*self.desired;
+                let text = health_text(revision, *timeout);
+                // A long apply says that it applies, and its wait begins when it is done.
+                let is_short =
+                    self.desired.stages.len() == 1 && add.len() <= MAX_UNREPORTED_APPLY_OBJECTS;
+                let progress = match self.desired.health {
+                    HealthWish::All | HealthWish::These(_) if is_short => {
+                        Progress::Awaiting(revision, &text)
+                    }
+                    HealthWish::All | HealthWish::These(_) | HealthWish::None => {
+                        Progress::Applying(revision)
+                    }
+                };
+                self.record(&inventory, progress).await
+            }
+            ApplyStep::Apply { stage, ids, recreate, digest: _ } => {
+                self.write_stage(*stage, ids, recreate).await
+            }
+            ApplyStep::Prune { ids } => self.prune(ids).await,
+            ApplyStep::Shrink { to } => self.record(to, Progress::Unchanged).await,
+        }
+    }
+}

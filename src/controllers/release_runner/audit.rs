@@ -1,0 +1,252 @@
+//! Audits of a release's operations and of corrections of its drift.
+//!
+//! Elsewhere: what an operation did (engine `release`, `audit`), writing (`controllers::audit`), when operations end (`executor`).
+
+use std::collections::BTreeSet;
+
+use apply::changes::{ObjectChange, What, between};
+use crds::release::{
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
+    AuditSubject, ReleaseAuditSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use objects::{Object, ObjectId};
+use reconcile::{ObjectKey, ROLLBACK};
+use release::audit::{self as told, AuditedRevision, Cause, OperationOutcome, Span};
+use release::status::RefusedOperation;
+use release::{Action, Origin, Record, ReleaseDesiredState};
+
+use super::Owner;
+use super::executor::ReleaseExecutor;
+use super::manifest_objects::{self, POLICY};
+use crate::controllers::audit::{self, answer, count, cut, manager_of_spec, text, took, when};
+use crate::controllers::kind::REQUESTED_AT;
+
+fn operation(action: Action) -> AuditOperation {
+    match action {
+        Action::Install => AuditOperation::Install,
+        Action::Upgrade => AuditOperation::Upgrade,
+        Action::Rollback => AuditOperation::Rollback,
+        Action::Test => AuditOperation::Test,
+        Action::Uninstall | Action::UninstallRemediation => AuditOperation::Uninstall,
+    }
+}
+
+fn cause(of: Cause) -> AuditCause {
+    let plain = |type_| AuditCause { type_, ..AuditCause::default() };
+    match of {
+        Cause::Spec { generation, manager } => AuditCause {
+            version: (generation != 0).then(|| generation.to_string()),
+            manager: text(manager),
+            ..plain(AuditCauseKind::Spec)
+        },
+        Cause::Source { object, revision } => AuditCause {
+            object: text(object),
+            version: text(revision),
+            ..plain(AuditCauseKind::Source)
+        },
+        Cause::Values { object, version } => AuditCause {
+            object: text(object),
+            version: text(version),
+            ..plain(AuditCauseKind::Values)
+        },
+        Cause::Request(request) => audit::requested(request),
+        Cause::Failure => plain(AuditCauseKind::Failure),
+        Cause::Deletion => plain(AuditCauseKind::Deletion),
+    }
+}
+
+fn state(of: AuditedRevision) -> AuditState {
+    AuditState {
+        revision: Some(of.revision.to_string()),
+        chart: text(of.chart_name),
+        chart_version: text(of.chart_version),
+        app_version: text(of.app_version),
+        values_digest: text(of.values_digest),
+        digest: None,
+    }
+}
+
+fn step(of: told::AuditedStep) -> AuditStep {
+    AuditStep {
+        name: of.name.to_owned(),
+        hook: of.hook,
+        started: when(of.started),
+        ended: of.ended.and_then(when),
+        failed: of.failed,
+    }
+}
+
+/// A revision, as events of lifecycles name it.
+fn named(of: &lifecycle::Revision) -> AuditState {
+    AuditState {
+        revision: text(&*of.revision),
+        chart: text(&*of.chart_name),
+        chart_version: text(&*of.chart_version),
+        ..AuditState::default()
+    }
+}
+
+/// What an operation begins with, as far as its owner's metadata tell.
+pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
+    let generation = meta.generation.unwrap_or_default();
+    Origin {
+        generation,
+        manager: manager_of_spec(meta),
+        request: audit::request(meta, REQUESTED_AT),
+        rollback: audit::request(meta, ROLLBACK),
+        ..Origin::default()
+    }
+}
+
+/// What an audit is about: an owner, and its release by name and namespace.
+pub(crate) fn subject(
+    owner: &ObjectKey,
+    desired: &ReleaseDesiredState,
+    (name, namespace): (&str, &str),
+) -> AuditSubject {
+    AuditSubject {
+        group: owner.group.clone(),
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
+        uid: desired.owner.clone(),
+        generation: desired.generation,
+        release: Some(AuditRelease {
+            name: cut(name, 200),
+            namespace: cut(namespace, 200),
+            kube_context: cut(&desired.kube_context, 200),
+        }),
+    }
+}
+
+impl<O: Owner> ReleaseExecutor<O> {
+    /// Writes the audit of the operation that ended, before the status reports its end.
+    pub(super) async fn audit(&self) {
+        if !self.context.settings.release_audits {
+            return;
+        }
+        let revisions = self.revisions();
+        let Some(last) = revisions.last() else { return };
+        let Some(journal) = &last.journal else { return };
+        let audit = told::of(&revisions, &last.record, journal, jiff::Timestamp::now());
+        let (changes, partial) = match &audit.span {
+            Some(span) => (self.changes(span).await, span.partial),
+            None => (Vec::new(), false),
+        };
+        let spec = ReleaseAuditSpec {
+            subject: self.subject(&last.record),
+            operation: operation(journal.action),
+            id: Some(journal.id.clone()),
+            causes: audit.causes.into_iter().map(cause).collect(),
+            from: audit.from.map(state),
+            to: audit.to.map(state),
+            changes: audit::listed(changes, partial, &self.wish.secrets),
+            steps: audit.steps.into_iter().map(step).collect(),
+            omitted_steps: count(audit.omitted_steps),
+            lifecycles: audit.answers.into_iter().map(answer).collect(),
+            outcome: match audit.outcome {
+                OperationOutcome::Succeeded => AuditOutcome::Succeeded,
+                OperationOutcome::Failed => AuditOutcome::Failed,
+                OperationOutcome::Stopped => AuditOutcome::Stopped,
+            },
+            message: audit.error.map(|error| self.wish.masked(&error)),
+            started: when(audit.started),
+            ended: when(audit.ended),
+            duration: took(audit.started, audit.ended),
+        };
+        self.write_audit(&journal.id.clone(), spec).await;
+    }
+
+    /// Writes the audit of an operation that a lifecycle did not let begin.
+    pub(super) async fn audit_refused(&self, refused: &RefusedOperation) {
+        let now = jiff::Timestamp::now();
+        let ReleaseDesiredState { owner: _, target, .. } = self.desired();
+        let began = refused.answers.iter().map(|it| it.asked).min().unwrap_or(now);
+        let asked: Vec<&str> = refused.answers.iter().map(|it| it.event.as_str()).collect();
+        let release = (target.name.as_str(), target.namespace.as_str());
+        let spec = ReleaseAuditSpec {
+            subject: subject(&self.node.whole(), self.desired(), release),
+            operation: operation(refused.action),
+            id: Some(refused.operation.clone()),
+            from: refused.from.as_ref().map(named),
+            to: Some(named(&refused.to)),
+            lifecycles: refused.answers.iter().cloned().map(answer).collect(),
+            outcome: AuditOutcome::Failed,
+            message: text(self.wish.masked(&refused.error)),
+            started: when(began),
+            ended: when(now),
+            duration: took(began, now),
+            ..ReleaseAuditSpec::default()
+        };
+        // One that is tried again is asked anew, by other events.
+        let key = format!("{} refused {}", refused.operation, asked.join(" "));
+        self.write_audit(&key, spec).await;
+    }
+
+    /// Writes the audit of a correction of drift: of those objects that none of the last minutes is about.
+    pub(super) async fn audit_correction(
+        &self,
+        record: &Record,
+        changes: Vec<ObjectChange>,
+        faults: &[String],
+    ) {
+        let now = jiff::Timestamp::now();
+        let stretch = audit::stretch(now);
+        let changes = self.contests().unaudited(stretch, changes);
+        if !self.context.settings.release_audits || changes.is_empty() {
+            return;
+        }
+        // One owner may have the same objects in several clusters.
+        let key = format!("{} {}", audit::correction_key(stretch, &changes), self.node.name);
+        let spec = ReleaseAuditSpec {
+            subject: self.subject(record),
+            operation: AuditOperation::CorrectDrift,
+            causes: vec![AuditCause { type_: AuditCauseKind::Drift, ..AuditCause::default() }],
+            to: Some(AuditState {
+                revision: Some(record.version.to_string()),
+                ..AuditState::default()
+            }),
+            changes: audit::listed(changes, !faults.is_empty(), &self.wish.secrets),
+            outcome: match faults.is_empty() {
+                true => AuditOutcome::Succeeded,
+                false => AuditOutcome::Failed,
+            },
+            message: text(faults.join("\n")),
+            started: when(now),
+            ended: when(now),
+            ..ReleaseAuditSpec::default()
+        };
+        self.write_audit(&key, spec).await;
+    }
+
+    async fn write_audit(&self, key: &str, spec: ReleaseAuditSpec) {
+        let namespace = &self.node.namespace;
+        if let Some(event) = audit::write(&self.context, namespace, key, spec).await {
+            self.owner.announce(event);
+        }
+    }
+
+    fn subject(&self, record: &Record) -> AuditSubject {
+        subject(&self.node.whole(), self.desired(), (&record.name, &record.namespace))
+    }
+
+    /// What an operation changed, by what its revisions say.
+    async fn changes(&self, span: &Span) -> Vec<ObjectChange> {
+        let before = self.objects_of(span.before.as_deref()).await;
+        let after = self.objects_of(span.after.as_deref()).await;
+        let kept = before.iter().filter(|it| it.annotation(POLICY).is_some());
+        let kept: BTreeSet<ObjectId> = kept.map(Object::id).collect();
+        let mut changes = between(&before, &after);
+        changes.retain(|it| it.what != What::Removed || !kept.contains(&it.id));
+        changes
+    }
+
+    /// The objects of a revision as they are applied, or as its manifest has them where the cluster no longer serves a kind.
+    async fn objects_of(&self, record: Option<&Record>) -> Vec<Object> {
+        let Some(record) = record else { return Vec::new() };
+        match self.members(record).await {
+            Ok(members) => members.iter().map(|member| member.object.clone()).collect(),
+            Err(_) => manifest_objects::read(&record.manifest).unwrap_or_default(),
+        }
+    }
+}

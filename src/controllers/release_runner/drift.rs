@@ -1,0 +1,220 @@
+//! Whether the cluster is what the deployed revision says.
+//!
+//! Source of the semantics: helm-controller 1.6 `internal/action/diff.go`, fluxcd/pkg/ssa `jsondiff`.
+//! Elsewhere: what follows (engine `release`), correcting it (`write`).
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use apply::changes::masked;
+use apply::meta::has;
+use apply::rival::contested_text;
+use futures::stream::{self, StreamExt as _};
+use objects::Object;
+use reconcile::{Rest, Time};
+use release::Record;
+use release::decide::Drift;
+use release::journal::Action;
+use release::settings::DriftMode;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::executor::{DriftedObject, ReleaseExecutor};
+use super::manifest_objects::Member;
+use super::{MANAGER, Owner};
+use crate::controllers::object_watcher::Knowledge;
+use windlass_cluster::ClusterError;
+use windlass_cluster::objects::Mode;
+
+/// Label or annotation `disabled`: the object may be what it likes.
+const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
+
+/// How many fields of an object are named.
+const MAX_NAMED_FIELDS: usize = 8;
+
+/// How one object compares.
+enum DriftComparison {
+    Same,
+    Missing,
+    Changed { payload: Object, paths: Vec<String>, counts: [usize; 3] },
+}
+
+/// The field that lists what others may set.
+const IGNORE: &str = "spec.driftDetection.ignore";
+
+impl<O: Owner> ReleaseExecutor<O> {
+    /// Compares the objects of a revision with the cluster; those that drifted are remembered for a correction.
+    pub(super) async fn drift(&self, record: &Record) -> Result<Drift, Rest> {
+        let members = match self.members(record).await {
+            Ok(members) => members,
+            Err(error) => return Ok(Drift::Error(self.wish.masked(&error.text()?))),
+        };
+        let action = self.journal(record.version).map(|it| it.action);
+        let is_rollback = action == Some(Action::Rollback);
+        let observations: Vec<_> =
+            members.iter().map(|member| self.compared(member, is_rollback)).collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let found: Vec<Result<DriftComparison, ClusterError>> =
+            stream::iter(observations).buffered(width).collect().await;
+        let mut drifted = Vec::new();
+        let mut text = String::new();
+        let mut faults = Vec::new();
+        for (member, found) in members.iter().zip(found) {
+            let subject = member.id.subject();
+            match found {
+                Ok(DriftComparison::Same) => {}
+                Ok(DriftComparison::Missing | DriftComparison::Changed { .. })
+                    if !self.is_within_measure(member) => {}
+                Ok(DriftComparison::Missing) => {
+                    line(&mut text, &format!("{subject} removed"));
+                    let payload = member.object.clone();
+                    drifted.push(DriftedObject { member: member.clone(), payload, fields: None });
+                }
+                Ok(DriftComparison::Changed {
+                    payload,
+                    paths,
+                    counts: [added, changed, removed],
+                }) => {
+                    // Differs(flux): it says how many fields, but not which.
+                    let named = paths.join(", ");
+                    line(
+                        &mut text,
+                        &format!(
+                            "{subject} changed ({added} additions, {changed} changes, {removed} removals): {named}"
+                        ),
+                    );
+                    let fields = Some(masked(&member.id, paths));
+                    drifted.push(DriftedObject { member: member.clone(), payload, fields });
+                }
+                Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
+                Err(error) => faults.push(format!("{subject}: {error}")),
+            }
+        }
+        if drifted.is_empty() {
+            return Ok(match faults.is_empty() {
+                true => Drift::None,
+                false => Drift::Error(self.wish.masked(&faults.join("; "))),
+            });
+        }
+        // Differs(flux): what cannot be compared keeps nothing else from being corrected; the run after that tells of it.
+        for fault in faults {
+            line(&mut text, &self.wish.masked(&format!("{fault} (comparison failed)")));
+        }
+        self.known().drifted = drifted;
+        let digest = format!("sha256:{}", hex::encode(Sha256::digest(&text)));
+        Ok(Drift::Found { digest, text })
+    }
+
+    /// Whether drift of an object is corrected now: not without end where somebody else undoes it each time.
+    fn is_within_measure(&self, member: &Member) -> bool {
+        let id = &member.id;
+        let watcher = self.target.watcher();
+        let digest = apply::compare::digest(&member.object);
+        let rival = self.known().rivals.remove(id);
+        // A run corrects once: what it finds after that is for the next one, and counted there.
+        let has_corrected = self.known().ran.corrected;
+        let is_counted = self.desired().drift == DriftMode::Enabled
+            && !has_corrected
+            && !self.owner.is_asked()
+            && watcher.had_applied(&self.node, id, &digest);
+        if !is_counted {
+            return true;
+        }
+        let pause = self.contested_pause();
+        let text = || rival.unwrap_or_else(|| contested_text(id, None, (MANAGER, IGNORE), pause));
+        let now = jiff::Timestamp::now();
+        let is_allowed = self.contests.lock().allows((id, &digest), now, pause, text);
+        if !is_allowed {
+            watcher.hush(&self.node, id);
+        }
+        is_allowed
+    }
+
+    /// How long a contested object is not corrected: until the release is observed again, to the second.
+    fn contested_pause(&self) -> Duration {
+        let interval = Duration::from_secs(self.desired().interval.as_secs());
+        reconcile::contested_pause(interval)
+    }
+
+    /// What is not corrected for a while, how that is told, and until when.
+    pub(super) fn contested(&self) -> Option<(String, Time)> {
+        let mut contests = self.contests.lock();
+        let standing = contests.standing(jiff::Timestamp::now());
+        let until = standing.values().map(|(_, until)| *until).min()?;
+        let strings: Vec<String> = standing.into_values().map(|(text, _)| text).collect();
+        Some((self.wish.masked(&strings.join("; ")), until))
+    }
+
+    async fn compared(
+        &self,
+        member: &Member,
+        is_rollback: bool,
+    ) -> Result<DriftComparison, ClusterError> {
+        let Member { id, object, resource } = member;
+        if has(object, SWITCH, "disabled") || self.guard().skips(object) {
+            return Ok(DriftComparison::Same);
+        }
+        let watcher = self.target.watcher();
+        let digest = apply::compare::digest(object);
+        let knowledge = watcher.knowledge(&self.node, id, &digest);
+        let is_asked = self.owner.is_asked();
+        if !is_asked && matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved) {
+            return Ok(DriftComparison::Same);
+        }
+        let since = watcher.now();
+        let cluster = &self.target.cluster;
+        let Some(live) = cluster.get(resource, &id.namespace, &id.name).await? else {
+            return Ok(DriftComparison::Missing);
+        };
+        if has(&live, SWITCH, "disabled") {
+            watcher.released(&self.node, id);
+            return Ok(DriftComparison::Same);
+        }
+        let rules = &self.wish.ignore;
+        let payload = match rules.leave_alone(object) {
+            true => object.clone(),
+            false => rules.payload(object, &live, MANAGER),
+        };
+        let dry = cluster.apply(resource, &payload, MANAGER, Mode::DryRun).await?;
+        if !rules.have_drifted(&live, &dry) {
+            watcher.applied(&self.node, resource, digest, &live, since);
+            return Ok(DriftComparison::Same);
+        }
+        if is_rollback && self.is_left_alone(&payload).await? {
+            return Ok(DriftComparison::Same);
+        }
+        let pause = self.contested_pause();
+        let text = contested_text(id, Some((&live, &dry)), (MANAGER, IGNORE), pause);
+        self.known().rivals.insert(id.clone(), text);
+        let paths = apply::compare::diff_paths(&live, &dry, usize::MAX);
+        let mut counts = [0; 3];
+        for path in &paths {
+            let side = |object: &Object| pointed(object, path).is_some_and(|it| !it.is_null());
+            counts[match (side(&live), side(&dry)) {
+                (false, true) => 0,
+                (true, false) => 2,
+                _ => 1,
+            }] += 1;
+        }
+        let paths = paths.into_iter().take(MAX_NAMED_FIELDS).collect();
+        Ok(DriftComparison::Changed { payload, paths, counts })
+    }
+}
+
+/// The value at a JSON pointer (RFC 6901).
+fn pointed<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
+    let mut keys = path.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+    let first = object.get(&keys.next()?)?;
+    keys.try_fold(first, |at, key| match at {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        other => other.get(&key),
+    })
+}
+
+fn line(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    // Writing to a text cannot fail.
+    let _ = write!(text, "{line}");
+}

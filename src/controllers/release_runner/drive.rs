@@ -1,0 +1,145 @@
+//! A run of one release: the engine's steps until it rests, and what it leaves to the next run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use objects::ObjectId;
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{Edge, ObjectKey, Rest};
+use release::Release;
+
+use super::executor::ReleaseExecutor;
+use super::hook_watch::HookWatch;
+use super::storage::Storage;
+use super::{Owner, Wish};
+use crate::controllers::applier::Observation;
+use crate::controllers::context::Context;
+use crate::controllers::field_conflict::Contests;
+use crate::controllers::permit::Line;
+use crate::controllers::target::ClusterTarget;
+
+/// What a release remembers between runs.
+#[derive(Default)]
+pub(crate) struct ReleaseRunnerState(Mutex<DriveState>);
+
+#[derive(Default)]
+struct DriveState {
+    /// What the last run saw of the objects that it waits for.
+    wait: Option<Wait>,
+    /// Follows the hook that is due.
+    hook_watch: Option<Arc<HookWatch>>,
+    /// Whether an operation is under way, as far as this process knows.
+    under_way: Option<bool>,
+    /// Objects that somebody else changes again and again.
+    contests: Arc<Mutex<Contests>>,
+}
+
+/// What a run that waits leaves to the next one.
+struct Wait {
+    /// What was wished for; for anything else nothing of it holds.
+    wished: String,
+    observation: Observation,
+    /// Objects that were ready while others were awaited, and the resourceVersions in which they were.
+    healthy: BTreeMap<ObjectId, u64>,
+    records: Option<Arc<Storage>>,
+}
+
+impl ReleaseRunnerState {
+    fn of(&self) -> MutexGuard<'_, DriveState> {
+        self.0.lock()
+    }
+
+    /// The wait that goes on, as it was last observed.
+    pub(crate) fn observation(&self) -> Option<Observation> {
+        self.of().wait.as_ref().map(|wait| wait.observation)
+    }
+
+    /// Whether an operation is under way, as far as this process knows.
+    pub(crate) fn under_way(&self) -> Option<bool> {
+        self.of().under_way
+    }
+
+    /// The journal says whether an operation is under way.
+    pub(crate) fn set_under_way(&self, is_under_way: bool) {
+        self.of().under_way = Some(is_under_way);
+    }
+
+    /// Nothing is awaited any more.
+    pub(crate) fn waits_no_more(&self) {
+        self.of().hook_watch = None;
+    }
+}
+
+/// How a run ended.
+pub(crate) struct DriveReport {
+    pub(crate) rest: Rest,
+    /// What the operation does that is under way.
+    pub(crate) running: Option<String>,
+    /// Whether it waits for objects or a hook, so that a further run has nothing to do but observe them.
+    pub(crate) is_waiting: bool,
+    /// Whether the API server did not answer, which holds for whatever else is done there.
+    pub(crate) is_unanswered: bool,
+}
+
+/// Does what the engine says until it rests; nothing where the owner changed meanwhile.
+pub(crate) async fn drive<O: Owner>(
+    context: &Arc<Context>,
+    (target, node): (&Arc<ClusterTarget>, &ObjectKey),
+    owner: &Arc<O>,
+    wish: &Arc<Wish>,
+    memory: &ReleaseRunnerState,
+) -> Option<DriveReport> {
+    target.watcher().begins_observing(node);
+    let line = if memory.of().wait.is_some() { Line::GoOn } else { Line::Begin };
+    let permit = target.applying().run_permit_in(line, &node.namespace).await;
+    let at = (target.clone(), permit);
+    let contests = memory.of().contests.clone();
+    let owner_of = owner.clone();
+    let wished_for = wish.clone();
+    let world =
+        ReleaseExecutor::new(context.clone(), at, node.clone(), owner_of, wished_for, contests);
+    let desired = &wish.desired;
+    let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
+    let (wait, hook_watch) = {
+        let mut memory = memory.of();
+        (memory.wait.take().filter(|it| it.wished == wished), memory.hook_watch.take())
+    };
+    let before = wait.as_ref().map(|it| it.observation);
+    if let Some(wait) = wait {
+        world.resume(wait.healthy, wait.records);
+    }
+    world.known().hook_watch = hook_watch;
+    if !wish.is_observed() {
+        target.watcher().release_objects(node);
+    }
+    let (_, rest) = reconcile::drive::<Release>(&wish.desired, &world).await;
+    let hook_watch = world.known().hook_watch.take();
+    let is_hook_watched = hook_watch.as_ref().is_some_and(|it| it.wakes());
+    {
+        let mut memory = memory.of();
+        (memory.hook_watch, memory.under_way) = (hook_watch, world.known().under_way);
+    }
+    let rest = match rest.is_settled() {
+        true => rest,
+        false => owner.settle().await.err().unwrap_or(rest),
+    };
+    if world.is_outdated() {
+        return None;
+    }
+    // Another owner in the way is no object of the target, and is no dependency.
+    let in_the_way = match &rest {
+        Rest::Blocked(_, _, wake) => wake.on.clone(),
+        _ => BTreeSet::new(),
+    };
+    context.hub.set_edges(node, Edge::Waits, in_the_way);
+    let awaited = rest.wake().map(|wake| world.awaited(wake)).unwrap_or_default();
+    target.watcher().await_objects(node, &awaited);
+    let is_waiting = matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty());
+    if is_waiting {
+        let (healthy, records) = world.left();
+        let observation = Observation::again(before);
+        memory.of().wait = Some(Wait { wished, observation, healthy, records });
+    }
+    let is_unanswered = !rest.is_settled() && world.is_unanswered();
+    Some(DriveReport { rest, running: world.running(), is_waiting, is_unanswered })
+}

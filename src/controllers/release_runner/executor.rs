@@ -1,0 +1,587 @@
+//! The world of a release: its records, the objects of a cluster, and the status that its owner keeps.
+//!
+//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare`, `hooks`, `write`),
+//! observing objects (`observe`, `drift`), what to do (engine `release`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apply::changes::{ObjectChange, What};
+use crds::ResourceInventory;
+use objects::{Object, ObjectId};
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{ObjectKey, Rest, Time, Wake, reason};
+use release::account::running_text;
+use release::hold::LIFECYCLES_UNKNOWN;
+use release::operation::{Live, Opening, StepOutcome, opened, rolled_back};
+use release::plan::{Need, ReleaseObservedState, RunProgress, is_under_way};
+use release::snapshot;
+use release::status::{self as words, ReleaseStatus, Report};
+use release::{
+    Action, Journal, Record, Release, ReleaseDesiredState, ReleaseStep, Revisions, need, released,
+};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::hook_watch::HookWatch;
+use super::manifest_objects::{self, Member, MemberError};
+use super::prepare::PreparedRevision;
+use super::step_error::StepError;
+use super::storage::{Storage, StorageError};
+use super::{Owner, Wish, inventory};
+use crate::controllers::context::Context;
+use crate::controllers::field_conflict::Contests;
+use crate::controllers::lifecycle::attempt::is_beside_release;
+use crate::controllers::lifecycle::{self, Asking};
+use crate::controllers::object_watcher::{AwaitedObject, Moment};
+use crate::controllers::permit::RunPermit;
+use crate::controllers::target::ClusterTarget;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{Event, Severity};
+
+/// When something is tried again that failed through no fault of the spec.
+const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// What a run has learned and done so far.
+#[derive(Default)]
+pub(super) struct ObservedReleaseState {
+    storage: Option<Arc<Storage>>,
+    revisions: Revisions,
+    prepared: Option<PreparedRevision>,
+    outcome: Option<StepOutcome>,
+    pub(super) ran: RunProgress,
+    /// The objects of revisions, by what they are read from: another release may have the same number.
+    members: BTreeMap<ManifestDigest, Arc<Vec<Member>>>,
+    /// Objects that were ready at an earlier run, and the resourceVersions in which they were.
+    pub(super) healthy: BTreeMap<ObjectId, u64>,
+    /// Objects as the API server answered when they were written, with the moment before that, until they are observed.
+    pub(super) written: BTreeMap<ObjectId, (Object, Moment)>,
+    /// Where objects were seen, for a wait that may follow.
+    pub(super) awaited: BTreeMap<ObjectKey, AwaitedObject>,
+    /// Whether an operation is under way; none where that was not observed.
+    pub(super) under_way: Option<bool>,
+    /// Follows the hook that is due.
+    pub(super) hook_watch: Option<Arc<HookWatch>>,
+    /// Who holds fields of objects that drifted, as it is told.
+    pub(super) rivals: BTreeMap<ObjectId, String>,
+    /// Objects that drifted, as they are applied.
+    pub(super) drifted: Vec<DriftedObject>,
+    /// The uids of events of lifecycles that nothing waits for any more.
+    dismissed: BTreeSet<String>,
+    /// The spec is not what the run began with.
+    outdated: bool,
+    /// A request had no answer.
+    is_unanswered: bool,
+}
+
+/// An object that drifted.
+pub(super) struct DriftedObject {
+    pub(super) member: Member,
+    /// As it is applied.
+    pub(super) payload: Object,
+    /// What changed; `None` if the object is missing.
+    pub(super) fields: Option<Vec<String>>,
+}
+
+/// The digest of a manifest.
+type ManifestDigest = [u8; 32];
+
+/// What the objects of a revision are read from.
+fn text_of(record: &Record) -> ManifestDigest {
+    let head = format!("{}/{}\n", record.namespace, record.name);
+    Sha256::new().chain_update(head).chain_update(&record.manifest).finalize().into()
+}
+
+/// The state of a release's run: its records, the objects of the target cluster, and its owner's status.
+pub(super) struct ReleaseExecutor<O> {
+    pub(super) context: Arc<Context>,
+    pub(super) target: Arc<ClusterTarget>,
+    /// Among those who apply there.
+    pub(super) permit: RunPermit,
+    pub(super) node: ObjectKey,
+    pub(super) owner: Arc<O>,
+    pub(super) wish: Arc<Wish>,
+    /// Objects that somebody else changes again and again.
+    pub(super) contests: Arc<Mutex<Contests>>,
+    known: Mutex<ObservedReleaseState>,
+}
+
+/// What is told of a correction of drift.
+fn corrected(
+    known: &ReleaseStatus,
+    record: &Record,
+    changed: &[ObjectChange],
+    faults: &[String],
+) -> Vec<Event> {
+    let release = snapshot::latest(&known.history)
+        .map_or_else(|| record.full_name(), release::Snapshot::full_name);
+    let told = |severity, reason: reconcile::Reason, text: String| Event {
+        severity,
+        reason: reason.as_str().to_owned(),
+        message: text,
+        metadata: BTreeMap::new(),
+    };
+    let mut all = Vec::new();
+    if !changed.is_empty() {
+        let line = |change: &ObjectChange| {
+            let what = if change.what == What::Added { "created" } else { "configured" };
+            format!("{} {what}", change.id.subject())
+        };
+        let lines: Vec<String> = changed.iter().map(line).collect();
+        let text =
+            format!("Cluster state of release {release} has been corrected:\n{}", lines.join("\n"));
+        all.push(told(Severity::Info, words::DRIFT_CORRECTED, text));
+    }
+    if !faults.is_empty() {
+        let text =
+            format!("Failed to correct cluster state of release {release}:\n{}", faults.join("\n"));
+        all.push(told(Severity::Error, words::DRIFT_CORRECTION_FAILED, text));
+    }
+    all
+}
+
+impl<O: Owner> ReleaseExecutor<O> {
+    pub(super) fn new(
+        context: Arc<Context>,
+        (target, permit): (Arc<ClusterTarget>, RunPermit),
+        node: ObjectKey,
+        owner: Arc<O>,
+        wish: Arc<Wish>,
+        contests: Arc<Mutex<Contests>>,
+    ) -> Self {
+        Self { context, target, permit, node, owner, wish, contests, known: Mutex::default() }
+    }
+
+    pub(super) fn known(&self) -> MutexGuard<'_, ObservedReleaseState> {
+        self.known.lock()
+    }
+
+    pub(super) fn desired(&self) -> &ReleaseDesiredState {
+        &self.wish.desired
+    }
+
+    /// Whether somebody changed, suspended or deleted the owner since the run began: another run has to decide.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.known().outdated
+    }
+
+    /// Whether a request had no answer, so that the run ended.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.known().is_unanswered
+    }
+
+    /// Where to watch what a rest waits for.
+    pub(super) fn awaited(&self, wake: &Wake) -> Vec<AwaitedObject> {
+        let mut known = self.known();
+        wake.on.iter().filter_map(|node| known.awaited.remove(node)).collect()
+    }
+
+    /// Goes on with what an earlier run left that waited for the same.
+    pub(super) fn resume(&self, healthy: BTreeMap<ObjectId, u64>, records: Option<Arc<Storage>>) {
+        let mut known = self.known();
+        (known.healthy, known.storage) = (healthy, records);
+    }
+
+    /// What [`Executor::resume`] of the next run wants: objects that are ready, and the records.
+    pub(super) fn left(&self) -> (BTreeMap<ObjectId, u64>, Option<Arc<Storage>>) {
+        let mut known = self.known();
+        (std::mem::take(&mut known.healthy), known.storage.take().filter(|it| it.is_kept()))
+    }
+
+    /// The revisions, as the run knows them.
+    pub(super) fn revisions(&self) -> Revisions {
+        self.known().revisions.clone()
+    }
+
+    pub(super) fn contests(&self) -> MutexGuard<'_, Contests> {
+        self.contests.lock()
+    }
+
+    /// The newest revision, as the run knows it.
+    pub(super) fn last(&self) -> Option<Arc<Record>> {
+        self.known().revisions.last().map(|it| it.record.clone())
+    }
+
+    /// What a request without a usable answer means: it is no fault of the spec, so it is repeated soon.
+    pub(super) fn no_answer(&self, error: &ClusterError) -> Rest {
+        self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
+        Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
+    }
+
+    fn soon(&self) -> Time {
+        jiff::Timestamp::now().saturating_add(TRANSIENT_RETRY_DELAY).unwrap_or(Time::MAX)
+    }
+
+    fn not_stored(&self, error: &StorageError) -> Rest {
+        let is_unanswered = matches!(error, StorageError::Cluster(ClusterError::NoAnswer(_), _));
+        self.known().is_unanswered |= is_unanswered;
+        let at = match error {
+            // Whoever wrote it is at work, so there is something to see at once.
+            StorageError::Conflict(_) => {
+                jiff::Timestamp::now().saturating_add(Duration::from_secs(1)).unwrap_or(Time::MAX)
+            }
+            StorageError::Cluster(..) | StorageError::Pack(_) => self.soon(),
+        };
+        Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(at))
+    }
+
+    /// The records that a run is about.
+    async fn storage(&self) -> Result<Arc<Storage>, Rest> {
+        let status = self.owner.status();
+        let (namespace, name) = released(self.desired(), &status);
+        if let Some(storage) = self.known().storage.clone()
+            && (&storage.namespace, &storage.name) == (&namespace, &name)
+        {
+            return Ok(storage);
+        }
+        let owner = &self.desired().owner;
+        let storage = Storage::new(&self.target.cluster, &namespace, &name, owner).await;
+        let storage = Arc::new(storage.map_err(|error| self.not_stored(&error))?);
+        self.known().storage = Some(storage.clone());
+        Ok(storage)
+    }
+
+    /// The objects of a revision.
+    ///
+    /// # Errors
+    /// Why there are none, or that the run rests.
+    pub(super) async fn members(&self, record: &Record) -> Result<Arc<Vec<Member>>, StepError> {
+        let text = text_of(record);
+        if let Some(known) = self.known().members.get(&text) {
+            return Ok(known.clone());
+        }
+        match manifest_objects::of_record(&self.target.cluster, record).await {
+            Ok(mut members) => {
+                self.label(&mut members);
+                let members = Arc::new(members);
+                self.known().members.insert(text, members.clone());
+                Ok(members)
+            }
+            Err(MemberError::Refused(text)) => Err(StepError::Failed(text)),
+            Err(MemberError::Cluster(error)) => Err(self.no_answer(&error).into()),
+        }
+    }
+
+    /// Puts on objects whose they are: the labels of the owner, and owner references where they are asked for. These
+    /// cross neither namespaces nor clusters.
+    pub(super) fn label(&self, members: &mut [Member]) {
+        for (key, value) in self.owner.labels() {
+            members.iter_mut().for_each(|member| member.object.set_label(key, &value));
+        }
+        let is_asked = self.owner.is_to_own() && self.target.place().is_empty();
+        let Some(reference) = self.owner.reference().filter(|_| is_asked) else { return };
+        let reference = json!(reference);
+        for member in members.iter_mut().filter(|it| it.id.namespace == self.node.namespace) {
+            let references = member.object.metadata_mut().entry("ownerReferences");
+            if let Some(all) = references.or_insert_with(|| json!([])).as_array_mut() {
+                all.push(reference.clone());
+            }
+        }
+    }
+
+    /// The journal beside a revision.
+    pub(super) fn journal(&self, version: i64) -> Option<Journal> {
+        self.known().revisions.get(version).and_then(|it| it.journal.clone())
+    }
+
+    /// A journal of nothing, for writes that belong to no operation.
+    pub(super) fn idle_journal(&self, record: &Record) -> Journal {
+        let desired = self.desired();
+        let now = jiff::Timestamp::now();
+        Journal {
+            kube_context: desired.kube_context.clone(),
+            inputs: desired.inputs.clone(),
+            base: Some(record.version),
+            attempt: 0,
+            failures: 0,
+            accounted: true,
+            ..Journal::begin(String::new(), desired.owner.clone(), Action::Upgrade, now)
+        }
+    }
+
+    fn record(&self, version: i64) -> Result<Arc<Record>, Rest> {
+        let found = self.known().revisions.get(version).map(|it| it.record.clone());
+        found.ok_or_else(|| {
+            let text = format!(
+                "revision {version} of the release was deleted by another client, retrying"
+            );
+            Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon()))
+        })
+    }
+
+    /// Two owners that mean one release would undo each other's work for ever, so the second one does nothing.
+    ///
+    /// Differs(flux): there each of them upgrades the release in turn.
+    fn unclaimed(&self, revisions: &Revisions) -> Result<(), Rest> {
+        let desired = self.desired();
+        let Some(last) = revisions.last().filter(|_| !desired.deleted) else { return Ok(()) };
+        let journal = last.journal.as_ref();
+        let known = self.owner.status();
+        // Of what nobody here has operated on, the status of its owner says whose it is.
+        let is_ours = match journal {
+            Some(journal) => desired.owns(journal),
+            None => snapshot::latest(&known.history).is_some_and(|it| it.targets(&last.record)),
+        };
+        let rival = if is_ours { None } else { self.owner.rival(journal, &last.record) };
+        let Some((node, text)) = rival else { return Ok(()) };
+        let wake = Wake::on(node).and_at(self.soon_again());
+        Err(Rest::Blocked(words::STATE_ERROR, text, wake))
+    }
+
+    pub(super) fn soon_again(&self) -> Time {
+        jiff::Timestamp::now().saturating_add(self.desired().interval).unwrap_or(Time::MAX)
+    }
+
+    /// Has the owner keep what was decided, and tell of what happened.
+    async fn tell(&self, told: &Report) -> Result<(), Rest> {
+        if told.ended.is_some() {
+            self.audit().await;
+        }
+        if let Some(refused) = &told.refused {
+            self.audit_refused(refused).await;
+        }
+        let inventory = self.inventory(told).await?;
+        self.owner.tell(told, inventory, self.desired()).await
+    }
+
+    /// What the operation does that is under way, as its journal said at the last look.
+    pub(super) fn running(&self) -> Option<String> {
+        let known = self.known();
+        let journal = known.revisions.last()?.journal.as_ref()?;
+        let timeout = Duration::from_millis(journal.plan.timeout_ms);
+        let is_open = self.desired().owns(journal) && journal.is_open();
+        is_open.then(|| running_text(journal.action, timeout))
+    }
+
+    /// The inventory, where something happened to the release.
+    async fn inventory(&self, told: &Report) -> Result<Option<ResourceInventory>, Rest> {
+        let Some(last) = self.last().filter(|_| !told.events.is_empty()) else { return Ok(None) };
+        let is_gone = last.info.status == release::record::RevisionStatus::Uninstalled;
+        if told.status.history.is_empty() || is_gone || self.desired().deleted {
+            return Ok(None);
+        }
+        let chart = self.wish.chart.as_ref().map(|loaded| &loaded.chart);
+        let members = match self.members(&last).await {
+            Ok(members) => members,
+            Err(error) => return error.text().map(|_| None),
+        };
+        // What was to leave with a revision that failed may still be there.
+        let before = self.known().revisions.deployed().map(|it| it.record.clone());
+        let before = match before.filter(|it| it.version != last.version) {
+            Some(before) => match self.members(&before).await {
+                Ok(members) => members,
+                Err(error) => error.text().map(|_| Arc::default())?,
+            },
+            None => Arc::default(),
+        };
+        Ok(Some(inventory(members.iter().chain(&*before), chart)))
+    }
+
+    /// Stores a new revision: of what was prepared, or of what an earlier one was.
+    async fn open(&self, prune: &[i64], write: &release::operation::Write) -> Result<(), Rest> {
+        let storage = self.storage().await?;
+        let failed = |error: StorageError| self.not_stored(&error);
+        storage.purge(prune).await.map_err(failed)?;
+        storage.write_others(&write.others).await.map_err(failed)?;
+        let journal = &write.journal;
+        let base = journal.base.map(|version| self.record(version)).transpose()?;
+        let record = match (journal.action, journal.target, base) {
+            (Action::Rollback, Some(target), Some(current)) => {
+                let target = self.record(target)?;
+                let server_side = self.wish.options.is_server_side(Action::Rollback, Some(&target));
+                rolled_back(&current, &target, server_side, journal.started)
+            }
+            (_, _, base) => {
+                let Some(prepared) = self.known().prepared.take() else {
+                    let text = "the rendered release was lost; rendering it again".to_owned();
+                    return Err(Rest::Failed(words::RECONCILE_ERROR, text, Wake::at(self.soon())));
+                };
+                let target = &self.desired().target;
+                let opening = Opening {
+                    name: &target.name,
+                    namespace: &target.namespace,
+                    config: &prepared.config,
+                    server_side: prepared.server_side,
+                    base: base.as_deref(),
+                };
+                opened(&opening, &prepared.rendered, journal, write.version)
+            }
+        };
+        storage.create(record, journal).await.map_err(failed)
+    }
+
+    async fn correct(&self, version: i64) -> Result<(), Rest> {
+        let record = self.record(version)?;
+        let (changed, faults) = self.correct_objects(&record).await?;
+        let faults: Vec<String> = faults.iter().map(|it| self.wish.masked(it)).collect();
+        for event in corrected(&self.owner.status(), &record, &changed, &faults) {
+            self.owner.announce(event);
+        }
+        self.audit_correction(&record, changed, &faults).await;
+        Ok(())
+    }
+
+    /// Does a step; what came of it is its outcome.
+    async fn done(&self, step: &ReleaseStep) -> Result<StepOutcome, Rest> {
+        let mut outcome = StepOutcome { step: step.clone(), created: Vec::new(), error: None };
+        let failed = |error: StorageError| self.not_stored(&error);
+        match step {
+            ReleaseStep::Tell(told) => self.tell(told).await?,
+            ReleaseStep::Prepare { action, version, .. } => {
+                let base = self.known().revisions.current().map(|it| it.record.clone());
+                let base = base.filter(|_| *action == Action::Upgrade);
+                let refused = self.owner.before(&self.target, &self.permit, self.desired()).await?;
+                if self.owner.is_overtaken(self.desired()) {
+                    return Err(self.overtaken());
+                }
+                let prepared = match refused {
+                    Some(text) => Err(StepError::Failed(text)),
+                    None => self.prepare(*action, *version, base).await,
+                };
+                match prepared {
+                    Ok(prepared) => self.known().prepared = Some(prepared),
+                    Err(error) => outcome.error = Some(error.text()?),
+                }
+            }
+            ReleaseStep::Open { prune, write } => self.open(prune, write).await?,
+            ReleaseStep::Write(write) => {
+                self.storage().await?.write(write).await.map_err(failed)?;
+            }
+            ReleaseStep::Ask(ask) => self.ask(ask).await?,
+            ReleaseStep::Dismiss(over) => {
+                lifecycle::dismiss(&self.context, &self.node.namespace, over).await;
+                self.known().dismissed.extend(over.iter().map(|it| it.uid.clone()));
+            }
+            ReleaseStep::DeleteHook { version, hook, .. } => {
+                outcome.error = self.delete_hook(&*self.record(*version)?, *hook).await?;
+            }
+            ReleaseStep::CreateHook { version, hook, operation } => {
+                let record = self.record(*version)?;
+                outcome.error = self.create_hook(&record, *hook, operation).await?;
+            }
+            ReleaseStep::Apply { version, base, permit, .. } => {
+                let record = self.record(*version)?;
+                // The revision before may have been purged by hand: then nothing is compared with it.
+                let base = base.and_then(|version| self.record(version).ok());
+                let journal = self.journal(*version).unwrap_or_else(|| self.idle_journal(&record));
+                let applied = self.apply(&record, base.as_deref(), &journal, *permit).await?;
+                (outcome.created, outcome.error) = (applied.created, applied.error);
+                self.known().healthy.clear();
+            }
+            ReleaseStep::Delete { version, propagation, permit, .. } => {
+                let record = self.record(*version)?;
+                outcome.error = self.delete(*permit, &record, propagation.as_str()).await?;
+            }
+            ReleaseStep::CleanUp { created, permit, .. } => {
+                if let Some(record) = self.last() {
+                    self.clean_up(*permit, &record, created).await?;
+                }
+            }
+            ReleaseStep::Purge { versions } => {
+                self.storage().await?.purge(versions).await.map_err(failed)?;
+            }
+            ReleaseStep::Unlock { version, description } => {
+                self.storage().await?.unlock(*version, description).await.map_err(failed)?;
+            }
+            ReleaseStep::CorrectDrift { version, .. } => self.correct(*version).await?,
+        }
+        // The API server quotes what it refuses.
+        outcome.error = outcome.error.map(|text| self.wish.masked(&text));
+        Ok(outcome)
+    }
+
+    /// Asks a lifecycle.
+    async fn ask(&self, ask: &::lifecycle::Ask) -> Result<(), Rest> {
+        let ReleaseDesiredState { owner, target, kube_context, .. } = self.desired();
+        let asking = Asking {
+            node: &self.node,
+            uid: owner,
+            release: Some((&target.name, &target.namespace, kube_context)),
+            owner: self.owner.reference(),
+        };
+        let asked = lifecycle::ask(&self.context, &asking, ask).await;
+        match asked.map_err(|error| self.no_answer(&error))? {
+            None => Ok(()),
+            Some(text) => Err(Rest::Failed(LIFECYCLES_UNKNOWN, text, Wake::at(self.soon()))),
+        }
+    }
+
+    /// The events of lifecycles about this release, as far as something may wait for them.
+    fn events(&self) -> Vec<::lifecycle::Event> {
+        let ReleaseDesiredState { owner, target, kube_context, .. } = self.desired();
+        let release = (target.name.as_str(), target.namespace.as_str(), kube_context.as_str());
+        // One that is the only one of its owner may have been somewhere else.
+        let release = self.node.is_part().then_some(release);
+        let namespace = &self.node.namespace;
+        let mut events = lifecycle::events_of(&self.context, namespace, owner, release);
+        let known = self.known();
+        events.retain(|event| {
+            !known.dismissed.contains(&event.uid) && !is_beside_release(&event.operation)
+        });
+        events
+    }
+
+    fn overtaken(&self) -> Rest {
+        self.known().outdated = true;
+        let text = "the spec was changed during the run".to_owned();
+        Rest::Running(reason::PROGRESSING, text, Wake::default())
+    }
+}
+
+impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
+    async fn observe(&self, desired: &ReleaseDesiredState) -> Result<ReleaseObservedState, Rest> {
+        if self.owner.is_overtaken(self.desired()) {
+            return Err(self.overtaken());
+        }
+        let storage = self.storage().await?;
+        let revisions = storage.revisions().await.map_err(|error| self.not_stored(&error))?;
+        if desired.deleted && revisions.last().is_none() {
+            storage.sweep().await.map_err(|error| self.not_stored(&error))?;
+        }
+        self.unclaimed(&revisions)?;
+        let status = self.owner.status();
+        self.known().under_way = Some(is_under_way(desired.identity(), &status, &revisions));
+        self.known().revisions = revisions.clone();
+        let last = revisions.last();
+        let mut live = Live::default();
+        let mut drift = None;
+        match (need(desired, &status, &revisions), last) {
+            (Need::Operation(scope), Some(last)) => {
+                let journal = last.journal.as_ref().map_or("", |it| it.id.as_str());
+                live = self.wish.masked_live(self.live(&last.record, journal, scope).await?);
+            }
+            (Need::Drift, Some(last)) => drift = Some(self.drift(&last.record).await?),
+            _ => self.known().hook_watch = None,
+        }
+        (live.events, live.glass) = (self.events(), desired.lifecycles.glass);
+        let contested = self.contested();
+        let known = self.known();
+        let outcome = known.outcome.clone();
+        let ran = known.ran.clone();
+        let now = jiff::Timestamp::now();
+        Ok(ReleaseObservedState { now, status, revisions, live, drift, contested, outcome, ran })
+    }
+
+    async fn perform(&self, step: &ReleaseStep) -> Result<(), Rest> {
+        if !matches!(step, ReleaseStep::Tell(_)) {
+            self.owner.settle().await?;
+        }
+        // Statuses and records are written to their end, whatever somebody wants by now.
+        let is_bookkeeping = matches!(step, ReleaseStep::Tell(_) | ReleaseStep::Write(_));
+        if !is_bookkeeping && self.owner.is_overtaken(self.desired()) {
+            return Err(self.overtaken());
+        }
+        if matches!(step, ReleaseStep::Open { .. } | ReleaseStep::Write(_)) {
+            // Until the next run nobody knows what came of it.
+            self.known().under_way = None;
+        }
+        let outcome = self.done(step).await?;
+        let mut known = self.known();
+        known.ran.note(step);
+        if !is_bookkeeping || outcome.error.is_some() {
+            known.outcome = Some(outcome);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! Why an object is not what it should be, as deep as the cluster tells: its Pods' containers, their scheduling, events.
+//!
+//! Elsewhere: what a Pod says (engine `cause`, which `windlass why` asks, too).
+//!
+//! Differs(flux): there a failed wait names the object and its state alone.
+
+use apply::Report;
+use cause::event::last_seen;
+use cause::pod::Trouble;
+use objects::{Gvk, Object, ObjectId};
+use serde_json::Value;
+use sources::bases::without_credentials;
+
+use super::manifest_objects::Member;
+use windlass_cluster::Cluster;
+
+/// How long a cause may be, in characters.
+const MAX_TEXT: usize = 500;
+
+/// How many Pods of an object are observed.
+const MOST_PODS: usize = 64;
+
+/// For how many of those that are not ready warnings are read.
+const MOST_UNREADY: usize = 4;
+
+/// How many warnings about one thing are read.
+const MOST_WARNINGS: usize = 256;
+
+/// The deepest cause that is found; none where nothing more is known, or the cluster does not tell.
+pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> Option<String> {
+    let own = (!report.message.is_empty() && report.status != apply::Health::NotFound)
+        .then(|| report.words().to_owned());
+    let pods = pods_of(cluster, member).await;
+    // The message names the object itself.
+    let text_of = |trouble: Trouble| match is_pod(member) {
+        true => trouble.within_pod(),
+        false => trouble.to_string(),
+    };
+    let deep = pods.iter().find_map(cause::pod::trouble).map(text_of);
+    let event = match deep {
+        None => last_warning(cluster, member, &pods).await,
+        Some(_) => None,
+    };
+    let text = match (own, deep.or(event)) {
+        (Some(own), Some(deep)) => format!("{own}; {deep}"),
+        (own, deep) => own.or(deep)?,
+    };
+    Some(shortened(&text))
+}
+
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_TEXT) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}
+
+fn is_pod(member: &Member) -> bool {
+    (member.id.group.as_str(), member.id.kind.as_str()) == ("", "Pod")
+}
+
+/// The Pods that an object stands for: itself, or those that it selects.
+async fn pods_of(cluster: &Cluster, member: &Member) -> Vec<Object> {
+    let pods = Gvk::new("v1", "Pod");
+    let Ok(resource) = cluster.resource(&pods).await else { return Vec::new() };
+    let namespace = member.id.namespace.as_str();
+    if is_pod(member) {
+        let pod = cluster.get(&resource, namespace, &member.id.name).await;
+        return pod.ok().flatten().into_iter().collect();
+    }
+    let Some(selector) = cause::pod::selector(&member.object) else { return Vec::new() };
+    let pods = cluster.list_first(&resource, namespace, &selector, "", MOST_PODS).await;
+    pods.unwrap_or_default()
+}
+
+/// The last line that a container printed that failed; none where the cluster does not tell.
+///
+/// The beginnings of long lines only. Users and passwords of addresses are hidden, and what `masked` hides; it may hold
+/// secrets that nobody but the container knows.
+pub(super) async fn last_line(
+    cluster: &Cluster,
+    member: &Member,
+    masked: impl Fn(&str) -> String,
+) -> Option<String> {
+    let pods = pods_of(cluster, member).await;
+    let (pod, container) = pods.iter().find_map(|pod| Some((pod, cause::pod::failed(pod)?)))?;
+    let printed = cluster.last_lines(pod.namespace(), pod.name(), container).await.ok()?;
+    let line = printed.lines().rev().find(|line| !line.trim().is_empty())?;
+    let line: String = line.chars().filter(|letter| !letter.is_control()).collect();
+    Some(shortened(&without_credentials(&masked(&line))))
+}
+
+/// The newest warning about an object, those of its Pods that are not ready, or its ReplicaSets.
+async fn last_warning(cluster: &Cluster, member: &Member, pods: &[Object]) -> Option<String> {
+    let ObjectId { namespace, name, kind, .. } = &member.id;
+    let resource = cluster.resource(&Gvk::new("v1", "Event")).await.ok()?;
+    let now = jiff::Timestamp::now();
+    let is_ready = |pod: &Object| apply::health::read(pod, &[], now).is_current();
+    let unready = pods.iter().filter(|pod| !is_ready(pod)).take(MOST_UNREADY);
+    let mut about = vec![named(kind, name)];
+    if kind != "Pod" {
+        about.extend(unready.map(|pod| named("Pod", pod.name())));
+    }
+    if kind == "Deployment" {
+        about.push("involvedObject.kind=ReplicaSet".to_owned());
+    }
+    let mut warnings = Vec::new();
+    for about in about {
+        let fields = format!("type=Warning,{about}");
+        let found = cluster.list_first(&resource, namespace, "", &fields, MOST_WARNINGS).await;
+        warnings.extend(found.unwrap_or_default());
+    }
+    let involved = |event: &Object, field: &str| {
+        let value = event.get("involvedObject").and_then(|it| it.get(field));
+        value.and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let of_other = |event: &Object| {
+        let below = format!("{name}-");
+        involved(event, "kind") == "ReplicaSet"
+            && kind == "Deployment"
+            && !involved(event, "name").starts_with(&below)
+    };
+    let last = warnings.iter().filter(|it| !of_other(it)).max_by_key(|it| last_seen(it))?;
+    let text = |key: &str| last.get(key).and_then(Value::as_str).unwrap_or_default();
+    Some(format!("{}: {}", text("reason"), text("message")))
+}
+
+/// The field selector of events about an object.
+fn named(kind: &str, name: &str) -> String {
+    format!("involvedObject.kind={kind},involvedObject.name={name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+
+    use apply::Health;
+    use axum::body::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake_cluster::answering;
+    use windlass_cluster::discovery::Resource;
+
+    fn member() -> Member {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}}});
+        let object = Object::new(object).unwrap();
+        let gvk = object.gvk();
+        let plural = "deployments".to_owned();
+        let resource = Resource { gvk, plural, namespaced: true, watchable: true };
+        Member { id: object.id(), object, resource }
+    }
+
+    fn event(kind: &str, name: &str, at: &str) -> Value {
+        json!({"metadata": {"name": name}, "type": "Warning", "reason": "Failed", "message": name,
+            "involvedObject": {"kind": kind, "name": name}, "eventTime": at})
+    }
+
+    const KINDS: &str = r#"{"groupVersion": "v1", "resources": [
+        {"name": "pods", "singularName": "", "kind": "Pod", "namespaced": true, "verbs": ["list"]},
+        {"name": "events", "singularName": "", "kind": "Event", "namespaced": true, "verbs": ["list"]}]}"#;
+
+    #[tokio::test]
+    async fn only_warnings_about_the_object_its_unready_pods_and_replica_sets_are_read() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let told = asked.clone();
+        let cluster = answering(move |(request, _)| {
+            let Some((path, query)) = request.split_once('?') else {
+                return (200, Body::from(KINDS));
+            };
+            let query = percent_encoding::percent_decode_str(query).decode_utf8_lossy();
+            told.lock().push(query.clone().into_owned());
+            let items = match (path.ends_with("/pods"), query.contains("kind=ReplicaSet")) {
+                (true, _) => json!([
+                    {"metadata": {"name": "web-1-a"}, "status": {"phase": "Pending"}},
+                    {"metadata": {"name": "web-1-b"}, "status": {"phase": "Running",
+                        "conditions": [{"type": "Ready", "status": "True"}]}}]),
+                (false, true) => json!([
+                    event("ReplicaSet", "web-1", "2026-01-02T00:00:00Z"),
+                    event("ReplicaSet", "webshop-1", "2026-01-03T00:00:00Z")
+                ]),
+                (false, false) => json!([event("Pod", "web-1-a", "2026-01-01T00:00:00Z")]),
+            };
+            (200, Body::from(json!({"items": items}).to_string()))
+        })
+        .await;
+        let report = Report { status: Health::InProgress, ..Report::not_found() };
+        let report = Report { message: String::new(), ..report };
+        let cause = of(&cluster, &member(), &report).await;
+        assert_eq!(cause.as_deref(), Some("Failed: web-1"));
+        let asked = asked.lock();
+        let selectors: Vec<&str> =
+            asked.iter().filter_map(|it| it.split_once("fieldSelector=")).map(|it| it.1).collect();
+        assert_eq!(
+            selectors,
+            [
+                "",
+                "type=Warning,involvedObject.kind=Deployment,involvedObject.name=web",
+                "type=Warning,involvedObject.kind=Pod,involvedObject.name=web-1-a",
+                "type=Warning,involvedObject.kind=ReplicaSet",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_not_named_by_its_own_cause() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "check", "namespace": "shop"},
+            "status": {"phase": "Failed", "containerStatuses": [{"name": "main",
+                "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}});
+        let object = Object::new(pod.clone()).unwrap();
+        let cluster = answering(move |(request, _)| match request.contains("/pods/check") {
+            true => (200, Body::from(pod.to_string())),
+            false => (200, Body::from(KINDS)),
+        })
+        .await;
+        let gvk = object.gvk();
+        let plural = "pods".to_owned();
+        let resource = Resource { gvk, plural, namespaced: true, watchable: true };
+        let member = Member { id: object.id(), object, resource };
+        let report =
+            Report { status: Health::Failed, message: String::new(), ..Report::not_found() };
+        let cause = of(&cluster, &member, &report).await;
+        assert_eq!(cause.as_deref(), Some("container 'main' ended with exit code 3 (Error)"));
+    }
+}

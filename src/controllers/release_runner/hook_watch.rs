@@ -1,0 +1,291 @@
+//! Follows the object of the hook that is due, from before it is created until the operation goes on: how it ended is known
+//! also where it is gone before anybody observes (a Job with `ttlSecondsAfterFinished: 0`).
+//!
+//! The watch is a task of its own and holds nobody up. It is windlass's own and not the tenant's, but it takes note only of
+//! an object that carries the mark of this operation, which a request in the tenant's name created.
+//! Elsewhere: what follows (`hooks`, engine `release`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use objects::Object;
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::ObjectKey;
+use release::journal::HOOK_ANNOTATION;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::manifest_objects::Member;
+use crate::controllers::work_queue::Hub;
+use windlass_cluster::decode::FullObject;
+use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::watch::WatcherEvent as Event;
+use windlass_cluster::{Cluster, ClusterError};
+
+/// How long the first list of a watch may take; then the hook is created without it.
+const LISTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What is known of the object of a hook.
+#[derive(Debug, Clone, Default)]
+pub(super) struct HookObservation {
+    /// As it was last, with its status.
+    pub(super) object: Option<Object>,
+    /// Whether it is gone.
+    pub(super) is_gone: bool,
+    /// Whether a watch has listed it once.
+    listed: bool,
+    /// Whether it could have come and gone unseen, because the watch had to list again.
+    has_gap: bool,
+    /// Whether the watch ended or could not begin.
+    broken: bool,
+}
+
+impl HookObservation {
+    fn saw(&mut self, object: Object, is_gone: bool) {
+        self.object = Some(object);
+        self.is_gone = is_gone;
+    }
+
+    /// A list begins.
+    fn lists(&mut self) {
+        self.has_gap |= self.listed;
+    }
+
+    /// A list has ended in which the object was, or was not.
+    fn has_listed(&mut self, is_there: bool) {
+        self.listed = true;
+        self.is_gone = self.object.is_some() && !is_there;
+    }
+}
+
+type HookWatchState = Arc<(Mutex<HookObservation>, Notify)>;
+
+fn locked(shared: &HookWatchState) -> MutexGuard<'_, HookObservation> {
+    shared.0.lock()
+}
+
+/// The hook that is due.
+pub(super) struct Hook {
+    pub(super) operation: String,
+    /// Its place in the record.
+    pub(super) place: usize,
+    /// Whether the journal noted its beginning before the watch began.
+    pub(super) is_noted: bool,
+    /// Whether it ends some time after it was created.
+    pub(super) follows: bool,
+}
+
+/// A watch of the object of the hook that is due, which records how the hook ended even if its object is
+/// deleted at once. It stops when dropped.
+pub(super) struct HookWatch {
+    hook: Hook,
+    shared: HookWatchState,
+    /// None for what is over once it is there, which needs no watch.
+    task: Option<AbortHandle>,
+}
+
+impl Drop for HookWatch {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl HookWatch {
+    /// Remembers what is noted, and follows the object where that is worth it.
+    pub(super) fn begin(
+        (cluster, hub): (&Cluster, Arc<Hub>),
+        node: &ObjectKey,
+        member: &Member,
+        hook: Hook,
+    ) -> Self {
+        let shared = HookWatchState::default();
+        let task = (hook.follows && member.resource.watchable).then(|| {
+            let namespace = &member.id.namespace;
+            let name = &member.id.name;
+            let events = cluster.watch_object(&member.resource, namespace, name);
+            let node = node.clone();
+            let operation = hook.operation.clone();
+            let shared = shared.clone();
+            let api_version = member.object.api_version().to_owned();
+            let kind = member.id.kind.clone();
+            let read = move |object| understood(object, &api_version, &kind, &operation);
+            tokio::spawn(follow(events, read, shared, move || hub.wake(&node, WakeReason::Waiting)))
+                .abort_handle()
+        });
+        Self { hook, shared, task }
+    }
+
+    /// Whether it is about this hook of this operation.
+    pub(super) fn is_of(&self, operation: &str, place: usize) -> bool {
+        self.hook.operation == operation && self.hook.place == place
+    }
+
+    /// Waits for the first list, so that what is created from here on is seen.
+    pub(super) async fn began(&self) {
+        if self.task.is_none() {
+            return;
+        }
+        let listed = async {
+            loop {
+                let change = self.shared.1.notified();
+                if self.has_begun() {
+                    return;
+                }
+                change.await;
+            }
+        };
+        // Without it the hook is run all the same, only that its end may not be seen.
+        tokio::time::timeout(LISTED_WITHIN, listed).await.ok();
+    }
+
+    fn has_begun(&self) -> bool {
+        let seen = locked(&self.shared);
+        seen.listed || seen.broken
+    }
+
+    /// What is known by now.
+    pub(super) fn seen(&self) -> HookObservation {
+        locked(&self.shared).clone()
+    }
+
+    /// Whether the object could not come and go unseen since the journal noted its beginning.
+    pub(super) fn is_whole(&self) -> bool {
+        let seen = locked(&self.shared);
+        self.task.is_some() && !self.hook.is_noted && seen.listed && !seen.has_gap
+    }
+
+    /// Whether it wakes its node by itself.
+    pub(super) fn wakes(&self) -> bool {
+        let seen = locked(&self.shared);
+        self.task.is_some() && seen.listed && !seen.broken
+    }
+
+    /// Takes note of the object as it was created. What the watch saw since counts more.
+    pub(super) fn created(&self, object: Object) {
+        let mut seen = locked(&self.shared);
+        if seen.object.is_none() {
+            seen.saw(object, false);
+        }
+    }
+}
+
+/// An object that carries the mark of the operation.
+fn understood(whole: FullObject, api_version: &str, kind: &str, operation: &str) -> Option<Object> {
+    let mut value = whole.value?;
+    // The objects of a list do not say what they are.
+    value["apiVersion"] = api_version.into();
+    value["kind"] = kind.into();
+    let object = Object::new(value).ok()?;
+    (object.annotation(HOOK_ANNOTATION) == Some(operation)).then_some(object)
+}
+
+async fn follow(
+    events: impl Stream<Item = Result<Event<FullObject>, ClusterError>>,
+    read: impl Fn(FullObject) -> Option<Object>,
+    shared: HookWatchState,
+    wake: impl Fn(),
+) {
+    let mut events = std::pin::pin!(events);
+    let mut is_there = false;
+    while let Some(event) = events.next().await {
+        let mut seen = locked(&shared);
+        let is_first = !seen.listed;
+        match event {
+            Ok(Event::Listing) => {
+                seen.lists();
+                is_there = false;
+            }
+            Ok(Event::Listed(object)) => {
+                if let Some(object) = read(object) {
+                    seen.saw(object, false);
+                    is_there = true;
+                }
+            }
+            Ok(Event::ListEnded) => {
+                seen.has_listed(is_there);
+                seen.broken = false;
+            }
+            Ok(Event::Applied(object)) => {
+                let Some(object) = read(object) else { continue };
+                seen.saw(object, false);
+            }
+            Ok(Event::Deleted(object)) => {
+                let Some(object) = read(object) else { continue };
+                seen.saw(object, true);
+            }
+            // What happens meanwhile comes after it, or with another list.
+            Ok(Event::Live | Event::Interrupted) => continue,
+            Err(error) => {
+                tracing::debug!(error = %error, "watch of a hook failed, retrying");
+                seen.broken = is_first;
+            }
+        }
+        drop(seen);
+        shared.1.notify_waiters();
+        if !is_first {
+            wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(operation: &str, status: &str) -> FullObject {
+        FullObject::of(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata":
+            {"name": "j", "annotations": {HOOK_ANNOTATION: operation}}, "status": {"is": status}}))
+    }
+
+    async fn after(events: Vec<Event<FullObject>>) -> HookObservation {
+        let shared = HookWatchState::default();
+        let read = |object| understood(object, "batch/v1", "Job", "ours");
+        follow(stream::iter(events.into_iter().map(Ok)), read, shared.clone(), || {}).await;
+        locked(&shared).clone()
+    }
+
+    #[tokio::test]
+    async fn the_last_state_of_what_is_gone_is_known() {
+        let seen = after(vec![
+            Event::Listing,
+            Event::ListEnded,
+            Event::Applied(job("ours", "running")),
+            Event::Deleted(job("ours", "done")),
+        ])
+        .await;
+        assert!(seen.is_gone && !seen.has_gap);
+        assert_eq!(seen.object.unwrap().get("status").unwrap()["is"], "done");
+    }
+
+    #[tokio::test]
+    async fn what_another_operation_created_is_not_seen() {
+        let seen = after(vec![
+            Event::Listing,
+            Event::Listed(job("theirs", "running")),
+            Event::ListEnded,
+            Event::Deleted(job("theirs", "done")),
+        ])
+        .await;
+        assert!(seen.object.is_none() && !seen.is_gone);
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_in_a_second_list_is_gone_and_its_end_was_not_seen() {
+        let seen = after(vec![
+            Event::Listing,
+            Event::ListEnded,
+            Event::Applied(job("ours", "running")),
+            Event::Listing,
+            Event::ListEnded,
+        ])
+        .await;
+        assert!(seen.is_gone && seen.has_gap);
+        assert_eq!(seen.object.unwrap().get("status").unwrap()["is"], "running");
+    }
+}

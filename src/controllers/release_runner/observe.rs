@@ -1,0 +1,320 @@
+//! Observes the objects of a release: hooks, readiness, what a removal has left, drift.
+//!
+//! Elsewhere: what follows (engine `release`), writing (`write`, `hooks`).
+
+use std::collections::BTreeSet;
+
+use apply::{Health as State, Report, health};
+use futures::stream::{self, StreamExt as _};
+use objects::{Object, ObjectId};
+use reconcile::Rest;
+use release::operation::{Health, Live, ObservationScope};
+use release::{Record, removal};
+
+use super::executor::ReleaseExecutor;
+use super::legacy;
+use super::manifest_objects::{self, Member};
+use super::step_error::StepError;
+use super::{Owner, failure_cause};
+use crate::controllers::crd_guard;
+use crate::controllers::object_watcher::{AwaitedObject, Moment, OwnerLabel};
+use windlass_cluster::{ClusterError, version};
+
+/// How often an object is observed that no watch tells of.
+const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// An object on which a release waits, as Flux's waits name it.
+fn shown(id: &ObjectId, state: &str) -> String {
+    format!("{} status: '{state}'", id.subject())
+}
+
+/// The version in which an object is stored.
+fn version_of(object: &Object) -> u64 {
+    object.get("metadata").map(version::of_metadata).unwrap_or_default()
+}
+
+/// Kinds that have no state worth waiting for once they are there.
+fn is_inert(object: &Object) -> bool {
+    match (object.api_version(), object.kind()) {
+        ("v1", "ConfigMap" | "Secret" | "ServiceAccount") => true,
+        ("v1", "Service") => {
+            object.get("spec").and_then(|it| it.get("type")).is_none_or(|it| it != "LoadBalancer")
+        }
+        (
+            "rbac.authorization.k8s.io/v1",
+            "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding",
+        ) => true,
+        _ => false,
+    }
+}
+
+impl<O: Owner> ReleaseExecutor<O> {
+    /// What an open operation needs to see.
+    pub(super) async fn live(
+        &self,
+        record: &Record,
+        journal: &str,
+        scope: ObservationScope,
+    ) -> Result<Live, Rest> {
+        let mut live = Live::default();
+        if !matches!(scope, ObservationScope::Run(_)) {
+            self.known().hook_watch = None;
+        }
+        match scope {
+            ObservationScope::Nothing => return Ok(live),
+            ObservationScope::Hook(place) => {
+                live.hook = Some(self.hook(record, place, journal, &mut live.on).await?);
+            }
+            ObservationScope::Run(place) => {
+                let (hook, is_watched) =
+                    self.running_hook(record, place, journal, &mut live.on).await?;
+                (live.hook, live.hook_watched) = (Some(hook), is_watched);
+            }
+            ObservationScope::Ready { jobs } => {
+                live.objects = Some(self.readiness(record, jobs, &mut live.on).await?);
+            }
+            ObservationScope::Gone => {
+                live.objects = Some(self.leftovers(record, &mut live.on).await?);
+            }
+        }
+        live.again = jiff::Timestamp::now().checked_add(UNWATCHED_OBJECT_POLL_INTERVAL).ok();
+        Ok(live)
+    }
+
+    async fn readiness(
+        &self,
+        record: &Record,
+        jobs: bool,
+        on: &mut BTreeSet<reconcile::ObjectKey>,
+    ) -> Result<Health, Rest> {
+        let members = match self.members(record).await {
+            Ok(members) => members,
+            Err(error) => return Ok(Health::Failed(error.text()?)),
+        };
+        let earlier = self.known().healthy.clone();
+        let waited = members.iter().filter(|it| self.is_waited(&it.object));
+        let (ready, pending): (Vec<&Member>, Vec<&Member>) =
+            waited.partition(|it| earlier.contains_key(&it.id));
+        let mut found = self.examine(pending, jobs).await?;
+        if found.iter().all(|(_, report)| report.is_current()) {
+            // What was ready while others were awaited may not be any more, unless a watch says that it has not changed.
+            let watcher = self.target.watcher();
+            let at = |it: &Member| earlier.get(&it.id).copied().unwrap_or_default();
+            let moved = |it: &&Member| !watcher.confirms(&self.node, &it.id, at(it));
+            found.extend(self.examine(ready.into_iter().filter(moved).collect(), jobs).await?);
+        }
+        let mut unready = Vec::new();
+        let mut failed = Vec::new();
+        for (member, report) in found {
+            match report.status {
+                State::Current => {}
+                State::Failed => failed.push((member, report)),
+                state => {
+                    on.insert(member.node());
+                    unready.push((member, state.to_string()));
+                }
+            }
+        }
+        if !failed.is_empty() {
+            let mut strings = Vec::new();
+            for (member, report) in failed {
+                let cause = failure_cause::of(&self.target.cluster, member, &report).await;
+                strings.push(with_cause(shown(&member.id, "Failed"), cause));
+            }
+            return Ok(Health::Failed(format!(
+                "failed early due to stalled resources: [{}]",
+                strings.join(", ")
+            )));
+        }
+        if unready.is_empty() {
+            return Ok(Health::Done);
+        }
+        let is_late = self.is_late(record);
+        let mut strings = Vec::new();
+        for (member, state) in unready {
+            // What it is that is waited for costs requests, so it is asked for when it is told.
+            let cause = match is_late {
+                true => failure_cause::of(&self.target.cluster, member, &Report::not_found()).await,
+                false => None,
+            };
+            strings.push(with_cause(shown(&member.id, &state), cause));
+        }
+        Ok(Health::Pending(strings))
+    }
+
+    /// Whether an object has a state to wait for, by its kind or by an expression of the spec.
+    fn is_waited(&self, object: &Object) -> bool {
+        !is_inert(object) || self.wish.expressions.judges(object)
+    }
+
+    /// How objects are, and which of them are ready from now on.
+    async fn examine<'m>(
+        &self,
+        members: Vec<&'m Member>,
+        jobs: bool,
+    ) -> Result<Vec<(&'m Member, Report)>, Rest> {
+        let observations: Vec<_> = members.iter().map(|it| self.health_of(it, jobs)).collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let found: Vec<Result<(Report, u64), ClusterError>> =
+            stream::iter(observations).buffered(width).collect().await;
+        let mut reports = Vec::new();
+        for (member, found) in members.into_iter().zip(found) {
+            let (report, version) = found.map_err(|error| self.no_answer(&error))?;
+            let mut known = self.known();
+            match report.is_current() {
+                true => known.healthy.insert(member.id.clone(), version),
+                false => known.healthy.remove(&member.id),
+            };
+            drop(known);
+            reports.push((member, report));
+        }
+        Ok(reports)
+    }
+
+    /// Whether the wait of the open operation is over, so that what is missing is told.
+    fn is_late(&self, record: &Record) -> bool {
+        let journal = self.journal(record.version);
+        journal.is_some_and(|it| it.is_open() && jiff::Timestamp::now() >= it.deadline())
+    }
+
+    /// Remembers an object as the API server answered a write, for the run that may follow.
+    ///
+    /// `since` is the moment before the write.
+    pub(super) fn wrote(&self, id: &ObjectId, answer: Object, since: Moment) {
+        if self.is_waited(&answer) {
+            self.known().written.insert(id.clone(), (answer, since));
+        }
+    }
+
+    /// How an object is, and in which resourceVersion.
+    async fn health_of(&self, member: &Member, jobs: bool) -> Result<(Report, u64), ClusterError> {
+        let Member { id, resource, .. } = member;
+        let written = self.known().written.remove(id);
+        let (live, since) = match written {
+            // What the API server answered a moment ago is what it would say now; a watch tells of anything newer.
+            Some((written, since)) => (Some(written), since),
+            None => {
+                let since = self.target.watcher().now();
+                (self.target.cluster.get(resource, &id.namespace, &id.name).await?, since)
+            }
+        };
+        self.saw(member, live.as_ref(), since);
+        let Some(live) = live else { return Ok((Report::not_found(), 0)) };
+        Ok((self.judged(&live, jobs).await, version_of(&live)))
+    }
+
+    /// How an object is, by the expressions of the spec or the usual rules.
+    pub(super) async fn judged(&self, live: &Object, jobs: bool) -> Report {
+        if self.wish.options.legacy_wait {
+            // Parity(flux): expressions are for the other way of waiting.
+            return legacy::report(live, jobs);
+        }
+        if (live.api_version(), live.kind()) == ("batch/v1", "Job") {
+            // Parity(helm 4): a Job counts as ready once it is there, unless its end is waited for.
+            return if jobs { health::job(live) } else { current() };
+        }
+        if let Some(report) = self.wish.expressions.report(live).await {
+            return report;
+        }
+        health::read(live, &[], jiff::Timestamp::now())
+    }
+
+    /// Remembers in which version an object was seen by a run that began at `since`, for the wait that may follow.
+    pub(super) fn saw(&self, member: &Member, live: Option<&Object>, since: Moment) {
+        let own = live.and_then(|it| it.label(O::OWNERSHIP.name));
+        let labelled = match own == Some(self.node.whole().name.as_str()) {
+            true => OwnerLabel::Yes,
+            false => OwnerLabel::No,
+        };
+        let awaited = AwaitedObject {
+            resource: member.resource.clone(),
+            id: member.id.clone(),
+            labelled,
+            version: live.map_or(0, version_of),
+            since,
+        };
+        self.known().awaited.insert(member.node(), awaited);
+    }
+
+    /// What a removal was to delete and has not.
+    async fn leftovers(
+        &self,
+        record: &Record,
+        on: &mut BTreeSet<reconcile::ObjectKey>,
+    ) -> Result<Health, Rest> {
+        let leaving = match self.leaving(record).await {
+            Ok(leaving) => leaving,
+            Err(error) => return Ok(Health::Failed(error.text()?)),
+        };
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let since = self.target.watcher().now();
+        let found = manifest_objects::live(&self.target.cluster, &leaving, width).await;
+        let mut left = Vec::new();
+        for (member, live) in leaving.iter().zip(found.map_err(|error| self.no_answer(&error))?) {
+            self.saw(member, live.as_ref(), since);
+            let is_left = live.is_some_and(|live| {
+                let is_ours = live.annotation(manifest_objects::RELEASE_NAME) == Some(&record.name);
+                // A definition without the marks of a release was left to those who use it.
+                let is_released = crd_guard::is_definition(&live) && !is_ours;
+                !is_released
+                    && !manifest_objects::is_of_another(&live, &record.name, &record.namespace)
+            });
+            if is_left {
+                on.insert(member.node());
+                left.push(member.id.subject());
+            }
+        }
+        Ok(if left.is_empty() { Health::Done } else { Health::Pending(left) })
+    }
+
+    /// The objects that go with a revision, in the order in which they go. Those of kinds that are gone are gone.
+    ///
+    /// # Errors
+    /// Why its manifest cannot be read, or that the run rests.
+    pub(super) async fn leaving(&self, record: &Record) -> Result<Vec<Member>, StepError> {
+        let removed = removal::removed(record).map_err(StepError::Failed)?;
+        let mut leaving = Vec::new();
+        for manifest in removed.deleted {
+            let objects = manifest_objects::read(&manifest.content).map_err(StepError::Failed)?;
+            for object in objects {
+                match manifest_objects::reached(&self.target.cluster, object, &record.namespace)
+                    .await
+                {
+                    Ok(reached) => leaving.extend(reached),
+                    Err(error) => return Err(self.no_answer(&error).into()),
+                }
+            }
+        }
+        Ok(leaving)
+    }
+}
+
+fn with_cause(text: String, cause: Option<String>) -> String {
+    match cause {
+        Some(cause) => format!("{text}: {cause}"),
+        None => text,
+    }
+}
+
+fn current() -> Report {
+    Report { status: State::Current, message: String::new(), conditions: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn of_services_only_load_balancers_are_waited_for() {
+        let service = |spec: Value| {
+            Object::new(json!({"apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": "web"}, "spec": spec}))
+            .unwrap()
+        };
+        assert!(is_inert(&service(json!({}))));
+        assert!(is_inert(&service(json!({"type": "ClusterIP"}))));
+        assert!(!is_inert(&service(json!({"type": "LoadBalancer"}))));
+    }
+}
