@@ -3,6 +3,7 @@
 //! Asked once for each group and version, forgotten when a CustomResourceDefinition of the group changes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -126,7 +127,8 @@ impl Cluster {
     /// Where the objects of a kind live.
     ///
     /// # Errors
-    /// [`ClusterError::NoSuchKind`] when the API server does not serve it now.
+    /// [`ClusterError::NoSuchKind`] when a discovery document of the API server does not have it now; every refusal, and no
+    /// answer.
     pub async fn resource(&self, gvk: &Gvk) -> Result<Resource, ClusterError> {
         let api_version = gvk.api_version();
         let missing = || ClusterError::NoSuchKind {
@@ -148,7 +150,10 @@ impl Cluster {
             self.unary.list_api_group_resources(&api_version).await
         };
         let listed = match listed.map_err(ClusterError::from) {
-            Err(error) if error.code() == Some(404) => return Err(missing()),
+            Err(error) if error.code() == Some(404) => {
+                let is_listed = self.is_version_listed(gvk).await?;
+                return Err(if is_listed { unanswered(&api_version, &error) } else { missing() });
+            }
             other => other?,
         };
         let kinds: BTreeMap<String, Resource> = listed
@@ -164,6 +169,22 @@ impl Cluster {
         let found = kinds.get(&gvk.kind).cloned();
         self.discovery.learn(&api_version, Arc::new(kinds));
         found.ok_or_else(missing)
+    }
+
+    /// Whether the document of all versions has that of a kind. The API server has no document of a version that it does not
+    /// serve, and says so with a page that any proxy may send, too.
+    async fn is_version_listed(&self, gvk: &Gvk) -> Result<bool, ClusterError> {
+        let path = if gvk.group.is_empty() { "/api" } else { "/apis" };
+        let answer = match self.ask(path, "application/json").await {
+            // This path is served by every API server.
+            Err(error) if error.code() == Some(404) => {
+                return Err(unanswered(&gvk.api_version(), &error));
+            }
+            answer => answer?,
+        };
+        listed_versions(&answer).map(|all| all.contains(&gvk.api_version())).ok_or_else(|| {
+            unanswered(&gvk.api_version(), &format!("{path} is no discovery document"))
+        })
     }
 
     /// The kinds that a person may mean by a name: a kind, its plural or singular, or a short name, with or without
@@ -185,6 +206,34 @@ impl Cluster {
     /// See [`Discovery::forget_group`].
     pub fn forget_group(&self, group: &str) {
         self.discovery.forget_group(group);
+    }
+}
+
+fn unanswered(api_version: &str, why: &dyn fmt::Display) -> ClusterError {
+    ClusterError::NoAnswer(format!("cannot tell which kinds {api_version} has: {why}"))
+}
+
+/// The versions in the document of all groups, aggregated or not, or in that of the core group; none where it is none of
+/// them.
+fn listed_versions(document: &Value) -> Option<Vec<String>> {
+    let list = |value: &Value, key: &str| value[key].as_array().cloned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of_group = |group: &Value| {
+        let name = text(&group["metadata"]["name"]);
+        let versions = list(group, "versions").unwrap_or_default();
+        let versions = versions.iter().map(|it| match name.as_str() {
+            "" => text(&it["groupVersion"]),
+            name => format!("{name}/{}", text(&it["version"])),
+        });
+        versions.collect::<Vec<_>>()
+    };
+    match document["kind"].as_str()? {
+        "APIVersions" => Some(list(document, "versions")?.iter().map(text).collect()),
+        "APIGroupList" => Some(list(document, "groups")?.iter().flat_map(of_group).collect()),
+        "APIGroupDiscoveryList" => {
+            Some(list(document, "items")?.iter().flat_map(of_group).collect())
+        }
+        _ => None,
     }
 }
 
@@ -231,7 +280,91 @@ fn called(group: &Value, name: &str) -> Vec<Resource> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use serde_json::json;
+
     use super::*;
+    use crate::fake_cluster::answering;
+
+    #[tokio::test]
+    async fn only_a_discovery_document_says_that_a_kind_does_not_exist() {
+        let groups = |version: &str| {
+            let versions = json!([{"groupVersion": version, "version": "v1"}]);
+            json!({"kind": "APIGroupList", "apiVersion": "v1",
+                "groups": [{"name": "acme.io", "versions": versions}]})
+            .to_string()
+        };
+        let status = json!({"kind": "Status", "code": 404, "reason": "NotFound"}).to_string();
+        let versions = json!([{"version": "v1", "freshness": "Stale"}]);
+        let stale = json!({"kind": "APIGroupDiscoveryList",
+            "items": [{"metadata": {"name": "acme.io"}, "versions": versions}]})
+        .to_string();
+        for (code, document, is_absent) in [
+            (200, groups("acme.io/v2"), true),
+            (200, groups("acme.io/v1"), false),
+            (200, json!({"kind": "APIGroupDiscoveryList", "items": []}).to_string(), true),
+            (200, stale, false),
+            (200, "{}".to_owned(), false),
+            (200, "<html>welcome</html>".to_owned(), false),
+            (404, "404 page not found".to_owned(), false),
+            (404, status, false),
+            (403, "{}".to_owned(), false),
+            (503, String::new(), false),
+        ] {
+            let body = document.clone();
+            let cluster = answering(move |(request, _)| match request.as_str() {
+                "GET /apis" => (code, Body::from(body.clone())),
+                _ => (404, Body::from("404 page not found")),
+            })
+            .await;
+            let gvk = Gvk::new("acme.io/v1", "Widget");
+            let error = cluster.resource(&gvk).await.unwrap_err();
+            let is_missing = matches!(error, ClusterError::NoSuchKind { .. });
+            assert_eq!(is_missing, is_absent, "{code} {document}: {error}");
+            let listed = cluster.list_of_kind(&gvk, "", "").await;
+            assert_eq!(listed.ok(), is_absent.then(Vec::new), "{code} {document}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_of_a_proxy_is_no_empty_list_and_no_absence_of_a_kind_that_is_served() {
+        let kinds = json!({"kind": "APIResourceList", "groupVersion": "acme.io/v1", "resources": [
+            {"name": "widgets", "singularName": "", "kind": "Widget", "namespaced": true, "verbs": []}]});
+        let cluster = answering(move |(request, _)| match request.as_str() {
+            "GET /apis/acme.io/v1" => (200, Body::from(kinds.to_string())),
+            _ => (404, Body::from("<html>no such host</html>")),
+        })
+        .await;
+        let gvk = Gvk::new("acme.io/v1", "Widget");
+        let resource = cluster.resource(&gvk).await.unwrap();
+        for error in [
+            cluster.list_of_kind(&gvk, "", "").await.unwrap_err(),
+            cluster.get(&resource, "a", "b").await.unwrap_err(),
+        ] {
+            assert_eq!(error.code(), Some(404), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_list_of_a_kind_that_is_gone_since_is_empty() {
+        let kinds = json!({"kind": "APIResourceList", "groupVersion": "acme.io/v1", "resources": [
+            {"name": "widgets", "singularName": "", "kind": "Widget", "namespaced": true, "verbs": []}]});
+        let groups = json!({"kind": "APIGroupList", "groups": []});
+        let is_first = Arc::new(Mutex::new(true));
+        let cluster = answering(move |(request, _)| match request.as_str() {
+            "GET /apis/acme.io/v1" if std::mem::take(&mut *is_first.lock()) => {
+                (200, Body::from(kinds.to_string()))
+            }
+            "GET /apis" => (200, Body::from(groups.to_string())),
+            _ => (404, Body::from("404 page not found")),
+        })
+        .await;
+        let gvk = Gvk::new("acme.io/v1", "Widget");
+        cluster.resource(&gvk).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(cluster.list_of_kind(&gvk, "", "").await.unwrap(), Vec::new());
+        }
+    }
 
     #[test]
     fn a_kind_is_found_by_each_of_its_names() {

@@ -1,7 +1,8 @@
 //! The Kubernetes client, events and metrics: the only crate that holds a `kube::Client`.
 //!
 //! Here: the connection ([`client`]), where kinds live ([`discovery`]), reading and writing any object
-//! ([`objects`]), what containers print ([`logs`]), lists of any size ([`pager`]), whether an object exists
+//! ([`objects`]), what containers print ([`logs`]), lists of any size ([`pager`], as objects
+//! [`object_pages`]), whether an object exists
 //! (`existence`), statuses and finalizers ([`status`]), events on their way to those who follow them ([`events`]) and as
 //! Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a [`pool`], object by object
 //! as [`decode`] reads them), what an answer may cost ([`bounded`]), when a server wants to be asked again (`retry`),
@@ -27,6 +28,7 @@ pub mod leadership;
 pub mod lease;
 pub mod logs;
 pub mod metrics;
+pub mod object_pages;
 pub mod objects;
 pub mod pager;
 mod pool;

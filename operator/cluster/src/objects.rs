@@ -8,23 +8,15 @@ use serde_json::{Value, json};
 
 use super::decode::{DepthLimitedObject, OBJECTS_PER_PAGE, Page};
 use super::discovery::Resource;
+use super::object_pages::ObjectQuery;
 use super::retry::{self, RetryAfterHint};
 use super::{Cluster, ClusterError};
 
 /// Attempts at a request that the server could not take right now.
 const MAX_REQUEST_ATTEMPTS: u32 = 4;
 
-/// How many objects of a list are read at once.
-const LIST_CHUNK: usize = 64;
-
-/// The same where that many are too large.
-const LEAST_CHUNK: usize = 8;
-
 /// Longest list that is read as a whole.
 const LARGEST_LIST: usize = 64 << 20;
-
-/// Most requests for such a list: a server may send pages that are empty.
-const MOST_CHUNKS: usize = 10_000;
 
 /// Whether a write is only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +90,8 @@ impl Cluster {
     /// One object as it is now; `None` when it is not there.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer; [`ClusterError::NoSuchKind`] when the path is not served any more.
+    /// Every refusal but "not found", and no answer; [`ClusterError::NoSuchKind`] when discovery says that the kind is not
+    /// served any more.
     pub async fn get(
         &self,
         resource: &Resource,
@@ -110,26 +103,24 @@ impl Cluster {
         match self.send(Method::GET, &path, "application/json", Vec::new()).await {
             Ok(value) => to_object(value).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(self.unserved(resource, error)),
+            Err(error) => Err(self.unserved(resource, error).await),
         }
     }
 
-    /// A path that is not served any more: what was known of its group is forgotten, and the kind is what is missing.
-    fn unserved(&self, resource: &Resource, error: ClusterError) -> ClusterError {
+    /// What a refusal comes to that may be that of a path that is not served any more: what was known of its group is
+    /// forgotten, and discovery says whether the kind is missing. A proxy and an admission webhook answer 404, too.
+    async fn unserved(&self, resource: &Resource, error: ClusterError) -> ClusterError {
         if !error.is_unserved() {
             return error;
         }
         self.forget_group(&resource.gvk.group);
-        ClusterError::NoSuchKind {
-            api_version: resource.gvk.api_version(),
-            kind: resource.gvk.kind.clone(),
-        }
+        self.resource(&resource.gvk).await.err().unwrap_or(error)
     }
 
-    /// Objects of a kind; none where the server does not serve the kind. An empty `namespace` stands for all.
+    /// Objects of a kind; none where discovery says that the kind is not served. An empty `namespace` stands for all.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The server's refusal, and no answer: then nothing is known of the objects.
     pub async fn list_of_kind(
         &self,
         gvk: &Gvk,
@@ -142,7 +133,10 @@ impl Cluster {
             Err(error) => return Err(error),
         };
         let namespace = if resource.namespaced { namespace } else { "" };
-        self.list(&resource, namespace, selector).await
+        match self.list(&resource, namespace, selector).await {
+            Err(ClusterError::NoSuchKind { .. }) => Ok(Vec::new()),
+            listed => listed,
+        }
     }
 
     /// All objects of a kind in a namespace that a label selector matches, read page by page. Each is read by itself: what
@@ -156,7 +150,9 @@ impl Cluster {
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Object>, ClusterError> {
-        self.gather(resource, namespace, selector, "", usize::MAX).await
+        let query =
+            ObjectQuery { resource, namespace, label_selector: selector, field_selector: "" };
+        self.gather(query, usize::MAX).await
     }
 
     /// The first objects of such a list, `most` of them. Both selectors may be empty.
@@ -171,45 +167,32 @@ impl Cluster {
         field_selector: &str,
         most: usize,
     ) -> Result<Vec<Object>, ClusterError> {
-        self.gather(resource, namespace, label_selector, field_selector, most).await
+        let query = ObjectQuery { resource, namespace, label_selector, field_selector };
+        self.gather(query, most).await
     }
 
     async fn gather(
         &self,
-        resource: &Resource,
-        namespace: &str,
-        label_selector: &str,
-        field_selector: &str,
+        query: ObjectQuery<'_>,
         most: usize,
     ) -> Result<Vec<Object>, ClusterError> {
         let mut objects = Vec::new();
         let mut bytes = 0;
-        let mut limit = most.min(LIST_CHUNK);
-        let mut from: Option<String> = None;
-        for _ in 0..MOST_CHUNKS {
-            let at = from.as_deref();
-            let path = page_path(resource, namespace, label_selector, field_selector, at, limit)?;
-            let part = match self.part_at(resource, &path).await {
-                // Few objects of the largest size are more than many usual ones.
-                Err(ClusterError::NoAnswer(_)) if limit > LEAST_CHUNK => {
-                    limit = LEAST_CHUNK;
-                    continue;
-                }
-                part => part?,
-            };
-            bytes += part.bytes;
+        let mut pages = self.object_pages(query).at_most(most);
+        while let Some(page) = pages.next().await? {
+            bytes += page.bytes;
             if bytes > LARGEST_LIST {
+                let plural = &query.resource.plural;
+                let text = format!("the list of {plural} is longer than {LARGEST_LIST} bytes");
+                return Err(ClusterError::Unreadable(text));
+            }
+            objects.extend(page.objects);
+            if objects.len() >= most {
+                objects.truncate(most);
                 break;
             }
-            objects.extend(part.objects);
-            from = part.next;
-            if from.is_none() || objects.len() >= most {
-                objects.truncate(most);
-                return Ok(objects);
-            }
         }
-        let text = format!("the list of {} is longer than {LARGEST_LIST} bytes", resource.plural);
-        Err(ClusterError::Unreadable(text))
+        Ok(objects)
     }
 
     /// A page of the objects of a kind in a namespace, as [`Cluster::list`] reads them: the first, or the one that begins
@@ -241,7 +224,10 @@ impl Cluster {
     ) -> Result<ObjectPage, ClusterError> {
         let (labels, fields) = selectors;
         let path = page_path(resource, namespace, labels, fields, from, limit)?;
-        self.part_at(resource, &path).await.map_err(|error| self.unserved(resource, error))
+        match self.part_at(resource, &path).await {
+            Err(error) => Err(self.unserved(resource, error).await),
+            page => page,
+        }
     }
 
     async fn part_at(&self, resource: &Resource, path: &str) -> Result<ObjectPage, ClusterError> {
@@ -290,7 +276,10 @@ impl Cluster {
         let path = format!("{path}?fieldManager={manager}&force=true{dry}{strict}");
         let body = body_of(object)?;
         let answer = self.send(Method::PATCH, &path, "application/apply-patch+yaml", body).await;
-        to_object(answer.map_err(|error| self.unserved(resource, error))?)
+        match answer {
+            Ok(answer) => to_object(answer),
+            Err(error) => Err(self.unserved(resource, error).await),
+        }
     }
 
     /// Changes an object by a JSON patch (RFC 6902).
@@ -565,7 +554,7 @@ impl Cluster {
         {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(self.unserved(resource, error)),
+            Err(error) => Err(self.unserved(resource, error).await),
         }
     }
 }

@@ -51,7 +51,8 @@ impl Cluster {
                     return Ok(ServiceRanges { nets, is_guess: false });
                 }
             }
-            Err(error) if matches!(error.code(), Some(403 | 404)) => {}
+            Err(ClusterError::NoSuchKind { .. }) => {}
+            Err(error) if error.code() == Some(403) => {}
             Err(error) => return Err(error),
         }
         let services = Resource {

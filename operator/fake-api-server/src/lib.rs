@@ -119,8 +119,32 @@ pub async fn with_shared_objects(objects: Arc<Mutex<Vec<Value>>>) -> (FakeApiSer
     (server, writes)
 }
 
+/// The document of all versions of the core group, or of all other groups.
+fn versions(objects: &[Value], path: &str) -> Option<Value> {
+    let kinds = served(objects);
+    let all = kinds.iter().map(|(api_version, ..)| api_version.as_str());
+    match path {
+        "/api" => {
+            let core: Vec<&str> = all.filter(|it| !it.contains('/')).collect();
+            Some(json!({"kind": "APIVersions", "versions": core}))
+        }
+        "/apis" => {
+            let group = |it: &str| {
+                let (name, version) = it.split_once('/')?;
+                Some(json!({"name": name, "versions": [{"groupVersion": it, "version": version}]}))
+            };
+            let groups: Vec<Value> = all.filter_map(group).collect();
+            Some(json!({"kind": "APIGroupList", "groups": groups}))
+        }
+        _ => None,
+    }
+}
+
 fn answer(objects: &[Value], path: &str) -> (u16, Value) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    if let Some(document) = versions(objects, path) {
+        return (200, document);
+    }
     let of_version: Vec<Value> = served(objects)
         .into_iter()
         .filter(|(api, ..)| path == prefix(api))

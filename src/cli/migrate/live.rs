@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use objects::{Gvk, Object, ObjectId};
+use objects::{Gvk, Object};
 use serde_json::Value;
 
 use super::super::install::name;
 use super::survey::Survey;
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// The field managers by which Flux and windlass apply.
@@ -29,19 +30,7 @@ pub(super) struct Live {
 impl Live {
     /// From now on.
     pub(super) fn of(survey: &Survey) -> Self {
-        let mut kinds = BTreeSet::new();
-        for object in survey.of_kind("Kustomization") {
-            let entries = object.get("status").map(|status| &status["inventory"]["entries"]);
-            for entry in entries.and_then(Value::as_array).into_iter().flatten() {
-                let id = entry["id"].as_str().and_then(|id| id.parse::<ObjectId>().ok());
-                let (Some(id), Some(version)) = (id, entry["v"].as_str()) else { continue };
-                let api_version = match id.group.as_str() {
-                    "" => version.to_owned(),
-                    group => format!("{group}/{version}"),
-                };
-                kinds.insert(Gvk::new(&api_version, &id.kind));
-            }
-        }
+        let kinds = survey.applied_kinds.clone();
         Self { since: Timestamp::now(), applied: applied(survey), kinds }
     }
 
@@ -58,12 +47,20 @@ impl Live {
         let is_same = |key: &[String; 3]| self.applied.get(key) == later.get(key);
         let mut written = Vec::new();
         for gvk in &self.kinds {
-            for object in cluster.list_of_kind(gvk, "", OWNER[1]).await? {
-                let [namespace, owner] =
-                    OWNER.map(|it| object.label(it).unwrap_or_default().to_owned());
-                let key = ["Kustomization".to_owned(), namespace, owner];
-                if is_same(&key) && is_written(&object, self.since) {
-                    written.push(name(&object));
+            let resource = match cluster.resource(gvk).await {
+                Err(ClusterError::NoSuchKind { .. }) => continue,
+                found => found?,
+            };
+            let query = ObjectQuery { label_selector: OWNER[1], ..ObjectQuery::all(&resource) };
+            let mut pages = cluster.object_pages(query);
+            while let Some(page) = pages.next().await? {
+                for object in &page.objects {
+                    let [namespace, owner] =
+                        OWNER.map(|it| object.label(it).unwrap_or_default().to_owned());
+                    let key = ["Kustomization".to_owned(), namespace, owner];
+                    if is_same(&key) && is_written(object, self.since) {
+                        written.push(name(object));
+                    }
                 }
             }
         }
@@ -102,9 +99,44 @@ fn is_written(object: &Object, since: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
     use serde_json::json;
 
     use super::*;
+    use crate::fake_cluster::answering;
+
+    #[tokio::test]
+    async fn what_was_written_is_found_in_lists_of_any_size() {
+        const PAGES: usize = 9;
+        let kinds = json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+            {"name": "configmaps", "kind": "ConfigMap", "singularName": "", "namespaced": true,
+                "verbs": ["list"]}]});
+        let data = "x".repeat(8 << 20);
+        let cluster = answering(move |(request, _)| {
+            let Some((_, query)) = request.split_once('?') else {
+                return (200, Body::from(kinds.to_string()));
+            };
+            let page: usize = query.rsplit_once("continue=").map_or(0, |it| it.1.parse().unwrap());
+            let is_last = page + 1 == PAGES;
+            let next = if is_last { String::new() } else { (page + 1).to_string() };
+            let time = if is_last { "2026-01-01T11:00:00Z" } else { "2026-01-01T09:00:00Z" };
+            let manager = json!({"manager": "kustomize-controller", "time": time});
+            let object = json!({"metadata": {"name": format!("c-{page}"), "namespace": "team",
+                "managedFields": [manager]}, "data": {"a": data}});
+            (
+                200,
+                Body::from(json!({"metadata": {"continue": next}, "items": [object]}).to_string()),
+            )
+        })
+        .await;
+        let live = Live {
+            since: "2026-01-01T10:00:00Z".parse().unwrap(),
+            applied: BTreeMap::new(),
+            kinds: BTreeSet::from([Gvk::new("v1", "ConfigMap")]),
+        };
+        let written = live.written(&cluster, &Survey::default()).await.unwrap();
+        assert_eq!(written, ["ConfigMap/team/c-8"]);
+    }
 
     #[test]
     fn only_writes_of_appliers_after_the_moment_count() {

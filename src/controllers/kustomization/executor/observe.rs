@@ -280,7 +280,8 @@ impl KustomizationExecutor {
     /// The kind of a manifest; one that is not served wakes this node when it is.
     async fn resource_when_served(&self, id: &ObjectId) -> Result<Resource, ClusterError> {
         match self.resource(id).await {
-            Err(ClusterError::NoSuchKind { .. }) => {}
+            // For a moment the API server lists a new version, and has no kinds of it yet.
+            Err(ClusterError::NoSuchKind { .. } | ClusterError::NoAnswer(_)) => {}
             found => return found,
         }
         let missing = {

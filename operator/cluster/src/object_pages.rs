@@ -1,0 +1,191 @@
+//! Lists of any size as objects, page by page: for callers that check each object and keep few.
+//!
+//! Elsewhere: lists that are kept as a whole (`objects`), metadata and what is stored as it was sent (`pager`).
+
+use objects::Object;
+
+use super::discovery::Resource;
+use super::objects::ObjectPage;
+use super::{Cluster, ClusterError};
+
+/// How many objects of a list are read at once.
+const OBJECTS_PER_REQUEST: usize = 64;
+
+/// The same where that many are too large.
+const LEAST_OBJECTS_PER_REQUEST: usize = 8;
+
+/// Most requests for a list: a server may send pages that are empty.
+const MOST_REQUESTS: usize = 10_000;
+
+/// Which objects are listed.
+#[derive(Debug, Clone, Copy)]
+pub struct ObjectQuery<'a> {
+    /// Their kind.
+    pub resource: &'a Resource,
+    /// Where they are; all namespaces if it is empty.
+    pub namespace: &'a str,
+    /// What their labels match; anything if it is empty.
+    pub label_selector: &'a str,
+    /// What their fields match; anything if it is empty.
+    pub field_selector: &'a str,
+}
+
+impl<'a> ObjectQuery<'a> {
+    /// All objects of a kind.
+    #[must_use]
+    pub fn all(resource: &'a Resource) -> Self {
+        Self { resource, namespace: "", label_selector: "", field_selector: "" }
+    }
+}
+
+/// A list of any size, page by page.
+pub struct ObjectPages<'a> {
+    cluster: &'a Cluster,
+    query: ObjectQuery<'a>,
+    limit: usize,
+    /// Where the next page begins.
+    from: Option<String>,
+    is_over: bool,
+    requests: usize,
+}
+
+impl ObjectPages<'_> {
+    /// Pages have no more objects than these.
+    pub(super) fn at_most(mut self, objects: usize) -> Self {
+        self.limit = self.limit.min(objects);
+        self
+    }
+
+    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it.
+    ///
+    /// # Errors
+    /// Every refusal, such as that of a list that has changed too much since it began (410), and no answer;
+    /// [`ClusterError::NoSuchKind`] where discovery says that the kind is not served any more;
+    /// [`ClusterError::Unreadable`] for a list that does not end.
+    pub async fn next(&mut self) -> Result<Option<ObjectPage>, ClusterError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let ObjectQuery { resource, namespace, label_selector, field_selector } = self.query;
+        let selectors = (label_selector, field_selector);
+        let page = loop {
+            self.requests += 1;
+            if self.requests > MOST_REQUESTS {
+                let plural = &resource.plural;
+                let text = format!("the list of {plural} does not end after {MOST_REQUESTS} pages");
+                return Err(ClusterError::Unreadable(text));
+            }
+            let from = self.from.as_deref();
+            let page = self.cluster.list_at_most(resource, namespace, selectors, from, self.limit);
+            match page.await {
+                // Few objects of the largest size are more than many usual ones.
+                Err(ClusterError::NoAnswer(_)) if self.limit > LEAST_OBJECTS_PER_REQUEST => {
+                    self.limit = LEAST_OBJECTS_PER_REQUEST;
+                }
+                page => break page?,
+            }
+        };
+        self.from.clone_from(&page.next);
+        self.is_over = self.from.is_none();
+        Ok(Some(page))
+    }
+}
+
+impl Cluster {
+    /// The objects that a query selects. What lies too deep in one is null, and the others are whole.
+    #[must_use]
+    pub fn object_pages<'a>(&'a self, query: ObjectQuery<'a>) -> ObjectPages<'a> {
+        let limit = OBJECTS_PER_REQUEST;
+        ObjectPages { cluster: self, query, limit, from: None, is_over: false, requests: 0 }
+    }
+
+    /// What `check` returns for the first object for which it returns anything. Of a longer list about the first `most`
+    /// objects are read, and no more than a page of them is in memory at a time.
+    ///
+    /// # Errors
+    /// As those of [`ObjectPages::next`].
+    pub async fn find_object<T>(
+        &self,
+        query: ObjectQuery<'_>,
+        most: usize,
+        mut check: impl FnMut(&Object) -> Option<T>,
+    ) -> Result<Option<T>, ClusterError> {
+        let mut pages = self.object_pages(query);
+        let mut read = 0;
+        while let Some(page) = pages.next().await? {
+            if let Some(found) = page.objects.iter().find_map(&mut check) {
+                return Ok(Some(found));
+            }
+            read += page.objects.len();
+            if read >= most {
+                break;
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use objects::Gvk;
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake_cluster::answering;
+
+    fn widgets() -> Resource {
+        let gvk = Gvk::new("acme.io/v1", "Widget");
+        let plural = "widgets".to_owned();
+        Resource { gvk, plural, namespaced: true, watchable: true }
+    }
+
+    #[tokio::test]
+    async fn an_object_is_found_on_a_later_page_and_not_beyond_the_bound() {
+        let requests = Arc::new(Mutex::new(0));
+        let counted = requests.clone();
+        let cluster = answering(move |(request, _)| {
+            *counted.lock() += 1;
+            let page: usize =
+                request.rsplit_once("continue=").map_or(0, |it| it.1.parse().unwrap());
+            let items = [json!({"metadata": {"name": format!("w-{page}")}})];
+            let list = json!({"metadata": {"continue": (page + 1).to_string()}, "items": items});
+            (200, Body::from(list.to_string()))
+        })
+        .await;
+        let resource = widgets();
+        let find = |name: &'static str, most| {
+            let is_it = move |it: &Object| (it.name() == name).then(|| it.kind().to_owned());
+            cluster.find_object(ObjectQuery::all(&resource), most, is_it)
+        };
+        assert_eq!(find("w-3", 10).await.unwrap().as_deref(), Some("Widget"));
+        assert_eq!(std::mem::take(&mut *requests.lock()), 4, "it stops where it has found it");
+        assert_eq!(find("w-3", 2).await.unwrap(), None);
+        assert_eq!(*requests.lock(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_list_of_which_nothing_is_kept_may_have_any_number_of_bytes() {
+        let large = "x".repeat(9 << 20);
+        let cluster = answering(move |(request, _)| {
+            let page: usize =
+                request.rsplit_once("continue=").map_or(0, |it| it.1.parse().unwrap());
+            let next = if page < 8 { (page + 1).to_string() } else { String::new() };
+            let items = [json!({"metadata": {"name": format!("w-{page}")}, "spec": large})];
+            let list = json!({"metadata": {"continue": next}, "items": items});
+            (200, Body::from(list.to_string()))
+        })
+        .await;
+        let resource = widgets();
+        let mut pages = cluster.object_pages(ObjectQuery::all(&resource));
+        let mut read = 0;
+        while let Some(page) = pages.next().await.unwrap() {
+            read += page.objects.len();
+        }
+        assert_eq!(read, 9);
+        assert!(cluster.list(&resource, "", "").await.is_err(), "what is kept has a bound");
+    }
+}
