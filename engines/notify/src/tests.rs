@@ -242,8 +242,8 @@ fn credentials_do_not_follow_to_another_host() {
     }
 }
 
-#[test]
-fn a_github_app_logs_in_before_it_asks() -> Result<(), aws_lc_rs::error::Unspecified> {
+/// What a GitHub App sends whose Secret names an installation in this way.
+fn begin_as_app(installation: (&str, &str)) -> Result<Delivery, aws_lc_rs::error::Unspecified> {
     let key = KeyPair::generate(KeySize::Rsa2048)?;
     let der = AsDer::<Pkcs8V1Der<'_>>::as_der(&key)?;
     let encoded = STANDARD.encode(der.as_ref());
@@ -253,15 +253,53 @@ fn a_github_app_logs_in_before_it_asks() -> Result<(), aws_lc_rs::error::Unspeci
         "address": "https://ghe.example.com/acme/fleet",
         "secretRef": {"name": "s"},
     });
-    let mut delivery = begin(
-        spec,
-        &[
-            ("githubAppID", "7"),
-            ("githubAppInstallationID", "42"),
-            ("githubAppPrivateKey", &pem),
-            ("githubAppBaseURL", "https://ghe.example.com/api/v3"),
-        ],
-    );
+    let data = [
+        ("githubAppID", "7"),
+        installation,
+        ("githubAppPrivateKey", &pem),
+        ("githubAppBaseURL", "https://ghe.example.com/api/v3"),
+    ];
+    Ok(begin(spec, &data))
+}
+
+#[test]
+fn the_installation_of_a_github_app_is_that_of_an_organization_or_else_of_a_user()
+-> Result<(), aws_lc_rs::error::Unspecified> {
+    const API: &str = "https://ghe.example.com/api/v3";
+    let asked = |step| {
+        let (_, request) = sent(step);
+        let path = request.url.strip_prefix(API).unwrap_or_default().to_owned();
+        format!("{} {path}", request.method)
+    };
+    for is_organization in [true, false] {
+        let mut delivery = begin_as_app(("githubAppInstallationOwner", "acme"))?;
+        assert_eq!(asked(delivery.start()), "GET /orgs/acme/installation");
+        if !is_organization {
+            let missing = answer(404, &[], r#"{"message": "Not Found"}"#);
+            assert_eq!(asked(delivery.answer(missing)), "GET /users/acme/installation");
+        }
+        let found = answer(200, &[], r#"{"id": 789}"#);
+        let login = asked(delivery.answer(found));
+        assert_eq!(login, "POST /app/installations/789/access_tokens");
+    }
+    let mut delivery = begin_as_app(("githubAppInstallationOwner", "acme"))?;
+    let missing = || answer(404, &[], r#"{"message": "Not Found"}"#);
+    sent(delivery.start());
+    sent(delivery.answer(missing()));
+    let end = format!("{:?}", delivery.answer(missing()));
+    for owner in ["organization", "user"] {
+        let path = format!("{owner}s/acme").replace("organizations", "orgs");
+        let text = format!(
+            "failed to find {owner} installation: GET {API}/{path}/installation: 404 Not Found []"
+        );
+        assert!(end.contains(&text), "{end}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_github_app_logs_in_before_it_asks() -> Result<(), aws_lc_rs::error::Unspecified> {
+    let mut delivery = begin_as_app(("githubAppInstallationID", "42"))?;
     let (_, login) = sent(delivery.start());
     let url = "https://ghe.example.com/api/v3/app/installations/42/access_tokens";
     assert_eq!((login.method, &*login.url), ("POST", url));

@@ -170,25 +170,48 @@ impl App {
             .tls(self.tls.clone())
     }
 
-    /// Finds the installation of the owner, where only that is known.
+    /// Finds the installation of the owner, where only that is known: an organization, or else a user.
+    ///
+    /// Parity(flux): the installation is asked for by the owner's name (`auth/githubapp` 0.54.1 of fluxcd/pkg), and so is found
+    /// however many installations the app has.
     fn installation(self, then: impl FnOnce(Self, String) -> Flow + Send + 'static) -> Flow {
         if let Some(id) = &self.installation {
             let id = id.clone();
             return then(self, id);
         }
         let owner = self.owner.clone().unwrap_or_default();
-        let request = self.request("GET", "/app/installations?per_page=100");
+        self.installation_at(&format!("/orgs/{owner}/installation"), move |app, found| {
+            let of_organization = match found {
+                Ok(id) => return then(app, id),
+                Err(error) => error,
+            };
+            app.installation_at(&format!("/users/{owner}/installation"), move |app, found| {
+                match found {
+                    Ok(id) => then(app, id),
+                    Err(of_user) => Flow::refused(format!(
+                        "failed to find organization installation: {of_organization}\n\
+                         failed to find user installation: {of_user}"
+                    )),
+                }
+            })
+        })
+    }
+
+    /// Reads the id of the installation at a path.
+    fn installation_at(
+        self,
+        path: &str,
+        then: impl FnOnce(Self, Result<String, String>) -> Flow + Send + 'static,
+    ) -> Flow {
+        let request = self.request("GET", path);
+        let url = request.url.clone();
         request.send(move |answer| {
-            let found = answer.and_then(|answer| judged("GET", &answer)).map(|answer| {
-                let installations = answer.as_array().cloned().unwrap_or_default();
-                let is_its = |it: &&Value| text(it, "/account/login").eq_ignore_ascii_case(&owner);
-                installations.iter().find(is_its).and_then(|it| it.get("id")?.as_i64())
+            let found = answer.and_then(|answer| {
+                judge("GET", &url, &answer)?;
+                git::json(&answer)
             });
-            match found {
-                Ok(Some(id)) => then(self, id.to_string()),
-                Ok(None) => Flow::refused(format!("no installation found for owner '{owner}'")),
-                Err(error) => Flow::refused(format!("could not list installations: {error}")),
-            }
+            let id = |it: Value| it.get("id").and_then(Value::as_i64).unwrap_or_default();
+            then(self, found.map(|it| id(it).to_string()))
         })
     }
 }
