@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cause::incident::{self as failures, IncidentIdentity, ObjectVerdict, Own, Reach, is_over};
-use crds::incidents::{Incident, IncidentState};
+use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::Alert;
 use kube::core::ResourceExt as _;
 use notify::ObjectReference;
@@ -54,9 +54,9 @@ const COMPARISON_REST_FACTOR: u32 = 20;
 /// The longest such time.
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
-/// How many deleted Incidents of a namespace are remembered until their ends are sent, and of how many namespaces.
+/// How many deleted Incidents of a namespace are remembered until their ends are sent, and how many of all namespaces.
 const MOST_GONE: usize = 1_000;
-const MOST_NAMESPACES_GONE: usize = 100;
+const MOST_GONE_IN_ALL: usize = 20_000;
 
 /// How many steps are taken until others have their turn: the lists here are as long as users make them.
 const AT_ONCE: usize = 64;
@@ -83,30 +83,65 @@ pub(crate) async fn follow(context: Arc<Context>, stop: CancellationToken) {
 
 /// Incidents that another client deleted while they were open, such as with their namespace.
 #[derive(Default)]
-struct DeletedIncidents(Mutex<BTreeMap<String, Vec<Arc<Incident>>>>);
+struct DeletedIncidents(Mutex<GoneIncidents>);
 
 impl DeletedIncidents {
     fn note(&self, changed: TableChange<Incident>) {
         let TableChange { before: Some(before), after } = changed else { return };
         let is_there = after.is_some_and(|after| after.metadata.uid == before.metadata.uid);
-        if is_there || incident_store::state(&before) != Some(IncidentState::Open) {
+        if is_there
+            || incident_store::state(&before) != Some(IncidentState::Open)
+            || !has_sent_beginning(&before)
+        {
             return;
         }
-        let mut gone = self.0.lock();
-        let count = gone.len();
-        let namespace = before.namespace().unwrap_or_default();
-        if count >= MOST_NAMESPACES_GONE && !gone.contains_key(&namespace) {
-            return;
-        }
-        let of_namespace = gone.entry(namespace).or_default();
-        if of_namespace.len() < MOST_GONE {
-            of_namespace.push(before);
-        }
+        self.0.lock().add(before);
     }
 
-    fn take(&self) -> Vec<Arc<Incident>> {
-        let gone = std::mem::take(&mut *self.0.lock());
-        gone.into_values().flatten().collect()
+    fn take(&self) -> GoneIncidents {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+/// Whether an Alert was sent the beginning of an incident, and so wants its end.
+fn has_sent_beginning(incident: &Incident) -> bool {
+    let notifications = incident.status.iter().flat_map(|status| &status.notifications);
+    notifications.into_iter().any(|sent| sent.state == IncidentStep::Opened)
+}
+
+/// Deleted Incidents whose ends are to be sent.
+#[derive(Default)]
+struct GoneIncidents {
+    by_namespace: BTreeMap<String, Vec<Arc<Incident>>>,
+    count: usize,
+    /// How many there were beyond the bounds.
+    dropped: usize,
+}
+
+impl GoneIncidents {
+    fn add(&mut self, incident: Arc<Incident>) {
+        let namespace = incident.namespace().unwrap_or_default();
+        let own = self.by_namespace.get(&namespace).map_or(0, Vec::len);
+        if own >= MOST_GONE || (self.count >= MOST_GONE_IN_ALL && !self.make_room(own)) {
+            self.dropped += 1;
+            return;
+        }
+        self.count += 1;
+        self.by_namespace.entry(namespace).or_default().push(incident);
+    }
+
+    /// Forgets one of the namespace that has most, if that has more than the one with `own`.
+    fn make_room(&mut self, own: usize) -> bool {
+        let most = self.by_namespace.values_mut().max_by_key(|it| it.len());
+        let Some(most) = most.filter(|most| most.len() > own) else { return false };
+        most.pop();
+        self.count -= 1;
+        self.dropped += 1;
+        true
+    }
+
+    fn into_all(self) -> impl Iterator<Item = Arc<Incident>> {
+        self.by_namespace.into_values().flatten()
     }
 }
 
@@ -220,7 +255,15 @@ impl IncidentRun {
         self.teller.record(&mut self.book).await;
         let is_kept = self.book.is_kept(self.delivery.is_incident_wanted()).await;
         self.delivery.keeps_incidents(is_kept);
-        for incident in self.gone.take() {
+        let gone = self.gone.take();
+        if gone.dropped > 0 {
+            let count = gone.dropped;
+            tracing::warn!(
+                count,
+                "too many open Incidents were deleted at once, the ends of some are not sent"
+            );
+        }
+        for incident in gone.into_all() {
             if self.book.is_own(&incident) {
                 self.tell_end(&incident).await;
             }
@@ -501,43 +544,76 @@ mod tests {
         assert!(lasts(seconds(300), Some(seconds(0)), true), "its condition changed in between");
     }
 
+    /// An Incident of which an Alert was sent the beginning.
+    fn sent(namespace: &str, uid: &str, state: &str) -> Option<Arc<Incident>> {
+        let mut it = Incident::new("i", crds::incidents::IncidentSpec::default());
+        it.metadata.namespace = Some(namespace.to_owned());
+        it.metadata.uid = Some(uid.to_owned());
+        let opened = json!({"namespace": namespace, "alert": "a", "provider": "p", "state": "Opened",
+            "at": "2026-01-01T00:00:00Z"});
+        let status = json!({"state": state, "notifications": [opened]});
+        it.status = serde_json::from_value(status).unwrap();
+        Some(Arc::new(it))
+    }
+
     #[test]
     fn ends_of_many_incidents_of_one_namespace_leave_room_for_those_of_others() {
-        let open = |namespace: &str, uid: usize| {
-            let mut it = Incident::new("i", crds::incidents::IncidentSpec::default());
-            it.metadata.namespace = Some(namespace.to_owned());
-            it.metadata.uid = Some(uid.to_string());
-            it.status = serde_json::from_value(json!({"state": "Open"})).unwrap();
-            Some(Arc::new(it))
-        };
         let gone = DeletedIncidents::default();
+        let delete = |namespace: &str, uid: usize| {
+            let before = sent(namespace, &uid.to_string(), "Open");
+            gone.note(TableChange { before, after: None });
+        };
         for at in 0..MOST_GONE + 5 {
-            gone.note(TableChange { before: open("loud", at), after: None });
+            delete("loud", at);
         }
-        gone.note(TableChange { before: open("quiet", 0), after: None });
-        let all = gone.take();
-        assert_eq!(all.len(), MOST_GONE + 1);
-        assert!(all.iter().any(|it| it.namespace().as_deref() == Some("quiet")));
+        delete("quiet", 0);
+        let taken = gone.take();
+        assert_eq!((taken.count, taken.dropped), (MOST_GONE + 1, 5));
+        assert!(taken.into_all().any(|it| it.namespace().as_deref() == Some("quiet")));
+        for at in 0..MOST_GONE_IN_ALL {
+            delete(&format!("loud-{}", at % 20), at);
+        }
+        delete("quiet", 0);
+        delete("loud-0", MOST_GONE_IN_ALL);
+        let taken = gone.take();
+        assert_eq!((taken.count, taken.dropped), (MOST_GONE_IN_ALL, 2));
+        assert!(taken.into_all().any(|it| it.namespace().as_deref() == Some("quiet")));
+    }
+
+    #[test]
+    fn ends_are_remembered_of_incidents_of_any_number_of_namespaces_that_were_deleted_at_once() {
+        let gone = DeletedIncidents::default();
+        for at in 0..2_000 {
+            let before = sent(&format!("team-{at}"), "u", "Open");
+            gone.note(TableChange { before, after: None });
+        }
+        let taken = gone.take();
+        assert_eq!((taken.count, taken.dropped), (2_000, 0));
+    }
+
+    #[test]
+    fn an_incident_whose_beginning_was_sent_to_no_alert_has_no_end_to_send() {
+        let gone = DeletedIncidents::default();
+        let mut silent = Incident::new("i", crds::incidents::IncidentSpec::default());
+        silent.status = serde_json::from_value(json!({"state": "Open"})).unwrap();
+        gone.note(TableChange { before: Some(Arc::new(silent)), after: None });
+        assert_eq!(gone.take().count, 0);
     }
 
     #[test]
     fn an_incident_that_is_deleted_while_it_is_open_is_remembered_once() {
-        let incident = |uid: &str, state: &str| {
-            let mut it = Incident::new("i", crds::incidents::IncidentSpec::default());
-            it.metadata.uid = Some(uid.to_owned());
-            it.status = serde_json::from_value(json!({"state": state})).unwrap();
-            Some(Arc::new(it))
-        };
+        let incident = |uid: &str, state: &str| sent("apps", uid, state);
         let gone = DeletedIncidents::default();
         let note = |before, after| gone.note(TableChange { before, after });
         note(None, incident("a", "Open"));
         note(incident("a", "Open"), incident("a", "Resolved"));
         note(incident("b", "Resolved"), None);
-        assert!(gone.take().is_empty());
+        assert_eq!(gone.take().count, 0);
         note(incident("a", "Open"), None);
         note(incident("c", "Open"), incident("d", "Open"));
-        let uids: Vec<_> = gone.take().iter().filter_map(|it| it.metadata.uid.clone()).collect();
+        let uids: Vec<_> =
+            gone.take().into_all().filter_map(|it| it.metadata.uid.clone()).collect();
         assert_eq!(uids, ["a", "c"]);
-        assert!(gone.take().is_empty());
+        assert_eq!(gone.take().count, 0);
     }
 }
