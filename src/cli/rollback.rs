@@ -23,6 +23,8 @@ use super::scope::{ClusterScope, Site};
 use super::suspend::{by, change};
 use super::table::clean;
 use super::{EXIT_FAILED, complete, release};
+use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The flags of `windlass rollback`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -257,6 +259,24 @@ fn wanted(found: &RollbackTarget, to: Option<i64>) -> anyhow::Result<Rollback> {
     Ok(Rollback { from, to })
 }
 
+/// The revisions that records of Helm have in their labels: the records themselves may be large.
+async fn stored_revisions(
+    cluster: &Cluster,
+    namespace: &str,
+    selector: &str,
+) -> Result<Vec<i64>, ClusterError> {
+    let secrets = cluster.resource(&Gvk::new("v1", "Secret")).await?;
+    let mut pages = cluster.metadata_pages(&secrets, namespace, selector)?;
+    let mut stored = Vec::new();
+    while let Some(page) = pages.next().await? {
+        let versions = page.iter().filter_map(|DepthLimitedObject(it)| {
+            it["metadata"]["labels"]["version"].as_str()?.parse::<i64>().ok()
+        });
+        stored.extend(versions);
+    }
+    Ok(stored)
+}
+
 /// Whether a revision is among the records of Helm, where the user may read them.
 ///
 /// # Errors
@@ -269,10 +289,8 @@ async fn is_stored(site: &Site, found: &RollbackTarget, to: i64) -> anyhow::Resu
     let Some((namespace, name)) = place.filter(|_| !found.is_remote()) else { return Ok(()) };
     let selector = format!("owner=helm,name={name}");
     // The operator reads them in any case.
-    let secrets = site.cluster.list_of_kind(&Gvk::new("v1", "Secret"), namespace, &selector).await;
-    let Ok(secrets) = secrets else { return Ok(()) };
-    let mut stored: Vec<i64> =
-        secrets.iter().filter_map(|it| it.label("version")?.parse().ok()).collect();
+    let stored = stored_revisions(&site.cluster, namespace, &selector).await;
+    let Ok(mut stored) = stored else { return Ok(()) };
     stored.sort_unstable();
     let all: Vec<String> = stored.iter().map(i64::to_string).collect();
     ensure!(

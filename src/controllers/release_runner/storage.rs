@@ -3,6 +3,7 @@
 //!
 //! Elsewhere: what a Secret holds (engine `release`, `storage`), what is written when (its `plan`).
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use serde_json::{Map, Value, json};
 use super::MANAGER;
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// Why a record was not stored.
@@ -115,6 +117,49 @@ enum ReadRevision {
     Broken(String),
 }
 
+impl Default for RevisionCache {
+    fn default() -> Self {
+        let stored = BTreeMap::new();
+        let broken = Vec::new();
+        let unreadable = Vec::new();
+        Self { stored, broken, unreadable, read_at: Instant::now() }
+    }
+}
+
+impl RevisionCache {
+    fn add_unreadable(&mut self, namespace: &str, row: RecordMetadata, problem: String) {
+        let RecordMetadata { name, uid, version, .. } = row;
+        let secret = format!("{namespace}/{name}");
+        self.broken.push(BrokenRevision { secret, version, problem });
+        self.unreadable.push((version, name, uid));
+    }
+}
+
+/// What the metadata of a Secret says that holds a record.
+struct RecordMetadata {
+    name: String,
+    uid: String,
+    version: i64,
+    /// It is deployed, or an operation on it has not ended.
+    is_sought: bool,
+}
+
+impl RecordMetadata {
+    fn of(DepthLimitedObject(secret): &DepthLimitedObject) -> Self {
+        let metadata = &secret["metadata"];
+        let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
+        let label = |key: &str| metadata["labels"][key].as_str().unwrap_or_default();
+        let status = label("status");
+        Self {
+            name: text("name"),
+            uid: text("uid"),
+            version: label("version").parse().unwrap_or_default(),
+            is_sought: matches!(status, "deployed" | "uninstalling")
+                || status.starts_with("pending-"),
+        }
+    }
+}
+
 /// What the metadata of a Secret says that holds a part of a record.
 struct PartMetadata<'a> {
     name: &'a str,
@@ -141,6 +186,9 @@ const KEPT_FOR: Duration = Duration::from_secs(30);
 
 /// Records that take more in their Secrets are read again by each run: hundreds of releases may wait at once.
 const KEPT_SIZE: usize = 32 << 10;
+
+/// How many bytes of records of a release are read.
+const MOST_RECORD_BYTES: usize = 64 << 20;
 
 /// Strings of a map in metadata.
 fn strings(object: &Object, field: &str) -> BTreeMap<String, String> {
@@ -216,30 +264,84 @@ impl Storage {
     }
 
     async fn read(&self) -> Result<RevisionCache, StorageError> {
-        let selector = storage::selector(&self.name);
         let failed = |error| StorageError::Cluster(error, self.namespace.clone());
-        let secrets = self.cluster.list(&self.secrets, &self.namespace, &selector).await;
-        let stored = BTreeMap::new();
-        let broken = Vec::new();
-        let unreadable = Vec::new();
-        let mut known = RevisionCache { stored, broken, unreadable, read_at: Instant::now() };
-        for secret in secrets.map_err(failed)? {
-            let labels = strings(&secret, "labels");
-            let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
-            match self.stored(&secret, labels).await? {
-                ReadRevision::Stored(stored) => {
-                    known.stored.insert(stored.record.version, *stored);
-                }
-                ReadRevision::Broken(problem) => {
-                    let name = secret.name().to_owned();
-                    let uid = secret.uid().to_owned();
-                    let shown = format!("{}/{name}", self.namespace);
-                    known.broken.push(BrokenRevision { secret: shown, version, problem });
-                    known.unreadable.push((version, name, uid));
-                }
+        let selector = storage::selector(&self.name);
+        let query = ObjectQuery {
+            resource: &self.secrets,
+            namespace: &self.namespace,
+            label_selector: &selector,
+            field_selector: "",
+        };
+        let mut pages = self.cluster.object_pages(query);
+        let mut known = RevisionCache::default();
+        let mut bytes = 0;
+        while let Some(page) = pages.next().await.map_err(failed)? {
+            bytes += page.bytes;
+            if bytes > MOST_RECORD_BYTES {
+                drop(known);
+                return self.read_what_fits(&selector, MOST_RECORD_BYTES).await;
+            }
+            for secret in page.objects {
+                self.add(&mut known, &secret).await?;
             }
         }
         Ok(known)
+    }
+
+    /// The same of a release whose records are too large together, such as one without a limit of its history: the newest ones
+    /// and those that an operation looks for by their status, until they have so many bytes. Any other counts as a revision
+    /// that cannot be read: nothing is compared with it, and it is deleted as others are.
+    async fn read_what_fits(
+        &self,
+        selector: &str,
+        most: usize,
+    ) -> Result<RevisionCache, StorageError> {
+        let failed = |error| StorageError::Cluster(error, self.namespace.clone());
+        let mut rows = Vec::new();
+        let pages = self.cluster.metadata_pages(&self.secrets, &self.namespace, selector);
+        let mut pages = pages.map_err(failed)?;
+        while let Some(page) = pages.next().await.map_err(failed)? {
+            rows.extend(page.iter().map(RecordMetadata::of));
+        }
+        let newest = rows.iter().map(|it| it.version).max();
+        rows.sort_by_key(|it| {
+            let is_first = it.is_sought || Some(it.version) == newest;
+            (Reverse(is_first), Reverse(it.version))
+        });
+        let mut known = RevisionCache::default();
+        let mut bytes = 0;
+        for row in rows {
+            if bytes >= most {
+                let problem =
+                    format!("the records of the release are larger than {most} bytes together");
+                known.add_unreadable(&self.namespace, row, problem);
+                continue;
+            }
+            let secret = self.cluster.get(&self.secrets, &self.namespace, &row.name).await;
+            let Some(secret) = secret.map_err(failed)? else { continue };
+            bytes += self.add(&mut known, &secret).await?;
+        }
+        Ok(known)
+    }
+
+    /// Adds what a Secret stores; returns how much that takes, in bytes.
+    async fn add(&self, known: &mut RevisionCache, secret: &Object) -> Result<usize, StorageError> {
+        let labels = strings(secret, "labels");
+        let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
+        match self.stored(secret, labels).await? {
+            ReadRevision::Stored(stored) => {
+                let size = stored.size;
+                known.stored.insert(stored.record.version, *stored);
+                Ok(size)
+            }
+            ReadRevision::Broken(problem) => {
+                let name = secret.name().to_owned();
+                let uid = secret.uid().to_owned();
+                let row = RecordMetadata { name, uid, version, is_sought: false };
+                known.add_unreadable(&self.namespace, row, problem);
+                Ok(0)
+            }
+        }
     }
 
     /// How the names begin of the parts of all revisions; none where a revision cannot be read, so that nobody knows.
