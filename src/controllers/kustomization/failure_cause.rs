@@ -7,15 +7,16 @@
 
 use apply::FailedWait;
 use cause::pod::Trouble;
-use objects::{Gvk, Masking, Object};
+use objects::{Gvk, Masking};
 use reconcile::{ObjectKey, Rest, reason};
 
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
+use windlass_cluster::object_pages::ObjectQuery;
 
-/// How many of the objects are asked for, and how many Pods of each.
+/// How many of the objects are read, and how many Pods of each.
 const MAX_OBJECTS: usize = 8;
-const MAX_PODS: usize = 50;
+const MAX_PODS: usize = 6_400;
 
 /// How long a cause may be, in characters.
 const MAX_CAUSE_CHARACTERS: usize = 500;
@@ -73,18 +74,18 @@ fn resource(version: &str, kind: &str, plural: &str) -> Resource {
 /// What the first Pod of an object says that is in trouble; none where the cluster does not tell.
 async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option<Trouble> {
     let object = cluster.get(kind, &node.namespace, &node.name).await.ok()??;
-    let found: Vec<Object> = match kind.gvk.kind.as_str() {
-        "Pod" => vec![object],
-        _ => {
-            let selector = cause::pod::selector(&object)?;
-            let pods = resource("v1", "Pod", "pods");
-            let selectors = (selector.as_str(), "");
-            let part =
-                cluster.list_at_most(&pods, &node.namespace, selectors, None, MAX_PODS).await;
-            part.ok()?.objects
-        }
+    if kind.gvk.kind == "Pod" {
+        return cause::pod::trouble(&object);
+    }
+    let selector = cause::pod::selector(&object)?;
+    let pods = resource("v1", "Pod", "pods");
+    let query = ObjectQuery {
+        resource: &pods,
+        namespace: &node.namespace,
+        label_selector: &selector,
+        field_selector: "",
     };
-    found.iter().find_map(cause::pod::trouble)
+    cluster.find_object(query, MAX_PODS, cause::pod::trouble).await.ok()?
 }
 
 fn with_cause(text: &str, cause: &str) -> String {
@@ -144,6 +145,22 @@ mod tests {
             let Rest::Failed(_, message, _) = &rest else { panic!("{rest:?}") };
             assert_eq!(*message, format!("{text}: {expected}: Back-off pulling image \"web:1.O\""));
         }
+    }
+
+    #[tokio::test]
+    async fn a_pod_in_trouble_is_found_on_a_later_page() {
+        let answers = |(request, _): (String, Value)| {
+            let mut answer = answer(&request);
+            if request.contains("/pods?") && !request.contains("continue=") {
+                let well = json!({"metadata": {"name": "web-0"}, "status": {"phase": "Running"}});
+                answer = json!({"metadata": {"continue": "x"}, "items": vec![well; 64]});
+            }
+            (200, Body::from(answer.to_string()))
+        };
+        let cluster = answering(answers).await;
+        let node = ObjectKey::new("apps", "Deployment", "shop", "web");
+        let found = trouble(&cluster, &node, &workload(&node).unwrap()).await.unwrap();
+        assert!(found.to_string().contains("Pod web-1 ImagePullBackOff"), "{found}");
     }
 
     #[tokio::test]

@@ -13,32 +13,40 @@ use sources::bases::without_credentials;
 
 use super::manifest_objects::Member;
 use windlass_cluster::Cluster;
+use windlass_cluster::object_pages::ObjectQuery;
 
 /// How long a cause may be, in characters.
 const MAX_TEXT: usize = 500;
 
-/// How many Pods of an object are observed.
-const MOST_PODS: usize = 64;
+/// How many Pods of an object are read.
+const MOST_PODS: usize = 6_400;
 
 /// For how many of those that are not ready warnings are read.
 const MOST_UNREADY: usize = 4;
 
-/// How many warnings about one thing are read.
-const MOST_WARNINGS: usize = 256;
+/// How many warnings about an object are read, or about the ReplicaSets of its namespace.
+const MOST_WARNINGS: usize = 6_400;
 
 /// The deepest cause that is found; none where nothing more is known, or the cluster does not tell.
 pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> Option<String> {
     let own = (!report.message.is_empty() && report.status != apply::Health::NotFound)
         .then(|| report.words().to_owned());
-    let pods = pods_of(cluster, member).await;
     // The message names the object itself.
     let text_of = |trouble: Trouble| match is_pod(member) {
         true => trouble.within_pod(),
         false => trouble.to_string(),
     };
-    let deep = pods.iter().find_map(cause::pod::trouble).map(text_of);
+    let now = jiff::Timestamp::now();
+    let mut unready = Vec::new();
+    let deep = find_pod(cluster, member, |pod| {
+        if unready.len() < MOST_UNREADY && !apply::health::read(pod, &[], now).is_current() {
+            unready.push(pod.name().to_owned());
+        }
+        cause::pod::trouble(pod).map(text_of)
+    });
+    let deep = deep.await;
     let event = match deep {
-        None => last_warning(cluster, member, &pods).await,
+        None => last_warning(cluster, member, &unready).await,
         Some(_) => None,
     };
     let text = match (own, deep.or(event)) {
@@ -60,18 +68,22 @@ fn is_pod(member: &Member) -> bool {
     (member.id.group.as_str(), member.id.kind.as_str()) == ("", "Pod")
 }
 
-/// The Pods that an object stands for: itself, or those that it selects.
-async fn pods_of(cluster: &Cluster, member: &Member) -> Vec<Object> {
-    let pods = Gvk::new("v1", "Pod");
-    let Ok(resource) = cluster.resource(&pods).await else { return Vec::new() };
+/// What `check` returns for the first Pod for which it returns anything, of those that an object stands for: itself, or those
+/// that it selects.
+async fn find_pod<T>(
+    cluster: &Cluster,
+    member: &Member,
+    mut check: impl FnMut(&Object) -> Option<T>,
+) -> Option<T> {
+    let resource = cluster.resource(&Gvk::new("v1", "Pod")).await.ok()?;
     let namespace = member.id.namespace.as_str();
     if is_pod(member) {
-        let pod = cluster.get(&resource, namespace, &member.id.name).await;
-        return pod.ok().flatten().into_iter().collect();
+        return check(&cluster.get(&resource, namespace, &member.id.name).await.ok()??);
     }
-    let Some(selector) = cause::pod::selector(&member.object) else { return Vec::new() };
-    let pods = cluster.list_first(&resource, namespace, &selector, "", MOST_PODS).await;
-    pods.unwrap_or_default()
+    let selector = cause::pod::selector(&member.object)?;
+    let resource = &resource;
+    let query = ObjectQuery { resource, namespace, label_selector: &selector, field_selector: "" };
+    cluster.find_object(query, MOST_PODS, check).await.ok()?
 }
 
 /// The last line that a container printed that failed; none where the cluster does not tell.
@@ -83,47 +95,58 @@ pub(super) async fn last_line(
     member: &Member,
     masked: impl Fn(&str) -> String,
 ) -> Option<String> {
-    let pods = pods_of(cluster, member).await;
-    let (pod, container) = pods.iter().find_map(|pod| Some((pod, cause::pod::failed(pod)?)))?;
-    let printed = cluster.last_lines(pod.namespace(), pod.name(), container).await.ok()?;
+    let failed = |pod: &Object| {
+        let container = cause::pod::failed(pod)?.to_owned();
+        Some((pod.name().to_owned(), container))
+    };
+    let (pod, container) = find_pod(cluster, member, failed).await?;
+    let printed = cluster.last_lines(&member.id.namespace, &pod, &container).await.ok()?;
     let line = printed.lines().rev().find(|line| !line.trim().is_empty())?;
     let line: String = line.chars().filter(|letter| !letter.is_control()).collect();
     Some(shortened(&without_credentials(&masked(&line))))
 }
 
-/// The newest warning about an object, those of its Pods that are not ready, or its ReplicaSets.
-async fn last_warning(cluster: &Cluster, member: &Member, pods: &[Object]) -> Option<String> {
+/// The newest warning about an object, its Pods that are not ready, or its ReplicaSets.
+async fn last_warning(cluster: &Cluster, member: &Member, unready: &[String]) -> Option<String> {
     let ObjectId { namespace, name, kind, .. } = &member.id;
     let resource = cluster.resource(&Gvk::new("v1", "Event")).await.ok()?;
-    let now = jiff::Timestamp::now();
-    let is_ready = |pod: &Object| apply::health::read(pod, &[], now).is_current();
-    let unready = pods.iter().filter(|pod| !is_ready(pod)).take(MOST_UNREADY);
     let mut about = vec![named(kind, name)];
     if kind != "Pod" {
-        about.extend(unready.map(|pod| named("Pod", pod.name())));
+        about.extend(unready.iter().map(|pod| named("Pod", pod)));
     }
     if kind == "Deployment" {
+        // windlass may not list ReplicaSets, so those of others are among them.
         about.push("involvedObject.kind=ReplicaSet".to_owned());
     }
-    let mut warnings = Vec::new();
+    let mut last: Option<Object> = None;
     for about in about {
-        let fields = format!("type=Warning,{about}");
-        let found = cluster.list_first(&resource, namespace, "", &fields, MOST_WARNINGS).await;
-        warnings.extend(found.unwrap_or_default());
+        let query = ObjectQuery {
+            resource: &resource,
+            namespace,
+            label_selector: "",
+            field_selector: &format!("type=Warning,{about}"),
+        };
+        let keep_newest = |event: &Object| {
+            let is_newest = last.as_ref().is_none_or(|it| last_seen(it) <= last_seen(event));
+            if is_newest && !(kind == "Deployment" && is_of_other_replica_set(event, name)) {
+                last = Some(event.clone());
+            }
+            None::<()>
+        };
+        // A list that fails leaves the others.
+        drop(cluster.find_object(query, MOST_WARNINGS, keep_newest).await);
     }
-    let involved = |event: &Object, field: &str| {
-        let value = event.get("involvedObject").and_then(|it| it.get(field));
-        value.and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let of_other = |event: &Object| {
-        let below = format!("{name}-");
-        involved(event, "kind") == "ReplicaSet"
-            && kind == "Deployment"
-            && !involved(event, "name").starts_with(&below)
-    };
-    let last = warnings.iter().filter(|it| !of_other(it)).max_by_key(|it| last_seen(it))?;
+    let last = last?;
     let text = |key: &str| last.get(key).and_then(Value::as_str).unwrap_or_default();
     Some(format!("{}: {}", text("reason"), text("message")))
+}
+
+/// Whether an event is about a ReplicaSet that is none of a Deployment: its own are called by its name and a hash.
+fn is_of_other_replica_set(event: &Object, deployment: &str) -> bool {
+    let involved = event.get("involvedObject");
+    let text = |field: &str| involved.and_then(|it| it.get(field)?.as_str()).unwrap_or_default();
+    let hash = text("name").strip_prefix(deployment).and_then(|rest| rest.strip_prefix('-'));
+    text("kind") == "ReplicaSet" && hash.is_none_or(|hash| hash.contains('-'))
 }
 
 /// The field selector of events about an object.
@@ -174,14 +197,23 @@ mod tests {
             };
             let query = percent_encoding::percent_decode_str(query).decode_utf8_lossy();
             told.lock().push(query.clone().into_owned());
+            let is_last = query.contains("continue=");
             let items = match (path.ends_with("/pods"), query.contains("kind=ReplicaSet")) {
                 (true, _) => json!([
                     {"metadata": {"name": "web-1-a"}, "status": {"phase": "Pending"}},
                     {"metadata": {"name": "web-1-b"}, "status": {"phase": "Running",
                         "conditions": [{"type": "Ready", "status": "True"}]}}]),
+                // Those of other Deployments fill pages.
+                (false, true) if !is_last => {
+                    let other = event("ReplicaSet", "api-1", "2026-01-04T00:00:00Z");
+                    let page = json!({"metadata": {"continue": "x"}, "items": vec![other; 300]});
+                    return (200, Body::from(page.to_string()));
+                }
                 (false, true) => json!([
                     event("ReplicaSet", "web-1", "2026-01-02T00:00:00Z"),
-                    event("ReplicaSet", "webshop-1", "2026-01-03T00:00:00Z")
+                    event("ReplicaSet", "web-0", "2026-01-01T00:00:00Z"),
+                    event("ReplicaSet", "webshop-1", "2026-01-03T00:00:00Z"),
+                    event("ReplicaSet", "web-shop-1", "2026-01-03T00:00:00Z")
                 ]),
                 (false, false) => json!([event("Pod", "web-1-a", "2026-01-01T00:00:00Z")]),
             };
@@ -202,8 +234,33 @@ mod tests {
                 "type=Warning,involvedObject.kind=Deployment,involvedObject.name=web",
                 "type=Warning,involvedObject.kind=Pod,involvedObject.name=web-1-a",
                 "type=Warning,involvedObject.kind=ReplicaSet",
+                "type=Warning,involvedObject.kind=ReplicaSet&continue=x",
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_pod_in_trouble_is_found_behind_many_that_are_well() {
+        let cluster = answering(|(request, _)| {
+            let Some((_, query)) = request.split_once("/pods?") else {
+                return (200, Body::from(KINDS));
+            };
+            let waiting =
+                json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such tag"}});
+            let troubled = json!({"metadata": {"name": "web-9"},
+                "status": {"containerStatuses": [{"name": "app", "state": waiting}]}});
+            let well = json!({"metadata": {"name": "web-1"}, "status": {"phase": "Running"}});
+            let page = match query.contains("continue=") {
+                true => json!({"items": [troubled]}),
+                false => json!({"metadata": {"continue": "x"}, "items": vec![well; 64]}),
+            };
+            (200, Body::from(page.to_string()))
+        })
+        .await;
+        let report = Report { status: Health::InProgress, ..Report::not_found() };
+        let report = Report { message: String::new(), ..report };
+        let cause = of(&cluster, &member(), &report).await.unwrap();
+        assert!(cause.contains("Pod web-9 ImagePullBackOff: no such tag"), "{cause}");
     }
 
     #[tokio::test]

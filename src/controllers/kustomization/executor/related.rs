@@ -7,9 +7,11 @@ use objects::Object;
 use reconcile::Time;
 
 use windlass_cluster::Cluster;
+use windlass_cluster::object_pages::ObjectQuery;
 
-/// How many Pods of a workload are observed.
-const MOST_PODS: usize = 256;
+/// How many Pods of a workload are read. They are read with each change of a workload that is on its way; a failed one
+/// beyond them fails the wait at its end only.
+const MOST_PODS: usize = 1_024;
 
 /// What an object generated and has failed, as far as the cluster tells: without it, the object is judged by itself.
 pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<Object> {
@@ -17,15 +19,26 @@ pub(super) async fn failed(cluster: &Cluster, live: &Object, now: Time) -> Vec<O
     let Some((kind, selector)) = kind.zip(health::related_selector(live)) else {
         return Vec::new();
     };
-    let listed = async {
+    let mut related = Vec::new();
+    let reading = async {
         let resource = cluster.resource(&kind).await?;
-        cluster.list_first(&resource, live.namespace(), &selector, "", MOST_PODS).await
+        let query = ObjectQuery {
+            resource: &resource,
+            namespace: live.namespace(),
+            label_selector: &selector,
+            field_selector: "",
+        };
+        let keep_failed = |pod: &Object| {
+            if health::read(pod, &[], now).status == Health::Failed {
+                related.push(pod.clone());
+            }
+            None::<()>
+        };
+        cluster.find_object(query, MOST_PODS, keep_failed).await
     };
-    let mut related = listed.await.unwrap_or_else(|error| {
+    if let Err(error) = reading.await {
         tracing::debug!(object = live.id().subject(), %error, "its Pods cannot be listed");
-        Vec::new()
-    });
-    related.retain(|it| health::read(it, &[], now).status == Health::Failed);
+    }
     related
 }
 
@@ -72,12 +85,32 @@ mod tests {
         })
         .await;
         let found = failed(&cluster, &workload(), Time::UNIX_EPOCH).await;
-        assert_eq!(found.len(), 4, "one of each page, up to the bound");
+        assert_eq!(found.len(), 16, "one of each page, up to the bound");
         let asked = asked.lock();
-        assert_eq!(asked.len(), 4);
+        assert_eq!(asked.len(), 16);
         let own = "limit=64&labelSelector=app%20in%20%28db%29&fieldSelector=";
         assert_eq!(asked[0], own);
         assert_eq!(asked[1], format!("{own}&continue=more"));
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_failed_is_seen_behind_hundreds_that_have_not() {
+        let cluster = answering(|(request, _)| {
+            let Some((_, query)) = request.split_once("/pods?") else {
+                return (200, Body::from(POD_KIND));
+            };
+            let page: usize = query.rsplit_once("continue=").map_or(0, |it| it.1.parse().unwrap());
+            let pods: Vec<Value> = match page {
+                ..8 => (0..64).map(|at| pod(at, "")).collect(),
+                _ => vec![pod(999, "CrashLoopBackOff")],
+            };
+            let next = if page < 8 { (page + 1).to_string() } else { String::new() };
+            let page = json!({"metadata": {"continue": next}, "items": pods});
+            (200, Body::from(page.to_string()))
+        })
+        .await;
+        let found = failed(&cluster, &workload(), Time::UNIX_EPOCH).await;
+        assert_eq!(found.iter().map(Object::name).collect::<Vec<_>>(), ["db-999"]);
     }
 
     #[tokio::test]
