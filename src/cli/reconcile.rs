@@ -80,7 +80,7 @@ pub(super) enum ReconcileTarget {
 /// Nothing is asked for, because something is wrong.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
-        let asked: RefCell<Vec<ReconcileRequest>> = RefCell::new(Vec::new());
+        let asked: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
         let ended = each(&site, &args.chosen, async |target, object| {
             let of = request(&site, args, target, object).await?;
             asked.borrow_mut().extend(of);
@@ -109,13 +109,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What was asked for, and is followed.
-struct ReconcileRequest {
-    target: ResourceArgument,
-    object: Object,
-    token: String,
+/// An object whose run is followed to its end.
+pub(super) struct FollowedRun {
+    pub(super) target: ResourceArgument,
+    pub(super) object: Object,
+    pub(super) awaited: ReconcileTarget,
     /// The row of the release of a Helmfile that was named.
-    release: Option<Value>,
+    pub(super) release: Option<Value>,
 }
 
 /// Asks for one object; nothing is followed if it has no run.
@@ -124,7 +124,7 @@ async fn request(
     args: &Args,
     target: &ResourceArgument,
     object: &Object,
-) -> anyhow::Result<Option<ReconcileRequest>> {
+) -> anyhow::Result<Option<FollowedRun>> {
     ensure!(
         !Row::of(object, jiff::Timestamp::now()).is_suspended(),
         "it is suspended; `windlass resume` ends that"
@@ -151,19 +151,25 @@ async fn request(
         return Ok(None);
     }
     let (object, token) = ask(site, target, object, args).await?;
-    Ok(Some(ReconcileRequest { target: target.clone(), object, token, release }))
+    let awaited = ReconcileTarget::Request(token);
+    Ok(Some(FollowedRun { target: target.clone(), object, awaited, release }))
 }
 
-/// Follows what was asked for to its end, several at once; whether all of it is ready.
-async fn follow(site: &Site, asked: &[ReconcileRequest]) -> anyhow::Result<bool> {
-    let all = asked.iter().map(async |of| {
-        let ReconcileRequest { target, object, token, release } = of;
-        match release {
-            Some(row) => await_release(site, target, object, row, token).await,
-            None => await_run(site, target, object, ReconcileTarget::Request(token.clone())).await,
+/// Follows runs to their end, several at once, since one may wait for another; whether all of them are ready.
+///
+/// # Errors
+/// The API server cannot be asked.
+pub(super) async fn follow(site: &Site, runs: &[FollowedRun]) -> anyhow::Result<bool> {
+    let all = runs.iter().map(async |of| {
+        let FollowedRun { target, object, awaited, release } = of;
+        match (release, awaited) {
+            (Some(row), ReconcileTarget::Request(token)) => {
+                await_release(site, target, object, row, token).await
+            }
+            (_, awaited) => await_run(site, target, object, awaited.clone()).await,
         }
     });
-    let mut all = stream::iter(all).buffered(AT_ONCE).zip(stream::iter(asked));
+    let mut all = stream::iter(all).buffered(AT_ONCE).zip(stream::iter(runs));
     let mut all_ready = true;
     while let Some((done, of)) = all.next().await {
         if let Err(error) = done {
@@ -323,7 +329,8 @@ fn reset(object: &Object) -> Option<String> {
     let name = object.name();
     (object.kind() == "HelmRelease").then(|| {
         format!(
-            "; {}: it is not retried before `windlass reconcile hr/{name} -n {namespace} --reset`",
+            "; {}: it is retried when its spec, values or chart change, or by `windlass reconcile hr/{name} -n \
+             {namespace} --reset`",
             said.reason
         )
     })

@@ -1,6 +1,6 @@
 //! `windlass resume`: ends suspensions.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
@@ -13,9 +13,10 @@ use serde_json::json;
 
 use super::built::{self, BuildableKind};
 use super::connection::{Mark, agrees, print, say};
+use super::kind::ResourceArgument;
 use super::operators;
 use super::output::ReportFormat;
-use super::reconcile::{self, ReconcileTarget};
+use super::reconcile::{self, FollowedRun, ReconcileTarget};
 use super::release;
 use super::row::Row;
 use super::suspend::{ObjectSelectionArgs, change, each};
@@ -126,7 +127,16 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
         if !args.wait {
             operators::say_absence(&site.cluster).await;
         }
-        each(&site, &args.chosen, async |target, object| {
+        // Followed when all are resumed, since one may depend on another.
+        let runs: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
+        let follow = |target: &ResourceArgument, object: Object| {
+            if args.wait && !related::has_no_runs(&object) {
+                let awaited = ReconcileTarget::Generation;
+                let target = target.clone();
+                runs.borrow_mut().push(FollowedRun { target, object, awaited, release: None });
+            }
+        };
+        let ended = each(&site, &args.chosen, async |target, object| {
             let subject = clean(&object.id().subject());
             if let Some(name) = &args.chosen.release {
                 let row = release::named(object, name)?;
@@ -138,33 +148,23 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
                     "is not listed in spec.suspendedReleases"
                 };
                 say(Mark::Success, &format!("release {release} of {subject} {told}"));
-                return match changed.filter(|_| args.wait) {
-                    Some(changed) => {
-                        let awaited = ReconcileTarget::Generation;
-                        reconcile::await_run(&site, target, &changed, awaited).await
-                    }
-                    None => Ok(()),
-                };
+                if let Some(changed) = changed {
+                    follow(target, changed);
+                }
+                return Ok(());
             }
             if !is_suspended(object) {
                 say(Mark::Success, &format!("{subject} is not suspended"));
-                return match args.wait && !related::has_no_runs(object) {
-                    true => {
-                        let awaited = ReconcileTarget::Generation;
-                        reconcile::await_run(&site, target, object, awaited).await
-                    }
-                    false => Ok(()),
-                };
+                follow(target, object.clone());
+                return Ok(());
             }
             let changed = change(&site, target, object, &patch).await?;
             say(Mark::Success, &format!("{subject} is resumed"));
-            match args.wait && !related::has_no_runs(&changed) {
-                true => {
-                    reconcile::await_run(&site, target, &changed, ReconcileTarget::Generation).await
-                }
-                false => Ok(()),
-            }
-        })
-        .await
+            follow(target, changed);
+            Ok(())
+        });
+        let ended = ended.await?;
+        let all_ready = reconcile::follow(&site, &runs.into_inner()).await?;
+        Ok(if all_ready { ended } else { ExitCode::from(EXIT_FAILED) })
     })
 }

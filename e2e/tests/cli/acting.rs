@@ -52,6 +52,25 @@ async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn objects_that_depend_on_each_other_are_resumed_together() -> Result<()> {
+    let story = Story::with_windlass("acting-resume").await?;
+    let files = [("app/a.yaml", config_map("a", "1")), ("base/b.yaml", config_map("b", "1"))];
+    let _upstream = story.follow("app", &files).await?;
+    story.kustomization("base", "app", json!({"path": "base"})).await?;
+    let depends = json!({"path": "app", "dependsOn": [{"name": "base"}]});
+    story.kustomization("app", "app", depends).await?;
+    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    windlass(&story, &["suspend", "ks", "--all"])?.ended(0)?;
+    // `app` comes first, and is not ready before `base` is.
+    windlass(&story, &["resume", "ks", "--all", "--wait", "--timeout", "1m"])?.ended(0)?;
+    for name in ["app", "base"] {
+        let object = story.expect(&StoryTarget::kustomization(name)).await?;
+        ensure!(object.data["spec"]["suspend"] != true, "{object:?}");
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() -> Result<()> {
     let story = Story::with_windlass("acting-reconcile").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
