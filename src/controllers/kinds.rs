@@ -162,7 +162,12 @@ pub(crate) fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, se
         (kind.name)() == [group, object["kind"].as_str().unwrap_or_default()]
     };
     let kind = KINDS.iter().find(is_its)?;
-    Some((kind.unsupported)(object.clone()))
+    // Whether a kubeconfig can be used is decided where clusters are reached.
+    let names_config_map = !object["spec"]["kubeConfig"]["configMapRef"].is_null();
+    Some((kind.unsupported)(object.clone()).map(|mut fields| {
+        fields.extend(names_config_map.then_some("spec.kubeConfig.configMapRef"));
+        fields
+    }))
 }
 
 /// What the process has besides: its HTTP servers have parts of it, too.

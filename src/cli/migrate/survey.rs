@@ -270,6 +270,15 @@ mod tests {
     }
 
     #[test]
+    fn a_kubeconfig_of_a_config_map_is_an_obstacle() {
+        let remote = json!({"kubeConfig": {"configMapRef": {"name": "east"}}});
+        let text = obstacle(&kustomization(remote)).unwrap();
+        assert!(text.contains("uses spec.kubeConfig.configMapRef"), "{text}");
+        let usual = json!({"kubeConfig": {"secretRef": {"name": "east"}}});
+        assert_eq!(obstacle(&kustomization(usual)), None);
+    }
+
+    #[test]
     fn a_kustomization_that_applies_the_controllers_is_known_by_its_inventory() {
         let controller = object(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
