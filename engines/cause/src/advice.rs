@@ -71,12 +71,12 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
         Problem::Verification => {
             ("compare the key or digest in the spec with the published one".to_owned(), None)
         }
-        Problem::Cycle => ("remove one of the entries of the cycle from its spec".to_owned(), None),
+        Problem::Cycle => ("remove one of the entries of the cycle from its spec, where that is committed".to_owned(), None),
         Problem::Dependency => {
             ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
         }
         Problem::Build | Problem::Artifact => apply::build(cause, held),
-        Problem::Values => apply::values(held),
+        Problem::Values => apply::values(cause, held),
         Problem::Spec => (spec(id, held), None),
         Problem::Access => {
             ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)

@@ -574,11 +574,14 @@ impl<'k> Walk<'k> {
         }
         let is_true = |kind| condition(object, kind).filter(|said| said.status == "True");
         if is_true(reconcile::STALLED).is_some() {
-            let or_reset = match exhausted(object) {
-                Some(_) => ", or its failures are reset",
-                None => "",
+            let what = match exhausted(object) {
+                Some(_) => "its spec, values or chart change, or its failures are reset",
+                None if found.is_some_and(|it| it.problem == Problem::Cycle) => {
+                    "an entry of the cycle is removed"
+                }
+                None => "its spec changes",
             };
-            return Some(format!("it is not retried until its spec changes{or_reset}"));
+            return Some(format!("it is not retried until {what}"));
         }
         let retry =
             [spec("retryInterval"), spec("interval")].into_iter().find(|it| !it.is_empty())?;

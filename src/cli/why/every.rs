@@ -19,6 +19,9 @@ use crate::cli::output::report;
 use crate::cli::scope::{Site, say_left_out};
 use crate::cli::table::{Colour, Screen, age, clean, cut};
 
+/// Where objects are that no namespace limits.
+const EVERYWHERE: &str = "in all namespaces";
+
 /// How many objects are explained.
 const MOST_EXPLAINED: usize = 500;
 
@@ -165,7 +168,7 @@ impl Overview {
             }
         }
         let place = match namespace {
-            "" => "in all namespaces".to_owned(),
+            "" => EVERYWHERE.to_owned(),
             namespace => format!("in namespace {namespace}"),
         };
         out.push_str(&format!("{}\n", on.wrapped(&self.sum(&place), 2)));
@@ -182,7 +185,8 @@ impl Overview {
         let is_whole = left_out.is_empty();
         if *objects == 0 {
             return match is_whole {
-                true => format!("► there are no such objects {place}"),
+                true if place == EVERYWHERE => format!("► there are no such objects {place}"),
+                true => format!("► there are no such objects {place}; -A looks in all namespaces"),
                 false => {
                     format!("⚠ nothing is known of the objects {place}: they may not be listed")
                 }

@@ -35,6 +35,9 @@ pub(super) fn build(cause: &Cause, held: Option<&Object>) -> Help {
         );
         return (help, None);
     }
+    if cause.text.contains("path not found") {
+        return ("correct spec.path, or commit the directory".to_owned(), None);
+    }
     let help = match held.and_then(place) {
         Some(place) => format!("correct the file that the message names in {place}, or the spec"),
         None => "correct the spec, or the file that the message names, and push".to_owned(),
@@ -43,7 +46,11 @@ pub(super) fn build(cause: &Cause, held: Option<&Object>) -> Help {
 }
 
 /// Values that fail.
-pub(super) fn values(held: Option<&Object>) -> Help {
+pub(super) fn values(cause: &Cause, held: Option<&Object>) -> Help {
+    // Nothing else can read them, either.
+    if cause.text.contains("values reference") {
+        return ("correct the values that the message names".to_owned(), None);
+    }
     let command = held
         .filter(|it| it.kind() == "HelmRelease")
         .map(|it| format!("windlass values {} -n {}", windlass_name(&it.id()), it.namespace()));
@@ -68,7 +75,7 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
     let id = &cause.object;
     let owner = if related::is_reconciled(id) { about.held } else { about.namer.or(about.subject) };
     if cause.text.contains(SCHEMA) {
-        return values(owner);
+        return values(cause, owner);
     }
     let reset = owner.filter(|it| exhausted(it).is_some()).and_then(reset);
     let then = if reset.is_some() { ", then reset the failures of the release" } else { "" };

@@ -171,7 +171,8 @@ fn a_release_whose_retries_are_exhausted_is_reset_after_the_log_of_its_hook_was_
          release"
     );
     assert_eq!(command, "windlass reconcile helmrelease/web -n apps --reset");
-    let next = "it is not retried until its spec changes, or its failures are reset";
+    let next =
+        "it is not retried until its spec, values or chart change, or its failures are reset";
     assert_eq!(why.next.as_deref(), Some(next));
     release["status"]["conditions"][1] = json!({"type": "Reconciling", "status": "True"});
     let why = Cluster::of(&[release]).why("HelmRelease/web");
