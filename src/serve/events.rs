@@ -1,6 +1,6 @@
 //! Events that others post, as Flux's controllers post them to the notification-controller (`POST /`).
 //!
-//! Here: reading and answering. Elsewhere: who is told of them (`windlass_cluster::events`).
+//! Here: reading and answering. Elsewhere: the event sinks that receive them (`windlass_cluster::events`).
 //!
 //! Differs(flux): severities other than `error` are taken for `info`, which is all that controllers post; a repetition is
 //! answered like any other event, since who posts makes no difference between them.

@@ -1,8 +1,8 @@
-//! Events: what happened to objects, on its way to whoever is told.
+//! Events: what happened to objects, on the way to event sinks.
 //!
-//! Here: an event, and the queues of those who are told ([`EventSink`]), one for each, so that a slow or dead one holds up no
-//! other. In the folder: those who keep Flux's notification-controller (`forward`). Elsewhere: Events of Kubernetes
-//! (`cluster::events`), events that other controllers post (`serve::events`).
+//! Here: an event, and a queue for each event sink ([`EventSink`]), so that a slow or dead sink delays no other. In the
+//! folder: the sink that posts events to Flux's notification-controller (`forward`). Elsewhere: the sink that records
+//! Kubernetes Events ([`crate::kubernetes_events`]), the endpoint at which other controllers post events (`serve::events`).
 
 pub mod forward;
 

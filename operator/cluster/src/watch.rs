@@ -1,7 +1,7 @@
 //! Watches: our own kinds in full, everything else by its metadata.
 //!
-//! A list and then what follows it, for ever; every object is read by itself ([`super::decode`]), and whoever follows is
-//! told when the watch is live and when it is not. kube's watcher gives up a whole list for one object of it, reads
+//! A watcher lists objects and then follows their changes without end. It decodes each object by itself
+//! ([`super::decode`]), and its stream says when the watch is live and when it is not. kube's watcher gives up a whole list for one object of it, reads
 //! lines of any length, and says nothing while its request waits for a connection.
 
 mod lines;

@@ -88,8 +88,8 @@ async fn find_pod<T>(
 
 /// The last line that a container printed that failed; none where the cluster does not tell.
 ///
-/// The beginnings of long lines only. Users and passwords of addresses are hidden, and what `masked` hides; it may hold
-/// secrets that nobody but the container knows.
+/// The beginnings of long lines only. Users and passwords of addresses are hidden, and what `masked` hides; the line may
+/// contain secrets that only the container knows.
 pub(super) async fn last_line(
     cluster: &Cluster,
     member: &Member,
@@ -141,7 +141,8 @@ async fn last_warning(cluster: &Cluster, member: &Member, unready: &[String]) ->
     Some(format!("{}: {}", text("reason"), text("message")))
 }
 
-/// Whether an event is about a ReplicaSet that is none of a Deployment: its own are called by its name and a hash.
+/// Whether an event is about a ReplicaSet that does not belong to a Deployment. Those of the Deployment are named after it,
+/// followed by a hash.
 fn is_of_other_replica_set(event: &Object, deployment: &str) -> bool {
     let involved = event.get("involvedObject");
     let text = |field: &str| involved.and_then(|it| it.get(field)?.as_str()).unwrap_or_default();

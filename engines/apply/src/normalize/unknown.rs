@@ -1,7 +1,6 @@
 //! Fields of an object that the type of its kind does not know, such as one that is misspelt.
 //!
-//! They are what is there before an object is read into its type, and is not there when it is written again
-//! ([`super::typed`]).
+//! An object is decoded into its type and encoded again ([`super::typed`]). The fields that the result lacks are unknown.
 
 use serde_json::{Map, Value};
 
