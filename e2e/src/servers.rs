@@ -4,6 +4,7 @@
 //! Elsewhere: Git (`git_server`), the control plane (`control_plane`), building programs (`binaries`).
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -22,6 +23,9 @@ pub mod s3;
 pub mod socks;
 pub mod web;
 pub mod webhook;
+
+/// How long a server may take until it answers, on a machine that compiles meanwhile.
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A program on the `PATH` by one of its names.
 ///

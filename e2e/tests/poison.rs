@@ -300,7 +300,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     for round in 2..5 {
         let revision =
             upstream.push(&[("map.yaml", config_map("map", &round.to_string()))]).await?;
-        story.await_applied_within("app", &revision, Duration::from_secs(15)).await?;
+        story.await_applied_within("app", &revision, DEFAULT_WAIT_TIMEOUT).await?;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     story.merge(&StoryTarget::config_map("map"), json!({"data": {"value": "edited"}})).await?;
@@ -344,7 +344,7 @@ async fn remotes_that_never_answer_hold_up_nobody() -> Result<()> {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     let app = StoryTarget::git_repository("app");
-    story.await_condition(&app, "Ready", "True", Duration::from_secs(10)).await?;
+    story.await_condition(&app, "Ready", "True", Duration::from_secs(60)).await?;
     held.abort();
     story.end().await
 }

@@ -368,6 +368,6 @@ async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_holds_up_nobody() -> Re
     tokio::time::sleep(Duration::from_millis(500)).await;
     story.kustomization("alive", "app", json!({})).await?;
     let alive = StoryTarget::kustomization("alive");
-    story.await_condition(&alive, "Ready", "True", Duration::from_secs(5)).await?;
+    story.await_condition(&alive, "Ready", "True", Duration::from_secs(20)).await?;
     story.end().await
 }

@@ -199,7 +199,7 @@ impl State {
                 kill(id, Signal::SIGKILL).ok();
             }
         }
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while let Some((name, id)) = ours.iter().find(|(_, id)| self.owns(*id)) {
             if Instant::now() > deadline {
                 bail!("{name} (process {id}) does not end");

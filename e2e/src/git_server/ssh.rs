@@ -66,7 +66,7 @@ impl SshServer {
         let known_hosts = self.folder.join("known_hosts");
         let host = std::fs::read_to_string(self.folder.join("host.pub"))?;
         write_private(&known_hosts, &format!("[127.0.0.1]:{} {host}", self.port))?;
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("`sshd` ended during the start ({status})");

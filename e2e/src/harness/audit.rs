@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Story, StoryTarget};
 
 /// How long a request may take into the log.
-const LOG_LIMIT: Duration = Duration::from_secs(10);
+const LOG_LIMIT: Duration = Duration::from_secs(120);
 
 /// A request that could have changed something, whether it did or not.
 #[derive(Debug, Clone, PartialEq, Eq)]

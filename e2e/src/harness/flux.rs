@@ -22,8 +22,8 @@ use crate::git_server::{Access, GitServer, StoryRepository};
 use testbed::oracle::Oracle;
 
 /// Within what time everything happens that is not waited for on purpose. Long, because it is
-/// only ever waited for by a story that fails.
-pub const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(30);
+/// only ever waited for by a story that fails: a machine that compiles meanwhile is many times slower.
+pub const DEFAULT_WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Longer than any story, so that nothing in it happens by looking again.
 pub const NEVER: &str = "10m";

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::bed::Testbed;
+use super::flux::DEFAULT_WAIT_TIMEOUT;
 use super::{await_until, diagnosis, requests};
 
 /// The groups whose objects may carry finalizers of a program that has ended.
@@ -92,7 +93,7 @@ impl Story {
         let story = Self { client, namespace, bed, kinds: Mutex::default() };
         // Pods are refused until the controller manager has made the account they run as.
         let account = StoryTarget::new("v1", "ServiceAccount", "default");
-        story.await_object(&account, Duration::from_secs(20), |_| true).await?;
+        story.await_object(&account, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         Ok(story)
     }
 

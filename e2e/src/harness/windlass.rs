@@ -20,7 +20,7 @@ use crate::control_plane::free_ports;
 use crate::operator::{self, Operator};
 
 /// How long the program may take until it works, on a machine that is busy.
-const START_LIMIT: Duration = Duration::from_secs(30);
+const START_LIMIT: Duration = Duration::from_secs(120);
 
 /// A running windlass.
 #[derive(Debug)]

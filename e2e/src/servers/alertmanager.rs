@@ -3,7 +3,6 @@
 //! Here: running it without receivers of its own, and asking which alerts it has.
 
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -40,7 +39,7 @@ impl Alertmanager {
         drop(keeper.spawn(&mut command, &folder.path().join("log"))?);
         let client = reqwest::Client::builder().no_proxy().build()?;
         let server = Self { port, client, _folder: folder, _keeper: keeper };
-        await_until("Alertmanager to begin", Duration::from_secs(60), async || {
+        await_until("Alertmanager to begin", super::SERVER_START_TIMEOUT, async || {
             Ok(server.alerts().await.ok().map(drop))
         })
         .await?;

@@ -54,7 +54,7 @@ impl Azurite {
         let client = reqwest::Client::builder().no_proxy().build()?;
         let told = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
         let server = Self { _folder: folder, port, client, log: told, _keeper: keeper };
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while server.client.get(server.url()).send().await.is_err() {
             let ended = child.try_wait()?.is_some();
             ensure!(!ended && Instant::now() < deadline, "no Azurite: {}", tail(&log, 20));

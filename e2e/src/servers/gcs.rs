@@ -48,7 +48,7 @@ impl GcsServer {
         let client = reqwest::Client::builder().no_proxy().build()?;
         let told = Log::new(log.clone(), format!("http://127.0.0.1:{port}"), client.clone());
         let server = Self { _folder: folder, port, client, log: told, _keeper: keeper };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while server.send(server.request(Method::GET, "/_internal/healthcheck")).await.is_err() {
             let ended = child.try_wait()?.is_some();
             ensure!(!ended && Instant::now() < deadline, "no GCS server: {}", tail(&log, 20));

@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use reqwest::Method;
@@ -40,9 +39,6 @@ const GITEA: Set = Set {
     module_files: &["gitea/go.mod", "gitea/go.sum"],
     advice: GO,
 };
-
-/// How long it may take to begin: its database gets some hundred tables.
-const GITEA_START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server. Ends, with its repositories, when dropped or when this process ends.
 pub struct Gitea {
@@ -101,7 +97,7 @@ impl Gitea {
         let local = tempfile::Builder::new().prefix("windlass-pushed-").tempdir()?;
         let server = Self { port, ssh_port, client, log, _keeper: keeper, local };
         let health = format!("{}/api/healthz", server.url());
-        let is_ended = await_until("Gitea to begin", GITEA_START_TIMEOUT, async || {
+        let is_ended = await_until("Gitea to begin", super::SERVER_START_TIMEOUT, async || {
             if child.try_wait()?.is_some() {
                 return Ok(Some(true));
             }

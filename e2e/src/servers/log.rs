@@ -27,7 +27,7 @@ impl Log {
         let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
         self.client.get(format!("{}{mark}", self.base)).send().await?;
         let asked = format!("GET {mark} ");
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(120);
         loop {
             let log = std::fs::read_to_string(&self.path)?;
             if log.contains(&asked) {

@@ -3,7 +3,6 @@
 //! Here: starting it with one user or for everybody, with and without TLS; what is published on a subject.
 
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -46,7 +45,7 @@ impl Nats {
         drop(keeper.spawn(command.arg("-c").arg(&path), &folder.path().join("log"))?);
         let server = Self { port, _folder: folder, _keeper: keeper };
         let address = server.address();
-        await_until("nats-server to begin", Duration::from_secs(60), async || {
+        await_until("nats-server to begin", super::SERVER_START_TIMEOUT, async || {
             Ok(TcpStream::connect(&address).await.ok().map(drop))
         })
         .await?;

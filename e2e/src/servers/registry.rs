@@ -5,7 +5,6 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use reqwest::{Client, Response, StatusCode};
@@ -31,9 +30,6 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const FLUX_CONFIG: &str = "application/vnd.cncf.flux.config.v1+json";
 /// The media type of a layer with manifests, as Flux pushes it.
 pub const FLUX_LAYER: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
-
-/// How long the registry may take to begin.
-const REGISTRY_START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A registry on loopback. Ends, with all that was pushed, when dropped or when this process ends.
 pub struct Registry {
@@ -109,9 +105,11 @@ impl Registry {
 
     async fn await_start(&self) -> Result<()> {
         let url = format!("{}/v2/", self.base());
-        crate::harness::await_until("the registry to begin", REGISTRY_START_TIMEOUT, async || {
-            Ok(self.client.get(&url).send().await.ok().map(drop))
-        })
+        crate::harness::await_until(
+            "the registry to begin",
+            super::SERVER_START_TIMEOUT,
+            async || Ok(self.client.get(&url).send().await.ok().map(drop)),
+        )
         .await
         .with_context(|| self.log())
     }

@@ -79,7 +79,7 @@ impl S3Server {
             _keeper: keeper,
             folder,
         };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while server.send(Method::GET, "", b"").await.is_err() {
             let ended = child.try_wait()?.is_some();
             ensure!(!ended && Instant::now() < deadline, "no S3 server: {}", tail(&log, 20));

@@ -44,7 +44,7 @@ impl Socks {
         let keeper = Keeper::start(None)?;
         let log = folder.path().join("log");
         let mut child = keeper.spawn(&mut command, &log)?;
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + super::SERVER_START_TIMEOUT;
         while TcpStream::connect(address).await.is_err() {
             let ended = child.try_wait()?.is_some();
             ensure!(!ended && Instant::now() < deadline, "no SOCKS proxy: {}", tail(&log, 20));

@@ -11,7 +11,7 @@ use kube::api::DynamicObject;
 use serde_json::json;
 
 /// A wait that ends because of something newer does so within this time; it would last for ten minutes.
-const AT_ONCE: Duration = Duration::from_secs(10);
+const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn suspend(it: bool) -> serde_json::Value {
     json!({"spec": {"suspend": it}})

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use e2e::harness::flux::revision;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::{Pods, deployment};
 use e2e::harness::{Story, StoryTarget};
 use serde_json::json;
@@ -17,7 +17,7 @@ async fn a_commit_that_mends_a_rollout_is_applied_while_the_broken_one_is_waited
     story.await_waiting("app", &revision(&upstream.repository.hash("main")?)).await?;
 
     let mended = upstream.push(&[("web.yaml", deployment("web", Pods::Ready))]).await?;
-    story.await_applied_within("app", &mended, Duration::from_secs(10)).await?;
+    story.await_applied_within("app", &mended, DEFAULT_WAIT_TIMEOUT).await?;
     let web = StoryTarget::new("apps/v1", "Deployment", "web");
     story.await_condition(&web, "Available", "True", Duration::from_secs(1)).await?;
     story.end().await
