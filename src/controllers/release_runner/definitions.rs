@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use objects::{Object, ObjectId};
+use objects::{Gvk, Object, ObjectId};
 use reconcile::{RemovalPermit, Rest, Wake, reason};
 use release::{Action, Record};
 use serde_json::Value;
@@ -37,7 +37,10 @@ impl From<ClusterError> for EstablishError {
     }
 }
 
-/// Waits until the kind of a definition is served.
+/// Waits until the kind of a definition is served, in each of its versions.
+///
+/// The API server establishes a definition before it has discovery documents of its versions, and lists a version before it
+/// has its document.
 ///
 /// # Errors
 /// It is not by then, or the API server could not be asked.
@@ -48,26 +51,72 @@ pub(crate) async fn established(
 ) -> Result<(), EstablishError> {
     let name = definition.name();
     let began = Instant::now();
-    let group = name.split_once('.').map_or("", |(_, group)| group);
+    let kinds = served_kinds(definition);
     loop {
-        let resource = cluster.resource(&definition.gvk()).await?;
-        let live = cluster.get(&resource, "", name).await?;
-        let conditions = live.as_ref().and_then(|it| it.get("status")?.get("conditions"));
-        let is_established = conditions.and_then(Value::as_array).is_some_and(|all| {
-            all.iter().any(|it| it["type"] == "Established" && it["status"] == "True")
-        });
-        if is_established {
+        let is_late = Instant::now() >= until;
+        let after = || format!("after {} s", began.elapsed().as_secs());
+        if is_established(cluster, definition).await? {
+            let group = name.split_once('.').map_or("", |(_, group)| group);
             cluster.forget_group(group);
-            return Ok(());
-        }
-        if Instant::now() >= until {
-            return Err(EstablishError::TimedOut(format!(
-                "CustomResourceDefinition {name} is not established after {} s",
-                began.elapsed().as_secs()
-            )));
+            match first_unserved(cluster, &kinds).await? {
+                None => return Ok(()),
+                Some(gvk) if is_late => {
+                    return Err(EstablishError::TimedOut(format!(
+                        "CustomResourceDefinition {name} is established, and {} of {} is not served {}",
+                        gvk.kind,
+                        gvk.api_version(),
+                        after()
+                    )));
+                }
+                Some(_) => {}
+            }
+        } else if is_late {
+            let text = format!("CustomResourceDefinition {name} is not established {}", after());
+            return Err(EstablishError::TimedOut(text));
         }
         tokio::time::sleep(DISCOVERY_POLL_INTERVAL).await;
     }
+}
+
+async fn is_established(cluster: &Cluster, definition: &Object) -> Result<bool, ClusterError> {
+    let resource = cluster.resource(&definition.gvk()).await?;
+    let live = cluster.get(&resource, "", definition.name()).await?;
+    let conditions = live.as_ref().and_then(|it| it.get("status")?.get("conditions"));
+    Ok(conditions.and_then(Value::as_array).is_some_and(|all| {
+        all.iter().any(|it| it["type"] == "Established" && it["status"] == "True")
+    }))
+}
+
+/// The first kind that has no discovery document yet.
+async fn first_unserved<'k>(
+    cluster: &Cluster,
+    kinds: &'k [Gvk],
+) -> Result<Option<&'k Gvk>, ClusterError> {
+    for gvk in kinds {
+        match cluster.resource(gvk).await {
+            Ok(_) => {}
+            Err(ClusterError::NoSuchKind { .. } | ClusterError::NoAnswer(_)) => {
+                return Ok(Some(gvk));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// The kind of a definition in each version that it serves.
+fn served_kinds(definition: &Object) -> Vec<Gvk> {
+    let Some(spec) = definition.get("spec") else { return Vec::new() };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let served = versions.filter(|it| it["served"] == true);
+    served
+        .map(|it| Gvk {
+            group: text(&spec["group"]),
+            version: text(&it["name"]),
+            kind: text(&spec["names"]["kind"]),
+        })
+        .collect()
 }
 
 impl<O: Owner> ReleaseExecutor<O> {
@@ -248,5 +297,67 @@ impl<O: Owner> ReleaseExecutor<O> {
             message: self.wish.masked(text),
             metadata: BTreeMap::new(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::body::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake_cluster::answering;
+
+    /// An API server that has established the definition of Widgets, lists their version, and has its document when it was
+    /// asked for it so many times.
+    async fn documents_after(requests: usize) -> (Cluster, Object, Arc<AtomicUsize>) {
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "widgets.acme.io"},
+            "spec": {"group": "acme.io", "names": {"kind": "Widget", "plural": "widgets"},
+                "versions": [{"name": "v1", "served": true}, {"name": "v1alpha1", "served": false}]},
+            "status": {"conditions": [{"type": "Established", "status": "True"}]}});
+        let asked = Arc::new(AtomicUsize::new(0));
+        let live = definition.clone();
+        let requests_so_far = asked.clone();
+        let cluster = answering(move |(request, _)| {
+            let kinds = |version: &str, name: &str, kind: &str| {
+                json!({"kind": "APIResourceList", "groupVersion": version, "resources": [
+                    {"name": name, "singularName": "", "kind": kind, "namespaced": false, "verbs": []}]})
+            };
+            let answer = match request.as_str() {
+                "GET /apis/apiextensions.k8s.io/v1" => kinds(
+                    "apiextensions.k8s.io/v1",
+                    "customresourcedefinitions",
+                    "CustomResourceDefinition",
+                ),
+                "GET /apis" => json!({"kind": "APIGroupDiscoveryList", "items": [
+                    {"metadata": {"name": "acme.io"}, "versions": [{"version": "v1"}]}]}),
+                "GET /apis/acme.io/v1" if requests_so_far.fetch_add(1, Ordering::Relaxed) >= requests => {
+                    kinds("acme.io/v1", "widgets", "Widget")
+                }
+                path if path.contains("/customresourcedefinitions/") => live.clone(),
+                _ => return (404, Body::from("404 page not found")),
+            };
+            (200, Body::from(answer.to_string()))
+        })
+        .await;
+        (cluster, Object::new(definition).unwrap(), asked)
+    }
+
+    #[tokio::test]
+    async fn a_definition_that_is_established_is_waited_for_until_its_document_is_there() {
+        let (cluster, definition, asked) = documents_after(2).await;
+        let until = Instant::now() + Duration::from_secs(60);
+        established(&cluster, &definition, until).await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+
+        let (cluster, definition, _) = documents_after(usize::MAX).await;
+        let error = established(&cluster, &definition, Instant::now()).await.unwrap_err();
+        let EstablishError::TimedOut(text) = error else { panic!("{error:?}") };
+        let expected = "CustomResourceDefinition widgets.acme.io is established, and Widget of acme.io/v1 is not served";
+        assert!(text.starts_with(expected), "{text}");
     }
 }
