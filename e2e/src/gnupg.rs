@@ -10,8 +10,12 @@ use anyhow::{Context as _, Result, ensure};
 /// The address of every key.
 pub const ADDRESS: &str = "story@testbed.example";
 
-/// A time that is over, as `gpg --faked-system-time` reads it.
-const PAST: &str = "20250101T000000";
+/// When the key of the past is made, as `gpg --faked-system-time` reads it.
+const CREATION_TIME: &str = "20250101T000000";
+
+/// When the key of the past signs. Each process begins at the time that it is given, so a key would be of the future for one
+/// that begins at [`CREATION_TIME`] and takes less time to start than the one that made the key.
+const SIGNING_TIME: &str = "20250101T010000";
 
 /// A home with one key without a passphrase. The agent that GnuPG starts ends with it.
 pub struct GnuPg {
@@ -34,7 +38,12 @@ impl GnuPg {
     /// # Errors
     /// As [`GnuPg::with_key`].
     pub fn with_expired_key() -> Result<Self> {
-        Self::generate(&["--faked-system-time", PAST], ["ed25519", "sign", "1d"])
+        let mut made =
+            Self::generate(&["--faked-system-time", CREATION_TIME], ["ed25519", "sign", "1d"])?;
+        for option in made.options.iter_mut().filter(|it| *it == CREATION_TIME) {
+            SIGNING_TIME.clone_into(option);
+        }
+        Ok(made)
     }
 
     fn generate(more: &[&str], [algorithm, usage, expiry]: [&str; 3]) -> Result<Self> {
