@@ -20,6 +20,7 @@ pub mod lifecycle_handler;
 pub mod measured;
 pub mod names;
 pub mod operator;
+pub mod process_usage;
 pub mod proxy;
 pub mod random;
 pub mod relay;

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget, Windlass};
+use e2e::process_usage::resident_mebibytes;
 use serde_json::{Map, Value, json};
 
 /// How many poisonous objects there are.
@@ -249,13 +250,6 @@ fn poisoned(base: &Value, schema: &Value, chance: &mut Chance) -> Result<(Value,
     Ok((spec, told.join(", ")))
 }
 
-async fn resident_mebibytes(windlass: &Windlass) -> Result<u64> {
-    let id = windlass.operator.id().context("windlass has ended")?;
-    let text = tokio::fs::read_to_string(format!("/proc/{id}/status")).await?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? / 1024)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poison_object_stalls_only_itself() -> Result<()> {
     let seed =
@@ -312,8 +306,9 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     let fault =
         log.lines().find(|line| line.contains("a bug in windlass") || line.contains("panicked"));
     ensure!(fault.is_none(), "{fault:?}");
-    let resident = resident_mebibytes(&windlass).await?;
-    ensure!(resident < 200, "it uses {resident} MiB");
+    let id = windlass.operator.id().context("windlass has ended")?;
+    let resident = resident_mebibytes(id)?;
+    ensure!(resident < 200.0, "it uses {resident} MiB");
 
     // And all of them can be deleted.
     for at in 0..COUNT {

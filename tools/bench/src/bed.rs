@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use e2e::control_plane::{self, OPERATOR, State};
 use e2e::git_server::{Access, GitServer};
+use e2e::process_usage;
 use kube::Client;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
@@ -19,7 +20,6 @@ use tokio::runtime::Runtime;
 
 use super::audit::{AuditLog, Mark, Requests};
 use super::figures::{Output, Phase};
-use super::process;
 use super::raw::{self, PreparedObject, Raw};
 use super::workload;
 use e2e::installation::{Build, Installation, Selection, Serving, Watch, WatchedObject};
@@ -241,9 +241,14 @@ impl BenchTestbed {
     /// # Errors
     /// When a process has ended.
     pub(super) fn read(&self, who: Who) -> anyhow::Result<Reading> {
-        let server_cpu = self.api_server.map(|id| process::cpu_seconds(&[id])).transpose()?;
+        let server_cpu = self.api_server.map(|id| process_usage::cpu_seconds(&[id])).transpose()?;
         let mark = self.audit.as_ref().map(AuditLog::mark).transpose()?;
-        Ok(Reading { who, cpu: process::cpu_seconds(&self.processes(who))?, server_cpu, mark })
+        Ok(Reading {
+            who,
+            cpu: process_usage::cpu_seconds(&self.processes(who))?,
+            server_cpu,
+            mark,
+        })
     }
 
     /// What was spent since a reading, on work of which each part was done after one of `times`.
@@ -260,7 +265,7 @@ impl BenchTestbed {
             half: (last > 0).then(|| at(last / 2)),
             cpu: now.cpu - since.cpu,
             server_cpu: now.server_cpu.zip(since.server_cpu).map(|(now, before)| now - before),
-            peak: process::peak_mebibytes(&self.processes(since.who))?,
+            peak: process_usage::peak_mebibytes(&self.processes(since.who))?,
             requests: since.mark.map(|mark| self.requests(since.who, mark)).transpose()?,
         })
     }

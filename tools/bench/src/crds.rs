@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use clap::Args;
 use e2e::git_server::StoryRepository;
+use e2e::process_usage;
 use kube::api::ListParams;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 use super::arrivals::Arrivals;
 use super::bed::{self, BenchTarget, BenchTestbed, Who};
 use super::figures::{BenchLimits, Comparison, Phase};
-use super::{process, rounds, workload};
+use super::{rounds, workload};
 use e2e::installation::{Selection, Watch};
 use testbed::progress::step;
 
@@ -76,7 +77,7 @@ fn measure(runtime: &Runtime, bed: &BenchTestbed, options: &Options) -> anyhow::
                 .map(drop)
         })
     })?;
-    let before = process::peak_mebibytes(bed.operators())?;
+    let before = process_usage::peak_mebibytes(bed.operators())?;
     let ratio = (count >= MAX_TIME_RATIO_FROM_COUNT.1).then_some(MAX_TIME_RATIO_FROM_COUNT.0);
     let limits =
         BenchLimits { ratio, peak: Some(before + MAX_MEMORY_GROWTH_MIB), ..BenchLimits::default() };

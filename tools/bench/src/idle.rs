@@ -8,14 +8,15 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use e2e::control_plane::OPERATOR;
+use e2e::process_usage;
 use tokio::runtime::Runtime;
 
 use super::arrivals::Arrivals;
 use super::audit::{Purpose, Requests};
 use super::bed::{self, BenchTarget, BenchTestbed, Who};
 use super::figures::Output;
+use super::samples;
 use super::workload::{self, App};
-use super::{process, samples};
 use e2e::installation::Watch;
 use testbed::progress::{bold, green, red, step};
 
@@ -61,13 +62,13 @@ impl IdleMeasurement {
     /// When there is no audit log, or the operator has ended.
     pub(super) fn listen(bed: &BenchTestbed, time: Duration) -> anyhow::Result<Self> {
         let audit = bed.audit()?;
-        let cpu = process::cpu_seconds(bed.operators())?;
+        let cpu = process_usage::cpu_seconds(bed.operators())?;
         let mark = audit.mark()?;
         std::thread::sleep(time);
-        let cpu = process::cpu_seconds(bed.operators())? - cpu;
+        let cpu = process_usage::cpu_seconds(bed.operators())? - cpu;
         std::thread::sleep(WATCH_REOPEN_DELAY);
         let requests = audit.since(mark, OPERATOR)?;
-        Ok(Self { requests, cpu, peak: process::peak_mebibytes(bed.operators())? })
+        Ok(Self { requests, cpu, peak: process_usage::peak_mebibytes(bed.operators())? })
     }
 
     /// The requests for programs.

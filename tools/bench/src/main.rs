@@ -2,7 +2,7 @@
 //!
 //! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
 //! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `notify`, `receive`,
-//! `trust`, `versus`), with what (`bed`, `raw`, `rounds`, `workload`, `chain`), how it is counted (`arrivals`, `process`,
+//! `trust`, `versus`), with what (`bed`, `raw`, `rounds`, `workload`, `chain`), how it is counted (`arrivals`,
 //! `audit`, `beside`), what the numbers come to (`samples`, `figures`).
 
 mod apply;
@@ -22,7 +22,6 @@ mod idle;
 mod kustomizations;
 mod notice;
 mod notify;
-mod process;
 mod raw;
 mod receive;
 mod rounds;

@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use e2e::control_plane::OPERATOR;
 use e2e::git_server::StoryRepository;
+use e2e::process_usage;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -18,7 +19,7 @@ use tokio::runtime::Runtime;
 use super::audit::{AuditLog, Purpose};
 use super::raw::Raw;
 use super::samples::{self, Samples};
-use super::{bed, process, workload};
+use super::{bed, workload};
 use e2e::installation::{Build, Installation, Selection, Watch, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
@@ -130,7 +131,7 @@ impl Scene<'_> {
                 Ok(())
             })
         })?;
-        let peak = process::peak_mebibytes(&self.installation.operators())?;
+        let peak = process_usage::peak_mebibytes(&self.installation.operators())?;
         Ok(SettleCost {
             size,
             install,
@@ -150,7 +151,7 @@ impl Scene<'_> {
     }
 
     fn cpu(&self) -> anyhow::Result<f64> {
-        process::cpu_seconds(&self.installation.operators())
+        process_usage::cpu_seconds(&self.installation.operators())
     }
 
     async fn install(&self) -> anyhow::Result<Duration> {

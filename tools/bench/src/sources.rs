@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
+use e2e::process_usage;
 use e2e::relay::{Relay, RelayTraffic};
 use kube::api::{Patch, PatchParams};
 use serde::Serialize;
@@ -19,8 +20,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::figures::Output;
+use super::samples;
 use super::workload::NAMESPACE;
-use super::{process, samples};
 use e2e::installation::{Build, Installation, Selection, Serving, Watch, WatchedObject};
 use testbed::progress::{bold, green, red, step};
 
@@ -217,7 +218,7 @@ impl Scene {
 
     /// Highest resident memory of windlass since its start, in MiB.
     fn peak(&self) -> anyhow::Result<f64> {
-        process::peak_mebibytes(&self.installation.operators())
+        process_usage::peak_mebibytes(&self.installation.operators())
     }
 
     /// Applies objects to the namespace.

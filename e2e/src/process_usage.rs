@@ -1,6 +1,4 @@
-//! What processes cost, as the kernel counts it.
-//!
-//! Here: CPU seconds and memory from `/proc`. Elsewhere: which processes are asked (`super::bed`).
+//! What processes cost, as the kernel counts it: CPU seconds and memory from `/proc`.
 
 use anyhow::Context as _;
 
@@ -11,7 +9,7 @@ const TICKS_A_SECOND: f64 = 100.0;
 ///
 /// # Errors
 /// Names the process that is not there.
-pub(super) fn cpu_seconds(ids: &[u32]) -> anyhow::Result<f64> {
+pub fn cpu_seconds(ids: &[u32]) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for id in ids {
         let text = read(*id, "stat")?;
@@ -24,13 +22,22 @@ pub(super) fn cpu_seconds(ids: &[u32]) -> anyhow::Result<f64> {
 ///
 /// # Errors
 /// Names the process that is not there.
-pub(super) fn peak_mebibytes(ids: &[u32]) -> anyhow::Result<f64> {
+pub fn peak_mebibytes(ids: &[u32]) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for id in ids {
         let text = read(*id, "status")?;
         sum += kibibytes(&text, "VmHWM:").with_context(|| format!("process {id} has ended"))?;
     }
     Ok(sum / 1024.0)
+}
+
+/// The resident memory of a process now, in MiB.
+///
+/// # Errors
+/// Names the process that is not there.
+pub fn resident_mebibytes(id: u32) -> anyhow::Result<f64> {
+    let text = read(id, "status")?;
+    Ok(kibibytes(&text, "VmRSS:").with_context(|| format!("process {id} has ended"))? / 1024.0)
 }
 
 fn read(id: u32, file: &str) -> anyhow::Result<String> {
