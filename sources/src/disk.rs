@@ -61,7 +61,7 @@ impl BuildFiles for Disk {
         let client = client.map_err(|error| Error::new(error.to_string()))?;
         let budgets = Budgets::default();
         let limits = web::WebFileLimits::default();
-        runtime.block_on(web::get((&client, &budgets), &Egress::Anywhere, url, limits))
+        runtime.block_on(web::get(&client, &budgets, &Egress::Anywhere, url, limits))
     }
 
     fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {

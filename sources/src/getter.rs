@@ -209,7 +209,7 @@ impl Getter {
             tokio::select! {
                 biased;
                 () = self.git.cancel.cancelled() => Err("fetching was cancelled".to_owned()),
-                data = web::get((&client, budgets), egress, url, limits) => {
+                data = web::get(&client, budgets, egress, url, limits) => {
                     data.map_err(|error| error.to_string())
                 }
             }

@@ -60,6 +60,7 @@ use conversation::{Conversation, History};
 use lookup::{Sought, look_up, remember};
 use reference::RemoteReferenceQuery;
 use signed::Tag;
+use snapshot::ReceivedCommit;
 use wire::Wire;
 
 use crate::http::Proxy;
@@ -199,7 +200,8 @@ pub fn fetch(
     }
     let tag = Tag::of(&refname, tag, id, &objects, &wire)?;
     let revision = Revision::new(reference, &Tip { sha: id.to_string(), refname });
-    GitSnapshot::load(revision, (id, tag), objects, scratch, remote.limits, &wire)
+    let received = ReceivedCommit { id, tag, objects, scratch };
+    GitSnapshot::load(revision, received, remote.limits, &wire)
 }
 
 fn scratch_repository(context: &Context) -> Result<TempDir, Error> {

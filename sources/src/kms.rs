@@ -108,7 +108,8 @@ impl<'c> Session<'c> {
     pub fn new(
         credentials: &'c Credentials,
         without_identity: Option<&'static str>,
-        (clients, budgets): (Arc<Clients>, Arc<Budgets>),
+        clients: Arc<Clients>,
+        budgets: Arc<Budgets>,
     ) -> Self {
         let wire = Wire { clients, budgets, waiting: Waiting::default() };
         Self {

@@ -155,9 +155,9 @@ async fn write(
     let changed = answer(&status, user, args);
     let mut patch = json!({"metadata": {"uid": event.uid()}, "status": changed});
     patch["metadata"]["resourceVersion"] = event.resource_version().into();
-    let at = (event.metadata.namespace.as_deref().unwrap_or_default(), name.as_str());
+    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let events = resource::<LifecycleEvent>();
-    site.cluster.merge_patch_status(&events, at, &patch, MANAGER).await?;
+    site.cluster.merge_patch_status(&events, namespace, &name, &patch, MANAGER).await?;
     let subject = format!("{}/{}", event.spec.subject.kind, event.spec.subject.name);
     let phase = event.spec.phase;
     if args.reject {

@@ -271,7 +271,7 @@ async fn await_commit(
     let resource = cluster.resource(&source).await?;
     let now = jiff::Timestamp::now().to_string();
     let request = json!({"metadata": {"annotations": {"reconcile.fluxcd.io/requestedAt": now}}});
-    cluster.merge_patch(&resource, (namespace, layout::NAME), &request, MANAGER).await?;
+    cluster.merge_patch(&resource, namespace, layout::NAME, &request, MANAGER).await?;
     let kustomization = Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     let resource = cluster.resource(&kustomization).await?;
     say(Mark::Waiting, &format!("Kustomization/{namespace}/{} applies {commit}", layout::NAME));

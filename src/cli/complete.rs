@@ -16,6 +16,7 @@ use objects::{Gvk, Object};
 
 use super::kind;
 use super::scope::{ClusterScope, Site};
+use windlass_cluster::object_pages::ObjectQuery;
 
 /// How long a person waits for names.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -58,11 +59,8 @@ pub(super) fn namespaces() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let found = asked(&typed(), async |site| {
             let resource = site.cluster.resource(&Gvk::new("v1", "Namespace")).await?;
-            let selectors = ("", "");
-            let part = site
-                .cluster
-                .list_at_most(&resource, "", selectors, None, MAX_COMPLETION_NAMES)
-                .await?;
+            let query = ObjectQuery::all(&resource);
+            let part = site.cluster.list_at_most(query, None, MAX_COMPLETION_NAMES).await?;
             Ok(part.objects.iter().map(|it| it.name().to_owned()).collect())
         });
         candidates(found.into_iter().filter(|it| it.starts_with(text(current))).collect())
@@ -124,11 +122,8 @@ fn names(kind: &str, words: &[String]) -> Vec<String> {
         let targets = kind::targets(&site.cluster, &kind).await?;
         let [target] = targets.as_slice() else { bail!("that are several kinds") };
         let namespace = site.namespace_of(target);
-        let selectors = ("", "");
-        let part = site
-            .cluster
-            .list_at_most(&target.resource, namespace, selectors, None, MAX_COMPLETION_NAMES)
-            .await?;
+        let query = ObjectQuery { namespace, ..ObjectQuery::all(&target.resource) };
+        let part = site.cluster.list_at_most(query, None, MAX_COMPLETION_NAMES).await?;
         Ok(part.objects.iter().map(Object::name).map(str::to_owned).collect())
     })
 }

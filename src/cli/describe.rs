@@ -15,6 +15,7 @@ use super::row::{Row, time};
 use super::scope::{ClusterScope, Site};
 use super::table::{Colour, Screen, age, clean, cut};
 use super::why;
+use windlass_cluster::object_pages::ObjectQuery;
 
 /// The flags of `windlass describe`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -61,7 +62,12 @@ async fn events(site: &Site, id: &ObjectId) -> Result<Vec<Object>, String> {
     let found = async {
         let resource = site.cluster.resource(&Gvk::new("v1", "Event")).await?;
         let fields = format!("involvedObject.kind={},involvedObject.name={}", id.kind, id.name);
-        site.cluster.list_part(&resource, &id.namespace, ("", &fields), None).await
+        let query = ObjectQuery {
+            namespace: &id.namespace,
+            field_selector: &fields,
+            ..ObjectQuery::all(&resource)
+        };
+        site.cluster.list_part(query, None).await
     };
     found.await.map(|part| part.objects).map_err(|error| error.to_string())
 }

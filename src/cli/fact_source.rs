@@ -9,6 +9,7 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::{Map, Value, json};
 
 use windlass_cluster::discovery::Resource;
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// How many requests are under way at once.
@@ -98,14 +99,19 @@ impl<'c> Facts<'c> {
             }
             Query::Pods { namespace, selector } => {
                 let pods = self.cluster.resource(&Gvk::new("v1", "Pod")).await?;
-                let selectors = (selector.as_str(), "");
-                let part = self.cluster.list_part(&pods, namespace, selectors, None).await?;
+                let query =
+                    ObjectQuery { namespace, label_selector: selector, ..ObjectQuery::all(&pods) };
+                let part = self.cluster.list_part(query, None).await?;
                 Ok(FactAnswer::Objects(part.objects))
             }
             Query::Warnings(namespace) => {
                 let events = self.cluster.resource(&Gvk::new("v1", "Event")).await?;
-                let selectors = ("", "type=Warning");
-                let part = self.cluster.list_part(&events, namespace, selectors, None).await?;
+                let query = ObjectQuery {
+                    namespace,
+                    field_selector: "type=Warning",
+                    ..ObjectQuery::all(&events)
+                };
+                let part = self.cluster.list_part(query, None).await?;
                 Ok(FactAnswer::Objects(part.objects))
             }
             Query::Lines { namespace, pod, container } => {

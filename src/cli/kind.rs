@@ -9,6 +9,7 @@ use objects::{Gvk, Object, ObjectId};
 
 use super::scope::Site;
 use windlass_cluster::discovery::Resource;
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// What one word names.
@@ -217,7 +218,7 @@ pub(super) async fn absent(site: &Site, target: &ResourceArgument) -> anyhow::Er
     let id = ObjectId::new(namespace, name, group, kind);
     let mut text = format!("{} does not exist", id.subject());
     // What cannot be listed cannot be suggested.
-    let listed = site.cluster.list_part(&target.resource, "", ("", ""), None).await;
+    let listed = site.cluster.list_part(ObjectQuery::all(&target.resource), None).await;
     let objects = listed.map(|part| part.objects).unwrap_or_default();
     let elsewhere: Vec<&str> =
         objects.iter().filter(|it| it.name() == name).map(Object::namespace).collect();

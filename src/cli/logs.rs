@@ -230,7 +230,7 @@ async fn tell(
     let wanted = LogOptions { follows: args.follow, since: args.since, tail: args.tail };
     let open = |container: &Container| {
         let Container { namespace, pod, name } = container;
-        site.cluster.lines((namespace, pod), name, wanted).boxed()
+        site.cluster.lines(namespace, pod, name, wanted).boxed()
     };
     let sources =
         containers.iter().map(|container| LogSource { container, lines: open(container) });

@@ -69,8 +69,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 async fn scale(cluster: &Cluster, workload: &Object, replicas: i64) -> anyhow::Result<()> {
     let resource = cluster.resource(&workload.gvk()).await?;
     let patch = json!({"spec": {"replicas": replicas}});
-    let at = (workload.namespace(), workload.name());
-    cluster.merge_patch(&resource, at, &patch, MANAGER).await?;
+    cluster.merge_patch(&resource, workload.namespace(), workload.name(), &patch, MANAGER).await?;
     say(Mark::Success, &format!("{} scaled to {replicas}", name(workload)));
     Ok(())
 }

@@ -22,6 +22,7 @@ use windlass_cluster::discovery::Resource;
 use windlass_cluster::election::{
     COMPONENT, FLUX, REPLACED_CONTROLLERS, controller_of, controller_of_lease,
 };
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// Where nodes have their Leases, one each.
@@ -184,10 +185,11 @@ async fn lease_resource(cluster: &Cluster) -> Result<Option<Resource>, ClusterEr
 /// All Leases but those of nodes.
 async fn leases(cluster: &Cluster) -> Result<Vec<Object>, ClusterError> {
     let Some(resource) = lease_resource(cluster).await? else { return Ok(Vec::new()) };
+    let query = ObjectQuery { field_selector: NODES, ..ObjectQuery::all(&resource) };
     let mut found = Vec::new();
     let mut from = None;
     loop {
-        let part = cluster.list_part(&resource, "", ("", NODES), from.as_deref()).await?;
+        let part = cluster.list_part(query, from.as_deref()).await?;
         let is_of_operator = |it: &Object| {
             it.name().starts_with(OWN_LEASE)
                 || controller_of_lease(it.name(), &REPLACED_CONTROLLERS).is_some()
@@ -229,10 +231,11 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
 /// The API server refuses to list them.
 async fn own_leases(cluster: &Cluster, namespace: &str) -> Result<Vec<Object>, ClusterError> {
     let Some(resource) = lease_resource(cluster).await? else { return Ok(Vec::new()) };
+    let query = ObjectQuery { namespace, ..ObjectQuery::all(&resource) };
     let mut own = Vec::new();
     let mut from = None;
     loop {
-        let part = cluster.list_part(&resource, namespace, ("", ""), from.as_deref()).await?;
+        let part = cluster.list_part(query, from.as_deref()).await?;
         own.extend(part.objects.into_iter().filter(|it| it.name().starts_with(OWN_LEASE)));
         match part.next {
             Some(next) => from = Some(next),

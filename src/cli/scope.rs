@@ -14,6 +14,7 @@ use super::kind::ResourceArgument;
 use super::table::clean;
 use crate::settings::parse_duration;
 use windlass_cluster::discovery::Resource;
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::objects::ObjectPage;
 use windlass_cluster::{Cluster, ClusterError};
 
@@ -220,13 +221,11 @@ impl Site {
         labels: &str,
         each: &mut impl FnMut(Vec<Object>) -> anyhow::Result<()>,
     ) -> anyhow::Result<Option<String>> {
+        let query = ObjectQuery { namespace, label_selector: labels, ..ObjectQuery::all(resource) };
         let mut from = None;
         let mut limit = FIRST_PAGE;
         loop {
-            let selectors = (labels, "");
-            let part =
-                self.cluster.list_at_most(resource, namespace, selectors, from.as_deref(), limit);
-            match part.await {
+            match self.cluster.list_at_most(query, from.as_deref(), limit).await {
                 Ok(ObjectPage { objects, next, bytes }) => {
                     limit = next_limit(objects.len(), bytes);
                     each(objects)?;

@@ -215,8 +215,14 @@ pub(super) async fn change(
 ) -> anyhow::Result<Object> {
     let user = site.cluster.own_name().await.ok();
     let patch = requested(patch.clone(), object.uid(), user);
-    let at = (object.namespace(), object.name());
-    Ok(site.cluster.merge_patch_strictly(&target.resource, at, &patch, MANAGER).await?)
+    let changed = site.cluster.merge_patch_strictly(
+        &target.resource,
+        object.namespace(),
+        object.name(),
+        &patch,
+        MANAGER,
+    );
+    Ok(changed.await?)
 }
 
 /// A patch of the object with this uid that says who asks. What an earlier user said does not hold for it.

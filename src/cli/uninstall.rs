@@ -17,6 +17,7 @@ use super::connection::{Connection, Mark, agrees, block_on, say};
 use super::install::manifests::INSTALLATION;
 use super::install::{MANAGER, POLL_INTERVAL, name};
 use super::operators::{ApiOperator, Operators};
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// What an installation consists of, in the order in which it is deleted: first what acts.
@@ -265,7 +266,7 @@ async fn held_by(cluster: &Cluster, gvk: &Gvk) -> Result<Vec<Object>, ClusterErr
     let mut held = Vec::new();
     let mut from = None;
     loop {
-        let part = cluster.list_part(&resource, "", ("", ""), from.as_deref()).await?;
+        let part = cluster.list_part(ObjectQuery::all(&resource), from.as_deref()).await?;
         held.extend(part.objects.into_iter().map(|mut object| {
             for field in ["spec", "status"] {
                 object.fields_mut().remove(field);
@@ -331,8 +332,8 @@ async fn free(cluster: &Cluster, object: &Object, dry_run: bool) -> anyhow::Resu
     }
     let resource = cluster.resource(&object.gvk()).await?;
     let patch = json!({"metadata": {"finalizers": null, "uid": object.uid()}});
-    let at = (object.namespace(), object.name());
-    let patched = cluster.merge_patch(&resource, at, &patch, MANAGER).await;
+    let patched =
+        cluster.merge_patch(&resource, object.namespace(), object.name(), &patch, MANAGER).await;
     match patched {
         Err(error) if !error.is_not_found() => Err(error).with_context(|| id),
         _ => Ok(()),

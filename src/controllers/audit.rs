@@ -32,6 +32,7 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::events::{Event, Severity};
 use windlass_cluster::metrics::AuditOutcome;
+use windlass_cluster::object_pages::ObjectQuery;
 
 /// The label by which the audits of an object are found, whatever its name is.
 pub(crate) const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
@@ -91,7 +92,7 @@ impl LastAuditError {
 }
 
 /// The name of an audit: the same for the same operation of the same object.
-fn name(subject: &str, operation: AuditOperation, (uid, key): (&str, &str)) -> String {
+fn name(subject: &str, operation: AuditOperation, uid: &str, key: &str) -> String {
     let digest = hex::encode(Sha256::digest(format!("{uid}\n{key}")));
     let subject: String = subject.chars().take(40).collect();
     let subject = subject.trim_end_matches(['.', '-']);
@@ -145,7 +146,12 @@ async fn create(context: &Context, audit: &Object) -> Creation {
         return Creation { is_owed, ..Creation::plain(outcome, error.to_string()) };
     }
     let named = format!("metadata.name={}", audit.name());
-    match cluster.list_part(&resource, audit.namespace(), ("", &named), None).await {
+    let query = ObjectQuery {
+        namespace: audit.namespace(),
+        field_selector: &named,
+        ..ObjectQuery::all(&resource)
+    };
+    match cluster.list_part(query, None).await {
         Ok(part) => match part.objects.first() {
             Some(found) if is_same(audit, found) => {
                 Creation::plain(AuditOutcome::Exists, String::new())
@@ -218,7 +224,7 @@ pub(crate) async fn write(
     if !context.settings.release_audits {
         return None;
     }
-    let name = name(&spec.subject.name, spec.operation, (&spec.subject.uid, key));
+    let name = name(&spec.subject.name, spec.operation, &spec.subject.uid, key);
     let Creation { outcome, text, is_displaced, .. } = match object(namespace, &name, fitted(spec))
     {
         Ok(object) => match create(context, &object).await {

@@ -80,7 +80,8 @@ impl SourceSnapshot {
     /// The policy asks for sources that are verified, and this one is not; or the policy is not known.
     pub(crate) fn admit(
         &self,
-        (kept, store): (&ByType, &Store),
+        kept: &ByType,
+        store: &Store,
         namespace: &str,
         source: &ObjectKey,
     ) -> Result<(), Rest> {

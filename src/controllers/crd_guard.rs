@@ -276,7 +276,7 @@ impl<'a> Guard<'a> {
         let mut live = live.clone();
         for attempt in 1.. {
             let patch = claims::without(&live, &uid, None, mine);
-            match cluster.merge_patch(&resource, ("", live.name()), &patch, manager).await {
+            match cluster.merge_patch(&resource, "", live.name(), &patch, manager).await {
                 Err(error) if error.is_conflict() && attempt < UNMARK_ATTEMPTS => {}
                 written => return written.map(drop),
             }

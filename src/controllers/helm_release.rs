@@ -270,7 +270,7 @@ impl Session {
         let own = &self.node.namespace;
         let storage = validated_spec::target(object).storage_namespace;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
-        let required = match requires::of(annotation, (own, &storage), is_blocked) {
+        let required = match requires::of(annotation, own, &storage, is_blocked) {
             Ok(required) if required.is_empty() => return Ok(()),
             Ok(required) => required,
             Err(rest) => return Err(rest.into()),
@@ -379,7 +379,7 @@ impl Session {
         let owner = ReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
         let owner = Arc::new(owner);
         let memory = self.memory().release.clone();
-        let driven = drive::drive(context, (target, node), &owner, &wish, &memory).await?;
+        let driven = drive::drive(context, target, node, &owner, &wish, &memory).await?;
         self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseRequest::of(object));
         let held = owner.held();
         let running = driven.running;

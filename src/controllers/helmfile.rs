@@ -227,10 +227,8 @@ impl<K: Model> ApplierKind for K {
         object: &Self,
         references: &mut References,
     ) -> Result<HelmfileInputs, Rest> {
-        let namespace = object.namespace().unwrap_or_default();
-        let who = (&*namespace, &*object.name_any(), object.annotations());
         let in_use = session.contexts_in_use(object);
-        validated_spec::read(&session.context, &object.asked(), who, &in_use, references).await
+        validated_spec::read(&session.context, object, &in_use, references).await
     }
 
     async fn reconcile(
@@ -304,8 +302,8 @@ impl<K: Model> Session<K> {
         timeouts: Timeouts,
     ) -> Option<HelmfileRunReport<K>> {
         let spec = object.asked();
-        let pace = (self.interval(object, &timeouts), timeouts.timeout);
-        let mut origin = match self.origin(&**object, &spec, pace).await {
+        let interval = self.interval(object, &timeouts);
+        let mut origin = match self.origin(&**object, &spec, interval, timeouts.timeout).await {
             Ok(origin) => origin,
             Err(rest) => return Some(HelmfileRunReport::early(object, rest)),
         };
@@ -335,7 +333,7 @@ impl<K: Model> Session<K> {
         }
         let places = Places::new(&target, &named.contexts);
         let secrets = named.secrets.clone().with(planned.hidden.iter().cloned());
-        self.apply(&asking, origin.revision(), (&places, &secrets), planned).await
+        self.apply(&asking, origin.revision(), &places, &secrets, planned).await
     }
 
     /// Keeps the releases of a plan, then uninstalls those that left.
@@ -343,7 +341,8 @@ impl<K: Model> Session<K> {
         &self,
         asking: &Asking<'_, K>,
         revision: &str,
-        (places, secrets): (&Places, &Masking),
+        places: &Places,
+        secrets: &Masking,
         planned: Arc<HelmfilePlan>,
     ) -> Option<HelmfileRunReport<K>> {
         let Asking { object, spec, timeouts } = *asking;
@@ -453,8 +452,8 @@ impl<K: Model> Session<K> {
             known: object.status().into_iter().flat_map(|it| &it.releases).map(Key::of).collect(),
             served,
         };
-        let keys = (named.decryption.clone(), timeouts.timeout);
-        let made = self.plan(inputs, target, keys, is_verified_only).await;
+        let keys = named.decryption.clone();
+        let made = self.plan(inputs, target, keys, timeouts.timeout, is_verified_only).await;
         let plan = made.map_err(|text| {
             Rest::Failed(HELMFILE_ERROR, named.secrets.mask(&text), Wake::default())
         })?;
@@ -472,7 +471,8 @@ impl<K: Model> Session<K> {
         &self,
         inputs: Inputs,
         target: &ClusterTarget,
-        (keys, timeout): (Option<Arc<Decryption>>, Duration),
+        keys: Option<Arc<Decryption>>,
+        timeout: Duration,
         is_verified_only: bool,
     ) -> Result<HelmfilePlan, String> {
         let permit = self.context.building.acquire(&self.node.namespace).await;

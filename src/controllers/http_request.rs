@@ -31,7 +31,7 @@ pub(crate) async fn exchange(clients: &Clients, request: &ProviderRequest) -> De
         Method::from_bytes(request.method.as_bytes()).map_err(|error| never(error.to_string()))?;
     let headers = headers(request).map_err(never)?;
     let letter = Letter { method, url, headers, body: request.body.clone() };
-    send(clients, (&tls, proxy.as_ref()), letter, MAX_ANSWER).await
+    send(clients, &tls, proxy.as_ref(), letter, MAX_ANSWER).await
 }
 
 /// A request without what it takes to reach the server.
@@ -45,7 +45,8 @@ pub(crate) struct Letter {
 /// Sends a request and reads the answer, of which no more than so many bytes count; errors are as those of [`http_request`].
 pub(crate) async fn send(
     clients: &Clients,
-    (tls, proxy): (&Tls, Option<&Proxy>),
+    tls: &Tls,
+    proxy: Option<&Proxy>,
     Letter { method, url, headers, body }: Letter,
     most: usize,
 ) -> DeliveryResult {

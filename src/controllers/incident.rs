@@ -411,7 +411,7 @@ impl IncidentRun {
             }
             let affected = incident_store::affected(&object);
             let (subject, problem) = &identity;
-            if is_over((subject, problem.as_str()), &affected, &self.judged.verdicts) {
+            if is_over(subject, problem, &affected, &self.judged.verdicts) {
                 ended.push((identity.0.namespace.clone(), Need::Resolve(object)));
             }
         }

@@ -349,7 +349,7 @@ impl Session {
     ) -> KustomizationRunReport {
         let revision = &artifact.revision;
         let generation = object.meta().generation.unwrap_or_default();
-        self.audit_superseded(object, (generation, revision)).await;
+        self.audit_superseded(object, generation, revision).await;
         if let Some(rest) = self.gate(object, facts, revision).await {
             return early(object, revision, rest);
         }
@@ -463,15 +463,9 @@ impl Session {
         }
         let about = About { judged: &judged, is_correction, secrets: &wish.secrets, answers };
         self.audit(object, &ended, done.audited, &about).await;
-        self.remember_failure(object, &judged, &mut ended, (timeouts, verify));
-        self.remember(
-            object,
-            judged,
-            &ended.rest,
-            (wish, artifact),
-            done.healthy,
-            (timeouts, verify),
-        );
+        self.remember_failure(object, &judged, &mut ended, timeouts, verify);
+        self.remember_comparison(object, &ended.rest, timeouts, verify);
+        self.remember(judged, &ended.rest, wish, artifact, done.healthy);
         ended.came.digest = Some(digest.clone());
         ended
     }
@@ -479,12 +473,11 @@ impl Session {
     /// Remembers what the next run may rely on.
     fn remember(
         &self,
-        object: &Kustomization,
         judged: BuildIdentity,
         rest: &Rest,
-        (wish, artifact): (&Arc<Wish>, &Artifact),
+        wish: &Arc<Wish>,
+        artifact: &Artifact,
         healthy: BTreeMap<ObjectId, u64>,
-        (timeouts, verify): (Timeouts, Verify),
     ) {
         let generation = judged.generation;
         let digest = judged.digest.clone();
@@ -517,8 +510,20 @@ impl Session {
             Rest::Failed(why, ..) if *why == reason::CONTESTED => memory.applied.end(judged),
             Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {}
         }
+    }
+
+    /// Remembers when more than what drifted was compared, which is due again after the interval.
+    fn remember_comparison(
+        &self,
+        object: &Kustomization,
+        rest: &Rest,
+        timeouts: Timeouts,
+        verify: Verify,
+    ) {
         if verify != Verify::Drifted && matches!(rest, Rest::Settled(..) | Rest::Running(..)) {
-            memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
+            let interval = self.interval(object, &timeouts);
+            let mut memory = self.memory();
+            memory.verify_at = Some(Instant::now() + interval);
             memory.verified = Some(self.began);
         }
     }
@@ -554,17 +559,12 @@ impl Session {
         let line = if self.memory().waiting.is_some() { Line::GoOn } else { Line::Begin };
         let permit = target.applying().run_permit_in(line, &self.node.namespace).await;
         let revision = desired.revision.clone();
-        let context = self.context.clone();
-        let latest = self.latest.clone();
-        let target = target.clone();
-        let node = self.node.clone();
         let watcher = target.watcher().clone();
         let world = KustomizationExecutor::new(
-            context,
-            (target, permit),
-            node,
-            latest,
-            self.latest.begun(object),
+            self,
+            target.clone(),
+            permit,
+            object,
             desired.clone(),
             wishes,
         );

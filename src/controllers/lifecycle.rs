@@ -37,6 +37,7 @@ use super::context::Context;
 use super::namespaces::Namespaces;
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::object_pages::ObjectQuery;
 
 /// The field manager of events.
 const MANAGER: &str = "windlass";
@@ -414,7 +415,9 @@ pub(crate) async fn ask(
     let name = event.name_any();
     let named = format!("metadata.name={name}");
     let events = resource::<LifecycleEvent>();
-    let part = context.cluster.list_part(&events, &namespace, ("", &named), None).await?;
+    let query =
+        ObjectQuery { namespace: &namespace, field_selector: &named, ..ObjectQuery::all(&events) };
+    let part = context.cluster.list_part(query, None).await?;
     let found = part.objects.into_iter().next().map(objects::Object::into_value);
     match found.map(serde_json::from_value::<LifecycleEvent>) {
         Some(Ok(found)) if is_same(&found.spec, &event.spec) => {
@@ -447,10 +450,10 @@ pub(crate) async fn dismiss(context: &Context, namespace: &str, over: &[Dismisse
             let status =
                 json!({"phase": "Cancelled", "message": "the operation does not wait any more"});
             let patch = json!({"metadata": {"uid": uid}, "status": status});
-            let at = (namespace, name.as_str());
+            let cluster = &context.cluster;
             // One that was answered meanwhile, or is gone, needs no cancellation.
             if let Err(error) =
-                context.cluster.merge_patch_status(&events, at, &patch, MANAGER).await
+                cluster.merge_patch_status(&events, namespace, name, &patch, MANAGER).await
             {
                 tracing::debug!(namespace, name, error = %error, "a LifecycleEvent is not cancelled");
             }

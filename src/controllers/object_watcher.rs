@@ -22,7 +22,7 @@ use serde_json::Value;
 use self::pace::{Call, Pace};
 pub(crate) use self::references::ReferenceRead;
 pub(crate) use self::state::{Knowledge, Moment};
-use self::state::{State, TrackedObject, WatchKey};
+use self::state::{Sighting, State, TrackedObject, WatchKey};
 use super::work_queue::Hub;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::metrics::WakeReason;
@@ -64,13 +64,14 @@ impl Marks {
         self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
     }
 
-    /// Fingerprint of live metadata, and what stands for its version.
-    fn print_of(&self, metadata: &Value) -> (u64, Fingerprint) {
-        (of_metadata(metadata), fingerprint(metadata, &self.managers, &self.labels))
+    /// What live metadata shows of an object.
+    fn sighting_of(&self, metadata: &Value) -> Sighting {
+        Sighting {
+            version: of_metadata(metadata),
+            fingerprint: fingerprint(metadata, &self.managers, &self.labels),
+        }
     }
 }
-
-type Fingerprint = u64;
 
 /// A watcher of managed and referenced objects, which wakes their users when an object drifts or changes.
 /// It keeps nothing across a restart.
@@ -167,7 +168,7 @@ impl ObjectWatcher {
                     owner: owner.clone(),
                     watch: None,
                     digest: String::new(),
-                    applied: (0, 0),
+                    applied: Sighting::default(),
                     writing: true,
                     dirty: false,
                 };
@@ -186,15 +187,14 @@ impl ObjectWatcher {
         since: Moment,
     ) {
         let metadata = live.get("metadata").cloned().unwrap_or_default();
-        let applied = self.marks.print_of(&metadata);
+        let applied = self.marks.sighting_of(&metadata);
         let id = live.id();
         let mut state = self.state();
         let label = self.marks.label_of(owner);
         let seen = state.sighted(label, &id);
         // A watch may have been faster than the answer, with this change or already with a later one.
-        let dirty = seen
-            .is_some_and(|(version, print)| is_later(version, applied.0) && print != applied.1)
-            || state.losses.since(&id, since);
+        let dirty =
+            seen.is_some_and(|seen| seen.is_drift_from(applied)) || state.losses.since(&id, since);
         let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
         let owner_of_it = owner.clone();
         let tracked =
@@ -214,7 +214,7 @@ impl ObjectWatcher {
             return false;
         };
         let seen = state.sighted(self.marks.label_of(owner), id);
-        seen.is_some_and(|(seen, _)| !is_later(seen, version)) && state.is_watched(tracked)
+        seen.is_some_and(|seen| !is_later(seen.version, version)) && state.is_watched(tracked)
     }
 
     /// Wakes an owner no more for the drift of an object, until it was applied again: the owner comes back by itself.
@@ -265,7 +265,7 @@ impl ObjectWatcher {
             state.wait(owner, id);
             // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
             let seen = state.sighted(self.marks.label_of(owner), id);
-            moved |= seen.is_some_and(|(seen, _)| is_later(seen, *version));
+            moved |= seen.is_some_and(|seen| is_later(seen.version, *version));
             moved |= *version > 0 && state.losses.since(id, *since);
             let selection = match labelled {
                 OwnerLabel::Yes => Selection::Labelled(self.marks.label_of(owner)),
@@ -367,24 +367,24 @@ impl ObjectWatcher {
 
     /// A watch saw an object.
     fn saw(&self, key: &WatchKey, id: &ObjectId, metadata: &Value) {
-        let print = self.marks.print_of(metadata);
+        let seen = self.marks.sighting_of(metadata);
         let mut state = self.state();
         let mut drifted = None;
         if let Selection::Labelled(label) = key.selection {
-            state.sight(label, id, print);
+            state.sight(label, id, seen);
         }
-        if let Some(tracked) = state.tracked.get_mut(id) {
-            let newer = is_later(print.0, tracked.applied.0);
-            if !tracked.writing && newer && print.1 != tracked.applied.1 {
-                tracked.dirty = true;
-                drifted = Some(tracked.owner.clone());
-            }
+        if let Some(tracked) = state.tracked.get_mut(id)
+            && !tracked.writing
+            && seen.is_drift_from(tracked.applied)
+        {
+            tracked.dirty = true;
+            drifted = Some(tracked.owner.clone());
         }
         let drifted = drifted.filter(|_| !state.hushed.contains(id));
         let waiting = state.waiting_for(id);
         drop(state);
         self.tell(drifted, waiting);
-        self.saw_reference(key, id, Some(print.0));
+        self.saw_reference(key, id, Some(seen.version));
     }
 
     /// A watch saw how an object is that specs may refer to; none: it is gone.

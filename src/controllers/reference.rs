@@ -32,7 +32,7 @@ impl References {
     ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ClusterError> {
         let since = self.watcher.before_reading();
         let (data, version) = self.watcher.cluster().secret(namespace, name).await?.unzip();
-        self.note("Secret", (namespace, name), (version, since)).await?;
+        self.note("Secret", namespace, name, version, since).await?;
         Ok(data)
     }
 
@@ -44,7 +44,7 @@ impl References {
     ) -> Result<Option<BTreeMap<String, String>>, ClusterError> {
         let since = self.watcher.before_reading();
         let (data, version) = self.watcher.cluster().config_map(namespace, name).await?.unzip();
-        self.note("ConfigMap", (namespace, name), (version, since)).await?;
+        self.note("ConfigMap", namespace, name, version, since).await?;
         Ok(data)
     }
 
@@ -56,7 +56,7 @@ impl References {
     ) -> Result<Option<Vec<String>>, ClusterError> {
         let since = self.watcher.before_reading();
         let (names, version) = self.watcher.cluster().pull_secrets(namespace, name).await?.unzip();
-        self.note("ServiceAccount", (namespace, name), (version, since)).await?;
+        self.note("ServiceAccount", namespace, name, version, since).await?;
         Ok(names)
     }
 
@@ -74,8 +74,10 @@ impl References {
     async fn note(
         &mut self,
         kind: &str,
-        (namespace, name): (&str, &str),
-        (version, since): (Option<u64>, Moment),
+        namespace: &str,
+        name: &str,
+        version: Option<u64>,
+        since: Moment,
     ) -> Result<(), ClusterError> {
         let resource = self.watcher.cluster().resource(&Gvk::new("v1", kind)).await?;
         let id = ObjectId::new(namespace, name, "", kind);

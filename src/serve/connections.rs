@@ -125,7 +125,7 @@ pub(super) async fn serve(
                     continue;
                 };
                 let stream = Impatient { stream, limit: limits.stalled, stalled: None };
-                under_way.spawn(one(stream, router.clone(), limits, stop.clone(), (permit, peer)));
+                under_way.spawn(one(stream, router.clone(), limits, stop.clone(), permit, peer));
             }
             (_, Err(error)) => {
                 tracing::info!(serves = name, error = %error, "failed to accept a connection");
@@ -145,7 +145,8 @@ async fn one(
     router: Router,
     limits: ConnectionLimits,
     stop: CancellationToken,
-    _held: (OwnedSemaphorePermit, Peer),
+    _permit: OwnedSemaphorePermit,
+    _peer: Peer,
 ) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

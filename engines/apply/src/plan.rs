@@ -299,7 +299,7 @@ fn at_stage(
         return None;
     }
     let since = observed.stage_waiting_since;
-    match wait::judge(&waited, desired, observed, (since, desired.stage_timeout)) {
+    match wait::judge(&waited, desired, observed, since, desired.stage_timeout) {
         Wait::Over => None,
         Wait::On(wake) => {
             let text = stage_text(stage.kind, &desired.revision, desired.stage_timeout);
@@ -415,7 +415,7 @@ fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVer
             unique.into_iter().collect()
         }
     };
-    match wait::judge(&ids, desired, observed, (observed.waiting_since, desired.timeout)) {
+    match wait::judge(&ids, desired, observed, observed.waiting_since, desired.timeout) {
         Wait::Over => settled(desired, observed),
         Wait::On(wake) => {
             let text = health_text(&desired.revision, desired.timeout);

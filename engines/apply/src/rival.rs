@@ -106,7 +106,8 @@ fn shown(key: &str) -> String {
 pub fn contested_text(
     id: &ObjectId,
     found: Option<(&Object, &Object)>,
-    (manager, ignore): (&str, &str),
+    manager: &str,
+    ignore: &str,
     pause: Duration,
 ) -> String {
     let subject = id.subject();
@@ -190,7 +191,8 @@ mod tests {
         let text = contested_text(
             &live.id(),
             Some((&live, &dry)),
-            (OURS, "spec.ignore"),
+            OURS,
+            "spec.ignore",
             Duration::from_secs(600),
         );
         assert_eq!(
@@ -219,11 +221,12 @@ mod tests {
         let text = contested_text(
             &live.id(),
             Some((&live, &dry)),
-            (OURS, "spec.ignore"),
+            OURS,
+            "spec.ignore",
             Duration::from_secs(2),
         );
         assert!(text.contains("another client repeatedly sets /spec/v"), "{text}");
-        let text = contested_text(&live.id(), None, (OURS, "spec.ignore"), Duration::from_secs(2));
+        let text = contested_text(&live.id(), None, OURS, "spec.ignore", Duration::from_secs(2));
         assert!(text.contains("it is repeatedly deleted"), "{text}");
     }
 
@@ -235,7 +238,8 @@ mod tests {
         let text = contested_text(
             &live.id(),
             Some((&live, &dry)),
-            (OURS, "spec.ignore"),
+            OURS,
+            "spec.ignore",
             Duration::from_secs(2),
         );
         assert!(!text.contains("hunter"), "{text}");

@@ -307,7 +307,8 @@ fn is_of_others(problem: Problem) -> bool {
 ///
 /// `affected` are objects that it affected when it was judged last.
 pub fn is_over(
-    (subject, problem): (&ObjectId, &str),
+    subject: &ObjectId,
+    problem: &str,
     affected: &[String],
     verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
 ) -> bool {

@@ -15,6 +15,20 @@ use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
 /// How many ReplicaSets with warnings are read, the newest warnings first.
 const MOST_REPLICA_SETS: usize = 32;
 
+/// A warning about an object, as an event has it.
+struct EventWarning {
+    object: ObjectId,
+    reason: String,
+    message: String,
+}
+
+impl EventWarning {
+    /// The warning in a line.
+    fn text(&self) -> String {
+        format!("{} {}: {}", self.object.subject(), self.reason, shortened(&self.message))
+    }
+}
+
 impl Walk<'_> {
     /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
     pub(crate) fn workload(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
@@ -44,24 +58,20 @@ impl Walk<'_> {
         let event = self.newest(&id, &pods)?;
         let cause = match (refused, &event) {
             (Some(said), _) => plain(&id, Problem::Admission, shortened(said.message), said.since),
-            (None, Some((of, reason, text))) => {
+            (None, Some(EventWarning { object, reason, message })) => {
                 let problem = problem_of(&id, reason);
-                plain(of, problem, format!("{reason}: {}", shortened(text)), since)
+                plain(object, problem, format!("{reason}: {}", shortened(message)), since)
             }
             (None, None) => plain(&id, problem_of(&id, ""), told(&status, &message), since),
         };
         Ok(Some(CausePath {
             steps: vec![step],
-            cause: Cause { event: event.map(spelled), ..cause },
+            cause: Cause { event: event.map(|it| it.text()), ..cause },
         }))
     }
 
-    /// The newest warning about an object or its Pods: whom it is about, its reason and its text.
-    fn newest(
-        &mut self,
-        id: &ObjectId,
-        pods: &[Object],
-    ) -> QueryResult<Option<(ObjectId, String, String)>> {
+    /// The newest warning about an object or its Pods.
+    fn newest(&mut self, id: &ObjectId, pods: &[Object]) -> QueryResult<Option<EventWarning>> {
         let mut events = self.listed(&Query::Warnings(id.namespace.clone()))?;
         events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
         let replica_sets = self.replica_sets(id, &events)?;
@@ -81,8 +91,11 @@ impl Walk<'_> {
             let (kind, name, version) = about(event);
             let group = version.split_once('/').map_or("", |(group, _)| group);
             let field = |key| event.get(key).and_then(|it| it.as_str()).unwrap_or_default();
-            let of = ObjectId::new(&id.namespace, &name, group, &kind);
-            (of, field("reason").to_owned(), field("message").to_owned())
+            EventWarning {
+                object: ObjectId::new(&id.namespace, &name, group, &kind),
+                reason: field("reason").to_owned(),
+                message: field("message").to_owned(),
+            }
         }))
     }
 
@@ -115,7 +128,7 @@ impl Walk<'_> {
 
     /// The same as one text.
     fn event(&mut self, id: &ObjectId, pods: &[Object]) -> QueryResult<Option<String>> {
-        Ok(self.newest(id, pods)?.map(spelled))
+        Ok(self.newest(id, pods)?.map(|it| it.text()))
     }
 
     /// The Pods that an object stands for.
@@ -146,10 +159,6 @@ impl Walk<'_> {
         let step = CauseStep { object: id, since, text: cause.text.clone() };
         Ok(Some(CausePath { steps: vec![step], cause }))
     }
-}
-
-fn spelled((of, reason, message): (ObjectId, String, String)) -> String {
-    format!("{} {reason}: {}", of.subject(), shortened(&message))
 }
 
 fn plain(id: &ObjectId, problem: Problem, text: String, since: Option<Time>) -> Cause {

@@ -65,7 +65,8 @@ fn is_forbidden_null(value: &Value, node: &SchemaNode) -> bool {
 /// defaulted is not known.
 pub(crate) fn changed(
     value: &Value,
-    (node, before): (&SchemaNode, &SchemaNode),
+    node: &SchemaNode,
+    before: &SchemaNode,
     place: &mut FieldPath,
     sink: &mut Sink,
 ) {
@@ -84,7 +85,7 @@ pub(crate) fn changed(
                     {
                         sink.find(Problem::Default, place, default_text(node));
                     }
-                    changed(value, (node, was), place, sink);
+                    changed(value, node, was, place, sink);
                 };
                 match before.properties.contains_key(name) {
                     true => place.below(name, &mut look),
@@ -94,9 +95,9 @@ pub(crate) fn changed(
         }
         Value::Array(items) => {
             let pair = node.items.as_deref().zip(before.items.as_deref());
-            let Some(pair) = pair else { return };
+            let Some((node, was)) = pair else { return };
             for value in items {
-                place.item(|place| changed(value, pair, place, sink));
+                place.item(|place| changed(value, node, was, place, sink));
             }
         }
         _ => {}

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::definition::{Conversion, Definition, DefinitionFault, ServiceReference};
 use crate::migration::Migration;
 use crate::place::FieldPath;
-use crate::schema::Schema;
+use crate::schema::{Schema, SchemaChange};
 use crate::verdict::{ChangeVerdict, Findings, Key, Problem, Sink};
 use crate::{check, defaults, prune, rules};
 
@@ -207,7 +207,7 @@ impl Judge {
             found.extend(of.map(|(problem, path, why)| (problem, pair.by.as_str(), path, why)));
         }
         for (problem, by, path, why) in found {
-            self.findings.add((problem, by, path, why), Some(&key));
+            self.findings.add(problem, by, path, why, Some(&key));
         }
     }
 
@@ -259,15 +259,15 @@ impl Judge {
             let why = "is no longer served, and is in use".to_owned();
             for (name, _) in users {
                 let key = Key { namespace: String::new(), name: name.clone() };
-                let about = (Problem::Unserved, version.as_str(), String::new(), why.clone());
-                self.findings.add(about, Some(&key));
+                let why = why.clone();
+                self.findings.add(Problem::Unserved, &version, String::new(), why, Some(&key));
             }
         }
         self.findings.verdict(self.judged, facts.total)
     }
 
     fn find(&mut self, problem: Problem, version: &str, why: String) {
-        self.findings.add((problem, version, String::new(), why), None);
+        self.findings.add(problem, version, String::new(), why, None);
     }
 
     fn identity(&mut self) {
@@ -374,7 +374,7 @@ fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, Str
     defaults::fill(&mut next, after, sink);
     prune::prune(&mut next, after, Some(before), sink);
     if pair.read == pair.by {
-        defaults::changed(object, (after, before), &mut FieldPath::default(), sink);
+        defaults::changed(object, after, before, &mut FieldPath::default(), sink);
     }
     let mut found = sink.take();
     if pair.losses_only {
@@ -383,8 +383,8 @@ fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, Str
     }
     check::check(&next, after, &mut FieldPath::default(), sink);
     if !sink.has(Problem::Invalid) {
-        let pair = (after, Some(before));
-        rules::ask(&next, pair, Some(object), &mut FieldPath::default(), sink);
+        let change = SchemaChange { node: after, before: Some(before) };
+        rules::ask(&next, change, Some(object), &mut FieldPath::default(), sink);
     }
     let new = sink.take();
     if new.is_empty() {
@@ -393,7 +393,8 @@ fn judge(object: &Value, pair: &Pair, sink: &mut Sink) -> BTreeSet<(Problem, Str
     // What was wrong at the same place before is no reason against the new definition.
     check::check(object, before, &mut FieldPath::default(), sink);
     if !sink.has(Problem::Invalid) {
-        rules::ask(object, (before, None), None, &mut FieldPath::default(), sink);
+        let unchanged = SchemaChange { node: before, before: None };
+        rules::ask(object, unchanged, None, &mut FieldPath::default(), sink);
     }
     let old = sink.take();
     found.extend(new.into_iter().filter(|(problem, path, why)| {

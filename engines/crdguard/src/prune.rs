@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use crate::place::FieldPath;
-use crate::schema::{Additional, SchemaNode};
+use crate::schema::{Additional, SchemaChange, SchemaNode};
 use crate::verdict::{Problem, Sink};
 
 /// Drops what a schema does not have from an object; `before` is the schema by which lost fields are named.
@@ -15,7 +15,8 @@ pub(crate) fn prune(
     before: Option<&SchemaNode>,
     sink: &mut Sink,
 ) {
-    drop_below(object, (node, before), (true, node.keeps_unknown), &mut FieldPath::default(), sink);
+    let change = SchemaChange { node, before };
+    drop_below(object, change, true, &mut FieldPath::default(), sink);
 }
 
 /// Fields that every object has, which no schema needs to name.
@@ -23,11 +24,12 @@ const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn drop_below(
     value: &mut Value,
-    (node, before): (&SchemaNode, Option<&SchemaNode>),
-    (is_object, keeps): (bool, bool),
+    change: SchemaChange<'_>,
+    is_object: bool,
     place: &mut FieldPath,
     sink: &mut Sink,
 ) {
+    let SchemaChange { node, before } = change;
     if node.is_same || !sink.step() {
         return;
     }
@@ -36,17 +38,15 @@ fn drop_below(
             if is_object && OF_OBJECTS.contains(&name.as_str()) {
                 return true;
             }
-            let was = before.and_then(|it| it.of_key(name));
             let is_named = node.properties.contains_key(name)
                 || before.is_some_and(|it| it.properties.contains_key(name));
-            let mut act = |place: &mut FieldPath| match node.of_key(name) {
+            let mut act = |place: &mut FieldPath| match change.of_key(name) {
                 Some(below) => {
-                    let of = (below.own.is_embedded, below.keeps_unknown);
-                    drop_below(value, (below, was), of, place, sink);
+                    drop_below(value, below, below.node.own.is_embedded, place, sink);
                     true
                 }
                 None => {
-                    let is_kept = keeps || matches!(node.additional, Additional::Any);
+                    let is_kept = node.keeps_unknown || matches!(node.additional, Additional::Any);
                     // Null and nothing mean the same almost everywhere.
                     if !is_kept && !value.is_null() {
                         let text = "is no field of the new schema, and would be dropped";
@@ -61,16 +61,16 @@ fn drop_below(
             }
         }),
         Value::Array(items) => {
-            let was = before.and_then(|it| it.items.as_deref());
             for item in items {
-                place.item(|place| match &node.items {
+                place.item(|place| match change.of_items() {
                     Some(below) => {
-                        let of = (below.own.is_embedded, below.keeps_unknown);
-                        drop_below(item, (below, was), of, place, sink);
+                        drop_below(item, below, below.node.own.is_embedded, place, sink);
                     }
-                    None if !keeps => {
+                    None if !node.keeps_unknown => {
                         let nothing = SchemaNode::default();
-                        drop_below(item, (&nothing, was), (false, false), place, sink);
+                        let before = before.and_then(|it| it.items.as_deref());
+                        let below = SchemaChange { node: &nothing, before };
+                        drop_below(item, below, false, place, sink);
                     }
                     None => {}
                 });

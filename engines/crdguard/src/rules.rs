@@ -14,7 +14,7 @@ use gocel::Expression;
 use serde_json::{Map, Value};
 
 use crate::place::FieldPath;
-use crate::schema::{ListKind, SchemaNode, Type};
+use crate::schema::{ListKind, SchemaChange, SchemaNode, Type};
 use crate::verdict::{Problem, Sink};
 
 /// Longest text that is shown of a rule.
@@ -68,11 +68,12 @@ impl Rule {
 /// Asks the rules of everything that is not as it was. `was` is the object before it was defaulted and pruned.
 pub(crate) fn ask(
     value: &Value,
-    (node, before): (&SchemaNode, Option<&SchemaNode>),
+    change: SchemaChange<'_>,
     was: Option<&Value>,
     place: &mut FieldPath,
     sink: &mut Sink,
 ) {
+    let node = change.node;
     if node.is_same || !sink.step() {
         return;
     }
@@ -82,28 +83,24 @@ pub(crate) fn ask(
         _ => !value.is_null(),
     };
     if fits && !node.own.rules.is_empty() {
-        ask_here(value, (node, before), was, place, sink);
+        ask_here(value, change, was, place, sink);
     }
     match value {
         Value::Object(map) => {
             for (name, value) in map {
-                let (Some(below), was) = (node.of_key(name), was.and_then(|it| it.get(name)))
-                else {
-                    continue;
-                };
-                let pair = (below, before.and_then(|it| it.of_key(name)));
+                let Some(below) = change.of_key(name) else { continue };
+                let was = was.and_then(|it| it.get(name));
                 match node.properties.contains_key(name) {
-                    true => place.below(name, |place| ask(value, pair, was, place, sink)),
-                    false => place.any(|place| ask(value, pair, was, place, sink)),
+                    true => place.below(name, |place| ask(value, below, was, place, sink)),
+                    false => place.any(|place| ask(value, below, was, place, sink)),
                 }
             }
         }
         Value::Array(items) => {
-            let Some(below) = &node.items else { return };
-            let pair = (&**below, before.and_then(|it| it.items.as_deref()));
+            let Some(below) = change.of_items() else { return };
             for (at, item) in items.iter().enumerate() {
                 let was = was.and_then(|it| it.get(at));
-                place.item(|place| ask(item, pair, was, place, sink));
+                place.item(|place| ask(item, below, was, place, sink));
             }
         }
         _ => {}
@@ -112,7 +109,7 @@ pub(crate) fn ask(
 
 fn ask_here(
     value: &Value,
-    (node, before): (&SchemaNode, Option<&SchemaNode>),
+    SchemaChange { node, before }: SchemaChange<'_>,
     was: Option<&Value>,
     place: &mut FieldPath,
     sink: &mut Sink,

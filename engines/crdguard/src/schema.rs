@@ -50,7 +50,8 @@ impl Schema {
         drop(sink.take());
         check::check(&next, &self.root, &mut place, &mut sink);
         if !sink.has(Problem::Invalid) {
-            rules::ask(&next, (&self.root, None), None, &mut place, &mut sink);
+            let change = SchemaChange { node: &self.root, before: None };
+            rules::ask(&next, change, None, &mut place, &mut sink);
         }
         let found = sink.take();
         let invalid = found.iter().filter(|it| it.0 == Problem::Invalid);
@@ -158,6 +159,27 @@ pub(crate) struct SchemaNode {
     pub(crate) not: Option<Box<Self>>,
     /// All of it is as it was in the other schema.
     pub(crate) is_same: bool,
+}
+
+/// A schema or a part of one, and what it was in the schema before, if that has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SchemaChange<'s> {
+    pub(crate) node: &'s SchemaNode,
+    pub(crate) before: Option<&'s SchemaNode>,
+}
+
+impl SchemaChange<'_> {
+    /// What a field is judged by; none if the schema does not have it.
+    pub(crate) fn of_key(self, key: &str) -> Option<Self> {
+        let node = self.node.of_key(key)?;
+        Some(Self { node, before: self.before.and_then(|it| it.of_key(key)) })
+    }
+
+    /// What the items of a list are judged by.
+    pub(crate) fn of_items(self) -> Option<Self> {
+        let node = self.node.items.as_deref()?;
+        Some(Self { node, before: self.before.and_then(|it| it.items.as_deref()) })
+    }
 }
 
 impl SchemaNode {

@@ -249,7 +249,10 @@ pub(crate) struct Findings {
 impl Findings {
     pub(crate) fn add(
         &mut self,
-        (problem, version, path, why): (Problem, &str, String, String),
+        problem: Problem,
+        version: &str,
+        path: String,
+        why: String,
         object: Option<&Key>,
     ) {
         let key = (problem, version.to_owned(), path, why);

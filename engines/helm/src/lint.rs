@@ -20,7 +20,7 @@ use gotemplate::{TemplateBudget, TemplateLimits};
 use crate::chart::load::{self, ChartLoadResult};
 use crate::chart::{Chart, DecodeError, File, LoadError, crds, shape_of};
 use crate::env::Env;
-use crate::render::{Mode, Release, Templates};
+use crate::render::{Mode, Release, RenderInput, Templates};
 use crate::schema;
 use crate::template::Error;
 use crate::values::{coalesce_until, empty, process_dependencies_until};
@@ -237,8 +237,8 @@ impl LintSubject<'_> {
         };
         let mode = Mode { lint: true, ..Mode::default() };
         let templates = Templates::parse(&chart)?;
-        let seen = (&chart, &all.values, &release);
-        let files = templates.render_within(seen, env, mode, budget, warnings)?;
+        let input = RenderInput { chart: &chart, values: &all.values, release: &release };
+        let files = templates.render_within(input, env, mode, budget, warnings)?;
         Ok(Some((chart, files)))
     }
 

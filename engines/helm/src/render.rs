@@ -51,6 +51,16 @@ pub struct Release {
     pub is_upgrade: bool,
 }
 
+/// What is rendered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RenderInput<'r> {
+    /// Its dependencies were processed.
+    pub(crate) chart: &'r Chart,
+    /// Those of [`crate::values::coalesce`].
+    pub(crate) values: &'r Map,
+    pub(crate) release: &'r Release,
+}
+
 /// How templates are run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Mode {
@@ -179,21 +189,21 @@ impl Templates {
         warnings: &mut Vec<Warning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
-        let seen = (chart, values, release);
-        self.render_within(seen, env, mode, &mut budget, warnings)
+        let input = RenderInput { chart, values, release };
+        self.render_within(input, env, mode, &mut budget, warnings)
     }
 
     /// [`Templates::render`] within what is left of a budget.
     pub(crate) fn render_within(
         &self,
-        (chart, values, release): (&Chart, &Map, &Release),
+        input: RenderInput<'_>,
         env: &Env,
         mode: Mode,
         budget: &mut TemplateBudget,
         warnings: &mut Vec<Warning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let host = Host::new(env.clone(), mode);
-        let run = AssertUnwindSafe(|| self.run((chart, values, release), &host, budget));
+        let run = AssertUnwindSafe(|| self.run(input, &host, budget));
         let rendered = catch_unwind(run).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -213,19 +223,20 @@ impl Templates {
 
     fn run(
         &self,
-        (chart, values, release): (&Chart, &Map, &Release),
+        input: RenderInput<'_>,
         host: &Host,
         budget: &mut TemplateBudget,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let missing = if host.mode.strict { MissingKey::Error } else { MissingKey::Zero };
         let set = self.set.clone().with_missing_key(missing);
+        let RenderInput { chart, values, release } = input;
         let scopes = scope::all(chart, values, release, &host.env.capabilities);
         let mut rendered = BTreeMap::new();
         let files: Vec<&File> = self.files.iter().filter(|file| !file.is_partial()).collect();
         // What templates of other charts see of this one is the same for all files of a run of one chart.
         for files in files.chunk_by(|a, b| a.chart == b.chart) {
-            let within = (host, &mut *budget);
-            let strings = side_by_side::render(&set, files, &scopes, within, &self.is_ordered);
+            let strings =
+                side_by_side::render(&set, files, &scopes, host, budget, &self.is_ordered);
             if let Some(strings) = strings {
                 let strings = strings.map_err(|(file, failure)| self.failed(file, failure))?;
                 let names = files.iter().map(|file| file.name.clone());

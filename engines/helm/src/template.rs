@@ -19,7 +19,7 @@ use crate::chart::Chart;
 use crate::env::Env;
 use crate::manifests::{self, Hook, Manifest, Order, SortedManifests};
 use crate::releasename;
-use crate::render::{self, Mode, Release, Templates};
+use crate::render::{self, Mode, Release, RenderInput, Templates};
 use crate::schema::{self, SchemaError};
 use crate::values::{self, coalesce_until, process_dependencies_until};
 use crate::warning::{Level, Warning};
@@ -173,8 +173,8 @@ pub fn render(
         Some(templates) => templates,
         None => Templates::parse(&chart)?,
     };
-    let seen = (&chart, &coalesced.values, &release);
-    let mut files = templates.render_within(seen, env, mode, &mut budget, warnings)?;
+    let input = RenderInput { chart: &chart, values: &coalesced.values, release: &release };
+    let mut files = templates.render_within(input, env, mode, &mut budget, warnings)?;
     let notes = take_notes(&mut files, &chart, sub_notes);
     let late =
         |at, budget: &mut TemplateBudget| budget.meter().look().map_err(|_| Error::TooLong(at));

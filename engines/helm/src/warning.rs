@@ -70,7 +70,7 @@ impl Warning {
     }
 
     /// A warning that shows a value between the two parts of what it says.
-    pub fn about(level: Level, (before, value, after): (&str, &str, &str)) -> Self {
+    pub fn about(level: Level, before: &str, value: &str, after: &str) -> Self {
         let message = SecretText {
             whole: format!("{before}{value}{after}"),
             without: Some(format!("{before}{HIDDEN}{after}")),
@@ -160,8 +160,9 @@ mod tests {
 
     #[test]
     fn values_are_shown_to_nobody_who_does_not_ask_for_them() {
-        let message = ("cannot overwrite table for a.password (", "map[s3cret:1]", ")");
-        let warning = Warning::about(Level::Info, message).with_value("error", "s3cret");
+        let before = "cannot overwrite table for a.password (";
+        let warning = Warning::about(Level::Info, before, "map[s3cret:1]", ")");
+        let warning = warning.with_value("error", "s3cret");
         for shown in [warning.line(), warning.to_string(), format!("{warning:?}")] {
             assert!(shown.contains("a.password (****)") && !shown.contains("s3cret"), "{shown}");
         }

@@ -148,7 +148,8 @@ impl Kustomization {
                 ));
             }
         }
-        let is_empty = value.as_object().is_none_or(|fields| !fields.iter().any(says_something));
+        let mut fields = value.as_object().into_iter().flatten();
+        let is_empty = !fields.any(|(name, value)| says_something(name, value));
         file.modernize();
         if is_empty {
             return Err(Error::new("kustomization.yaml is empty"));
@@ -212,7 +213,7 @@ impl Kustomization {
 }
 
 /// Whether a field makes a file more than an empty one: an empty list does, unless it is of a form that is moved.
-fn says_something((name, value): (&String, &Value)) -> bool {
+fn says_something(name: &str, value: &Value) -> bool {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     if is("apiVersion") || is("kind") {
         return false;

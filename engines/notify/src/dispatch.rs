@@ -331,7 +331,7 @@ fn is_selected(event: &Event, alert: &Alert, warnings: &mut Vec<Warning>) -> boo
     let excluded = &alert.spec.exclusion_list;
     let mut left = MOST_WORK;
     let mut matches = |patterns: &[String], list: &str| {
-        matches_any(patterns, list, &event.message, (&mut left, &mut *warnings))
+        matches_any(patterns, list, &event.message, &mut left, warnings)
     };
     (included.is_empty() || matches(included, "inclusion")) && !matches(excluded, "exclusion")
 }
@@ -343,7 +343,8 @@ fn matches_any(
     patterns: &[String],
     list: &str,
     message: &str,
-    (left, warnings): (&mut usize, &mut Vec<Warning>),
+    left: &mut usize,
+    warnings: &mut Vec<Warning>,
 ) -> bool {
     for text in patterns {
         let compiled = if *left == 0 { None } else { Some(Regexp::new(text)) };

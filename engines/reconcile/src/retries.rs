@@ -30,7 +30,8 @@ impl Retries {
         &mut self,
         of: &str,
         now: Time,
-        (retry, interval): (Duration, Duration),
+        retry: Duration,
+        interval: Duration,
         seed: u64,
     ) -> Time {
         if self.of != of {
@@ -61,18 +62,19 @@ impl Retries {
 mod tests {
     use super::*;
 
-    const PACE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(3600));
+    const RETRY: Duration = Duration::from_secs(2);
+    const INTERVAL: Duration = Duration::from_secs(3600);
 
     fn at(second: i64) -> Time {
         Time::from_second(1_800_000_000 + second).unwrap()
     }
 
     /// The delays of attempts that are made whenever they are due.
-    fn delays(pace: (Duration, Duration), seed: u64) -> Vec<f64> {
+    fn delays(retry: Duration, seed: u64) -> Vec<f64> {
         let mut retries = Retries::default();
         let mut now = at(0);
         let delay = |_| {
-            let until = retries.refused("a", now, pace, seed);
+            let until = retries.refused("a", now, retry, INTERVAL, seed);
             let delay = until.duration_since(now).as_secs_f64();
             now = until;
             delay
@@ -83,23 +85,23 @@ mod tests {
     #[test]
     fn what_is_refused_for_good_is_tried_less_and_less_often() {
         let nominal = [2., 4., 8., 16., 32., 64., 128., 256., 512., 900., 900., 900.];
-        let real = delays(PACE, 7);
+        let real = delays(RETRY, 7);
         let within = |(real, nominal): (&f64, &f64)| (real - nominal).abs() <= nominal * 0.1;
         assert!(real.iter().zip(&nominal).all(within), "{real:?}");
-        assert_eq!(real, delays(PACE, 7));
-        assert_ne!(real, delays(PACE, 8), "what was created together is not tried together");
-        let slow = delays((Duration::from_secs(3600), Duration::from_secs(3600)), 7);
+        assert_eq!(real, delays(RETRY, 7));
+        assert_ne!(real, delays(RETRY, 8), "what was created together is not tried together");
+        let slow = delays(INTERVAL, 7);
         assert!(slow.iter().all(|delay| (3240. ..=3960.).contains(delay)), "{slow:?}");
     }
 
     #[test]
     fn retrying_earlier_puts_nothing_off_and_something_new_begins_anew() {
         let mut retries = Retries::default();
-        let until = retries.refused("a", at(0), PACE, 1);
-        assert_eq!(retries.refused("a", at(1), PACE, 1), until);
-        assert!(retries.refused("a", at(3), PACE, 1) > at(6));
-        assert!(retries.refused("b", at(3), PACE, 1) < at(6));
+        let until = retries.refused("a", at(0), RETRY, INTERVAL, 1);
+        assert_eq!(retries.refused("a", at(1), RETRY, INTERVAL, 1), until);
+        assert!(retries.refused("a", at(3), RETRY, INTERVAL, 1) > at(6));
+        assert!(retries.refused("b", at(3), RETRY, INTERVAL, 1) < at(6));
         retries.end();
-        assert!(retries.refused("b", at(3), PACE, 1) < at(6));
+        assert!(retries.refused("b", at(3), RETRY, INTERVAL, 1) < at(6));
     }
 }

@@ -125,11 +125,17 @@ pub fn need(desired: &ReleaseDesiredState, status: &ReleaseStatus, revisions: &R
     }
 }
 
-/// Whether an operation of an owner ([`DesiredState::identity`]) is under way, or has ended without the status saying so.
-pub fn is_under_way(owner: (&str, &str), status: &ReleaseStatus, revisions: &Revisions) -> bool {
+/// Whether an operation of an owner, on a cluster that it has a name for ([`ReleaseDesiredState::kube_context`]), is under
+/// way, or has ended without the status saying so.
+pub fn is_under_way(
+    owner: &str,
+    kube_context: &str,
+    status: &ReleaseStatus,
+    revisions: &Revisions,
+) -> bool {
     let last = revisions.last();
     let journal = last.and_then(|it| Some((it, it.journal.as_ref()?)));
-    let is_its = |journal: &Journal| (&*journal.owner, &*journal.kube_context) == owner;
+    let is_its = |journal: &Journal| journal.owner == owner && journal.kube_context == kube_context;
     journal.filter(|(_, journal)| is_its(journal)).is_some_and(|(last, journal)| {
         journal.is_open() || !account::is_told(status, &last.record, journal)
     })

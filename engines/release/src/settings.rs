@@ -276,14 +276,9 @@ pub struct Active {
 }
 
 impl ReleaseDesiredState {
-    /// By what a journal is known as that of an operation on this release.
-    pub fn identity(&self) -> (&str, &str) {
-        (&self.owner, &self.kube_context)
-    }
-
     /// Whether a journal is of an operation that this owner did on this release.
     pub fn owns(&self, journal: &Journal) -> bool {
-        (journal.owner.as_str(), journal.kube_context.as_str()) == self.identity()
+        journal.owner == self.owner && journal.kube_context == self.kube_context
     }
 
     /// What holds for the action that was attempted last.

@@ -86,7 +86,7 @@ impl Cluster {
         pod: &str,
         container: &str,
     ) -> Result<String, ClusterError> {
-        let request = request((namespace, pod), container, LAST_LINES)?;
+        let request = request(namespace, pod, container, LAST_LINES)?;
         Ok(self.unary.request_text(request).await?)
     }
 
@@ -97,11 +97,12 @@ impl Cluster {
     /// Of the first item: every refusal, and no answer. Of others: the connection was lost.
     pub fn lines(
         &self,
-        (namespace, pod): (&str, &str),
+        namespace: &str,
+        pod: &str,
         container: &str,
         wanted: LogOptions,
     ) -> impl Stream<Item = Result<Line, ClusterError>> + Send + use<> {
-        let request = request((namespace, pod), container, &wanted.query());
+        let request = request(namespace, pod, container, &wanted.query());
         let begin = Begin { pool: self.watches.clone(), request: Some(request) };
         try_unfold((begin, None), |(mut begin, open): (Begin, Option<OpenLogStream>)| async move {
             let mut open = match open {
@@ -138,7 +139,8 @@ impl Begin {
 }
 
 fn request(
-    (namespace, pod): (&str, &str),
+    namespace: &str,
+    pod: &str,
     container: &str,
     query: &str,
 ) -> Result<Request<Vec<u8>>, ClusterError> {
@@ -225,7 +227,7 @@ mod tests {
         let wanted =
             LogOptions { follows: true, since: Some(Duration::from_millis(1500)), tail: Some(10) };
         let cluster = cluster.await;
-        let mut lines = std::pin::pin!(cluster.lines(("apps", "web-1"), "main", wanted));
+        let mut lines = std::pin::pin!(cluster.lines("apps", "web-1", "main", wanted));
         for expected in ["a", "bc"] {
             assert_eq!(lines.next().await.unwrap().unwrap().text, expected);
         }
@@ -241,7 +243,7 @@ mod tests {
         let status = r#"{"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": "container \"main\" is waiting to start", "reason": "BadRequest", "code": 400}"#;
         let cluster = answering(move |_| (400, Body::from(status))).await;
-        let lines = cluster.lines(("apps", "web-1"), "main", LogOptions::default());
+        let lines = cluster.lines("apps", "web-1", "main", LogOptions::default());
         let error = lines.try_collect::<Vec<_>>().await.unwrap_err();
         assert_eq!(error.code(), Some(400));
         assert!(error.to_string().contains("waiting to start"), "{error}");

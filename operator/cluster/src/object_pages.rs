@@ -66,18 +66,15 @@ impl ObjectPages<'_> {
         if self.is_over {
             return Ok(None);
         }
-        let ObjectQuery { resource, namespace, label_selector, field_selector } = self.query;
-        let selectors = (label_selector, field_selector);
         let page = loop {
             self.requests += 1;
             if self.requests > MOST_REQUESTS {
-                let plural = &resource.plural;
+                let plural = &self.query.resource.plural;
                 let text = format!("the list of {plural} does not end after {MOST_REQUESTS} pages");
                 return Err(ClusterError::Unreadable(text));
             }
             let from = self.from.as_deref();
-            let page = self.cluster.list_at_most(resource, namespace, selectors, from, self.limit);
-            match page.await {
+            match self.cluster.list_at_most(self.query, from, self.limit).await {
                 // Few objects of the largest size are more than many usual ones.
                 Err(ClusterError::NoAnswer(_)) if self.limit > LEAST_OBJECTS_PER_REQUEST => {
                     self.limit = LEAST_OBJECTS_PER_REQUEST;

@@ -195,19 +195,17 @@ impl Cluster {
         Ok(objects)
     }
 
-    /// A page of the objects of a kind in a namespace, as [`Cluster::list`] reads them: the first, or the one that begins
-    /// where another ended. Both selectors may be empty.
+    /// A page of the objects that a query selects, as [`Cluster::list`] reads them: the first, or the one that begins where
+    /// another ended.
     ///
     /// # Errors
     /// Every refusal, and no answer.
     pub async fn list_part(
         &self,
-        resource: &Resource,
-        namespace: &str,
-        (labels, fields): (&str, &str),
+        query: ObjectQuery<'_>,
         from: Option<&str>,
     ) -> Result<ObjectPage, ClusterError> {
-        self.list_at_most(resource, namespace, (labels, fields), from, OBJECTS_PER_PAGE).await
+        self.list_at_most(query, from, OBJECTS_PER_PAGE).await
     }
 
     /// The same of at most so many objects.
@@ -216,16 +214,13 @@ impl Cluster {
     /// Every refusal, and no answer.
     pub async fn list_at_most(
         &self,
-        resource: &Resource,
-        namespace: &str,
-        selectors: (&str, &str),
+        query: ObjectQuery<'_>,
         from: Option<&str>,
         limit: usize,
     ) -> Result<ObjectPage, ClusterError> {
-        let (labels, fields) = selectors;
-        let path = page_path(resource, namespace, labels, fields, from, limit)?;
-        match self.part_at(resource, &path).await {
-            Err(error) => Err(self.unserved(resource, error).await),
+        let path = page_path(query, from, limit)?;
+        match self.part_at(query.resource, &path).await {
+            Err(error) => Err(self.unserved(query.resource, error).await),
             page => page,
         }
     }
@@ -380,7 +375,8 @@ impl Cluster {
     pub async fn merge_patch(
         &self,
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Value,
         manager: &str,
     ) -> Result<Object, ClusterError> {
@@ -406,11 +402,12 @@ impl Cluster {
     pub async fn merge_patch_strictly(
         &self,
         resource: &Resource,
-        place: (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Value,
         manager: &str,
     ) -> Result<Object, ClusterError> {
-        self.merge_patch(resource, place, patch, &format!("{manager}{STRICT}")).await
+        self.merge_patch(resource, namespace, name, patch, &format!("{manager}{STRICT}")).await
     }
 
     /// Changes the status of an object by a merge patch.
@@ -420,7 +417,8 @@ impl Cluster {
     pub async fn merge_patch_status(
         &self,
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Value,
         manager: &str,
     ) -> Result<(), ClusterError> {
@@ -437,7 +435,8 @@ impl Cluster {
     pub async fn json_patch_status(
         &self,
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         operations: &Value,
         manager: &str,
     ) -> Result<Object, ClusterError> {
@@ -453,11 +452,13 @@ impl Cluster {
     pub async fn try_merge_patch(
         &self,
         resource: &Resource,
-        place: (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Value,
         manager: &str,
     ) -> Result<Object, ClusterError> {
-        self.merge_patch(resource, place, patch, &format!("{manager}&dryRun=All")).await
+        let manager = format!("{manager}&dryRun=All");
+        self.merge_patch(resource, namespace, name, patch, &manager).await
     }
 
     /// Deletes an object that no Kustomization, HelmRelease or Helmfile manages, with background propagation, if its uid is
@@ -477,7 +478,7 @@ impl Cluster {
         name: &str,
         uid: &str,
     ) -> Result<(), ClusterError> {
-        self.delete_read(resource, (namespace, name), uid, "Background").await
+        self.delete_read(resource, namespace, name, uid, "Background").await
     }
 
     /// Deletes an object that is applied by us, only if it is still the one that was read. The propagation is `Background`,
@@ -492,20 +493,20 @@ impl Cluster {
         live: &Object,
         propagation: &str,
     ) -> Result<(), ClusterError> {
-        let place = (live.namespace(), live.name());
-        self.delete_read(resource, place, live.uid(), propagation).await
+        self.delete_read(resource, live.namespace(), live.name(), live.uid(), propagation).await
     }
 
     async fn delete_read(
         &self,
         resource: &Resource,
-        place: (&str, &str),
+        namespace: &str,
+        name: &str,
         uid: &str,
         propagation: &str,
     ) -> Result<(), ClusterError> {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": propagation, "preconditions": {"uid": uid}});
-        self.delete_by(resource, place, &options).await
+        self.delete_by(resource, namespace, name, &options).await
     }
 
     /// Deletes an object that is applied by us, only if it is still as it was read.
@@ -522,7 +523,7 @@ impl Cluster {
         let same = json!({"uid": object.uid(), "resourceVersion": object.meta("resourceVersion")});
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "propagationPolicy": propagation, "preconditions": same});
-        self.delete_by(resource, (object.namespace(), object.name()), &options).await
+        self.delete_by(resource, object.namespace(), object.name(), &options).await
     }
 
     /// What would become of a deletion; the object stays.
@@ -538,13 +539,14 @@ impl Cluster {
     ) -> Result<(), ClusterError> {
         let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"],
             "preconditions": {"uid": uid}});
-        self.delete_by(resource, (namespace, name), &options).await
+        self.delete_by(resource, namespace, name, &options).await
     }
 
     async fn delete_by(
         &self,
         resource: &Resource,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         options: &Value,
     ) -> Result<(), ClusterError> {
         let Ok(path) = resource.path(namespace, Some(name)) else { return Ok(()) };
@@ -561,13 +563,11 @@ impl Cluster {
 
 /// The path of a page of a list.
 fn page_path(
-    resource: &Resource,
-    namespace: &str,
-    label_selector: &str,
-    field_selector: &str,
+    query: ObjectQuery<'_>,
     from: Option<&str>,
     limit: usize,
 ) -> Result<String, ClusterError> {
+    let ObjectQuery { resource, namespace, label_selector, field_selector } = query;
     let path = resource.path(namespace, None)?;
     let labels = url_encode(label_selector);
     let fields = url_encode(field_selector);

@@ -22,7 +22,8 @@ impl Cluster {
         namespace: &str,
         name: &str,
         subresource: Option<&str>,
-        (manager, patch): (&str, Value),
+        manager: &str,
+        patch: Value,
     ) -> Result<Option<K>, ClusterError> {
         let params =
             PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
@@ -56,7 +57,7 @@ impl Cluster {
         let patch = json!({"metadata": {"uid": meta.uid}, "status": status});
         let namespace = &meta.namespace;
         let name = &meta.name;
-        match self.patch::<K>(namespace, name, Some("status"), (manager, patch)).await {
+        match self.patch::<K>(namespace, name, Some("status"), manager, patch).await {
             // It is written, and cannot be read now as before.
             Ok(_) | Err(ClusterError::Unreadable(_)) => Ok(()),
             Err(error) => Err(error),
@@ -117,7 +118,7 @@ impl Cluster {
         if let Some(version) = version {
             patch["metadata"]["resourceVersion"] = version.into();
         }
-        self.patch(&namespace, &object.name_any(), Some("status"), (manager, patch)).await
+        self.patch(&namespace, &object.name_any(), Some("status"), manager, patch).await
     }
 
     /// Adds or removes our finalizer, provided that nobody changed the object since it was read.
@@ -133,7 +134,7 @@ impl Cluster {
         let namespace = object.namespace().unwrap_or_default();
         let patch = json!({"metadata": {"uid": object.uid(), "finalizers": finalizers,
             "resourceVersion": object.resource_version()}});
-        self.patch(&namespace, &object.name_any(), None, (manager, patch)).await
+        self.patch(&namespace, &object.name_any(), None, manager, patch).await
     }
 
     /// Takes annotations away, and sets `spec.suspend` to false if it is to `resume`, provided that nobody changed
@@ -156,7 +157,7 @@ impl Cluster {
             patch["spec"] = json!({"suspend": false});
         }
         // A name of our own: this is neither what a controller of Flux does nor what a user did.
-        self.patch(&namespace, &object.name_any(), None, ("windlass", patch)).await
+        self.patch(&namespace, &object.name_any(), None, "windlass", patch).await
     }
 
     /// The data of a Secret and its version; `None` when there is none of that name.

@@ -68,7 +68,19 @@ const WATCH_FOR: Duration = Duration::from_secs(290);
 /// A watch that is silent for longer has died without a word.
 const SILENT_AFTER: Duration = Duration::from_secs(295);
 
-const JSON: &str = "application/json";
+/// The forms in which a watch takes objects.
+#[derive(Debug, Clone, Copy)]
+struct AcceptedForms {
+    /// That of a list.
+    list: &'static str,
+    /// That of an object in an event.
+    object: &'static str,
+}
+
+const FULL_OBJECTS: AcceptedForms =
+    AcceptedForms { list: "application/json", object: "application/json" };
+
+const METADATA_ONLY: AcceptedForms = AcceptedForms { list: METADATA_LIST, object: METADATA };
 
 /// Delays between attempts: 200 ms doubling to 10 s, short enough that the end of a long outage is noticed soon.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
@@ -82,7 +94,7 @@ impl Cluster {
     ) -> impl Stream<Item = Result<WatcherEvent<DecodedObject<K>>, ClusterError>> + Send + use<K>
     {
         let path = K::url_path(&(), namespace);
-        Watch::new(self.own_watches.clone(), path, String::new(), (JSON, JSON)).follow()
+        Watch::new(self.own_watches.clone(), path, String::new(), FULL_OBJECTS).follow()
     }
 
     /// Metadata of the selected objects of a kind.
@@ -99,7 +111,7 @@ impl Cluster {
             Selection::InNamespace(namespace) => (resource.path(namespace, None), String::new()),
             Selection::Named(namespace, name) => (resource.path(namespace, None), named(name)),
         };
-        at(self.watches.clone(), path, query, (METADATA_LIST, METADATA))
+        at(self.watches.clone(), path, query, METADATA_ONLY)
     }
 
     /// The objects of a kind in a namespace that a label selector matches, in full; all namespaces if it is empty.
@@ -110,7 +122,7 @@ impl Cluster {
         labels: &str,
     ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
         let query = format!("&labelSelector={}", url_encode(labels));
-        at(self.watches.clone(), resource.path(namespace, None), query, (JSON, JSON))
+        at(self.watches.clone(), resource.path(namespace, None), query, FULL_OBJECTS)
     }
 
     /// One object in full, whenever it changes.
@@ -120,7 +132,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> impl Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Send + use<> {
-        at(self.watches.clone(), resource.path(namespace, None), named(name), (JSON, JSON))
+        at(self.watches.clone(), resource.path(namespace, None), named(name), FULL_OBJECTS)
     }
 }
 
@@ -129,7 +141,7 @@ fn at<T: Wire>(
     pool: Pool,
     path: Result<String, ClusterError>,
     query: String,
-    accept: (&'static str, &'static str),
+    accept: AcceptedForms,
 ) -> impl Stream<Item = Result<WatcherEvent<T>, ClusterError>> + Send + use<T> {
     match path {
         Ok(path) => Watch::new(pool, path, query, accept).follow().left_stream(),
@@ -162,7 +174,7 @@ struct Watch<T> {
     place: Option<ConnectionSlot>,
     path: String,
     query: String,
-    accept: (&'static str, &'static str),
+    accept: AcceptedForms,
     phase: Phase,
     told: VecDeque<WatcherEvent<T>>,
     page: usize,
@@ -173,7 +185,7 @@ struct Watch<T> {
 }
 
 impl<T: Wire> Watch<T> {
-    fn new(pool: Pool, path: String, query: String, accept: (&'static str, &'static str)) -> Self {
+    fn new(pool: Pool, path: String, query: String, accept: AcceptedForms) -> Self {
         Self {
             pool,
             place: None,
@@ -250,7 +262,7 @@ impl<T: Wire> Watch<T> {
     async fn list(&mut self, from: Option<String>) -> Result<(), ClusterError> {
         let more = from.as_deref().map(|at| format!("&continue={}", url_encode(at)));
         let query = format!("limit={}{}", self.page, more.unwrap_or_default());
-        let body = self.ask(&query, self.accept.0).await?;
+        let body = self.ask(&query, self.accept.list).await?;
         let text = match whole(body).await? {
             Some(text) => text,
             // Few objects of the largest size are more than many usual ones.
@@ -296,7 +308,7 @@ impl<T: Wire> Watch<T> {
             "watch=true&timeoutSeconds={}&allowWatchBookmarks=true&resourceVersion={version}",
             WATCH_FOR.as_secs()
         );
-        match self.ask(&query, self.accept.1).await {
+        match self.ask(&query, self.accept.object).await {
             Ok(body) => {
                 self.told.push_back(WatcherEvent::Live);
                 let lines = Lines::new(body);

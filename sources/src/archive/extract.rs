@@ -201,7 +201,7 @@ fn run(
             return Err(ExtractError::TooLarge { name, max });
         }
         let path = place(&entry.name).ok_or_else(|| ExtractError::Name(name.clone()))?;
-        is_within(&path, entry.size, (seen, claimed), &options.limits)?;
+        is_within(&path, entry.size, seen, claimed, &options.limits)?;
         let mode = u32::try_from(entry.mode & 0o777).unwrap_or_default();
         match sort(&entry) {
             Sort::File => {
@@ -230,11 +230,12 @@ pub(super) fn place(name: &[u8]) -> Option<RelPath> {
     RelPath::parse(name).ok()
 }
 
-/// Checks what must hold for every entry, kept or not.
+/// Checks what must hold for every entry, kept or not; `seen` and `claimed` are the entries and bytes so far, with this one.
 pub(super) fn is_within(
     path: &RelPath,
     size: u64,
-    (seen, claimed): (usize, u64),
+    seen: usize,
+    claimed: u64,
     limits: &TreeLimits,
 ) -> Result<(), ExtractError> {
     let path = || path.clone();

@@ -54,7 +54,7 @@ pub fn unzip(
             return Err(ExtractError::Bomb(options.max_ratio));
         }
         let path = place(entry.name_raw()).ok_or_else(|| ExtractError::Name(name.clone()))?;
-        is_within(&path, size, (index + 1, claimed), &options.limits)?;
+        is_within(&path, size, index + 1, claimed, &options.limits)?;
         let mode = entry.unix_mode().unwrap_or_default();
         match mode & 0o170_000 {
             0 | 0o100_000 | 0o040_000 => {}

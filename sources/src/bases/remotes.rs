@@ -221,7 +221,7 @@ impl<F: BuildFiles> BuildFiles for Remotes<F> {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => Err(Error::new(format!("fetching '{url}' was cancelled"))),
-                content = web::get((&client, budgets), egress, url, limits) => content,
+                content = web::get(&client, budgets, egress, url, limits) => content,
             }
         })?;
         let mut state = self.state.borrow_mut();

@@ -41,7 +41,8 @@ impl Default for WebFileLimits {
 /// [`Error::http`] for a status other than those of success, unless the address could be that of a repository. Strings are
 /// those of Go's client, in which no password is shown.
 pub(crate) async fn get(
-    (client, budgets): (&reqwest::Client, &Budgets),
+    client: &reqwest::Client,
+    budgets: &Budgets,
     egress: &Egress,
     address: &str,
     limits: WebFileLimits,
@@ -54,7 +55,7 @@ pub(crate) async fn get(
         failed(&url, &why)
     };
     let answer = tokio::time::timeout(limits.time, async {
-        let answer = follow((client, budgets), egress, url.clone()).await?;
+        let answer = follow(client, budgets, egress, url.clone()).await?;
         if answer.status().is_success() {
             return body(answer, limits.bytes).await;
         }
@@ -69,7 +70,8 @@ pub(crate) async fn get(
 }
 
 async fn follow(
-    (client, budgets): (&reqwest::Client, &Budgets),
+    client: &reqwest::Client,
+    budgets: &Budgets,
     egress: &Egress,
     mut at: Url,
 ) -> Result<LimitedResponse, Error> {

@@ -95,6 +95,15 @@ pub struct Listing {
     pub unreadable: Vec<String>,
 }
 
+/// A commit in the scratch repository that received it.
+pub(super) struct ReceivedCommit {
+    pub(super) id: ObjectId,
+    /// The tag by which it was found.
+    pub(super) tag: Option<Tag>,
+    pub(super) objects: gix::odb::Handle,
+    pub(super) scratch: TempDir,
+}
+
 /// A commit that was fetched. Its scratch repository is removed when this is dropped.
 pub struct GitSnapshot {
     /// What the artifact is named by.
@@ -140,12 +149,11 @@ impl GitSnapshot {
     /// Reads a commit out of a scratch repository.
     pub(super) fn load(
         revision: Revision,
-        (id, tag): (ObjectId, Option<Tag>),
-        objects: gix::odb::Handle,
-        scratch: TempDir,
+        received: ReceivedCommit,
         limits: GitLimits,
         wire: &Wire,
     ) -> Result<Self, Error> {
+        let ReceivedCommit { id, tag, objects, scratch } = received;
         let mut buffer = Vec::new();
         let broken = |error: &gix::Error| wire.explain(error);
         let commit = objects.find_commit(&id, &mut buffer).map_err(|error| broken(&error))?;

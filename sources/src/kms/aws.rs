@@ -151,9 +151,9 @@ async fn login(session: &mut Session<'_>, key: &Key<'_>) -> Result<Login, Why> {
     let given = provider.provide_credentials().await;
     let mut given = given.map_err(|error| Why::Login(printable(&root_cause(&error))))?;
     if !key.role.is_empty() {
-        let session_name = session_name();
-        let role = (key.role, session_name.as_str());
-        let assumed = credentials::assume(given, key.region, role, budgets, waiting).await;
+        let name = session_name();
+        let assumed =
+            credentials::assume(given, key.region, key.role, &name, budgets, waiting).await;
         given = assumed.map_err(Why::Login)?;
     }
     session.aws.insert(wanted, given.clone());

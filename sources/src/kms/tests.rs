@@ -82,7 +82,7 @@ fn keys(entries: &[(&str, &str)]) -> Keys {
 fn session<'k>(keys: &'k Keys, flag: Option<&'static str>, egress: &Egress) -> Session<'k> {
     let clients = Arc::new(Clients::within(egress.clone()));
     let budgets = Arc::new(Budgets::within(egress.clone()));
-    let mut session = Session::new(keys.credentials(), flag, (clients, budgets));
+    let mut session = Session::new(keys.credentials(), flag, clients, budgets);
     session.limit = Duration::from_millis(500);
     session
 }

@@ -128,8 +128,8 @@ impl<'c> Moving<'c> {
 
     async fn suspend(&self, value: &Value) -> anyhow::Result<()> {
         let patch = json!({"spec": {"suspend": value}});
-        let place = (self.namespace.as_str(), NAME);
-        self.cluster.merge_patch(&self.kustomizations, place, &patch, MANAGER).await?;
+        let resource = &self.kustomizations;
+        self.cluster.merge_patch(resource, &self.namespace, NAME, &patch, MANAGER).await?;
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use crate::controllers::kustomization::bases::Bases;
 use crate::controllers::kustomization::inputs::Inputs;
 use crate::controllers::kustomization::key_services::KeyServices;
 use crate::controllers::kustomization::scope::scoped;
-use crate::controllers::kustomization::validated_spec::{self, Servers, Wish};
+use crate::controllers::kustomization::validated_spec::{self, BuildRequest, Servers, Wish};
 use crate::settings::Settings;
 use windlass_cluster::Cluster;
 
@@ -68,9 +68,14 @@ pub(in crate::cli) async fn build(
         let bases = Bases::Refused(NO_BASES);
         let keys = KeyServices::Refused(NO_SERVICES);
         let servers = Servers { bases, keys };
-        let built = validated_spec::wish(
-            &object, timeouts, &*files, &revision, &inputs, servers, &settings,
-        );
+        let request = BuildRequest {
+            object: &object,
+            timeouts,
+            files: &*files,
+            revision: &revision,
+            inputs: &inputs,
+        };
+        let built = validated_spec::wish(&request, servers, &settings);
         (built, object, settings)
     })
     .await?;

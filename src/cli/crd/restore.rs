@@ -244,14 +244,16 @@ impl<'a> Site<'a> {
     ) -> Result<(), ClusterError> {
         // A merge patch would drop what is null.
         let add = json!([{"op": "add", "path": "/status", "value": status}]);
-        let mut live = self.cluster.json_patch_status(resource, place, &add, UNOWNED).await?;
+        let cluster = &self.cluster;
+        let (namespace, name) = place;
+        let mut live = cluster.json_patch_status(resource, namespace, name, &add, UNOWNED).await?;
         for attempt in 1.. {
             let Some(patch) = without_status_entry(&live) else { break };
-            match self.cluster.merge_patch(resource, place, &patch, UNOWNED).await {
+            match cluster.merge_patch(resource, namespace, name, &patch, UNOWNED).await {
                 Err(error) if error.is_conflict() && attempt < MAX_WRITE_ATTEMPTS => {}
                 written => return written.map(drop),
             }
-            let Some(now) = self.cluster.get(resource, place.0, place.1).await? else { break };
+            let Some(now) = cluster.get(resource, namespace, name).await? else { break };
             live = now;
         }
         Ok(())

@@ -172,8 +172,10 @@ impl Comparison<'_> {
         } else {
             let patch = merge::patch(original.map(|it| &it.object), object, &live);
             let Some(patch) = patch else { return Ok(ComparisonResult::Same) };
-            let place = (id.namespace.as_str(), id.name.as_str());
-            (self.cluster.try_merge_patch(resource, place, &patch, MANAGER).await, false)
+            let cluster = self.cluster;
+            let after =
+                cluster.try_merge_patch(resource, &id.namespace, &id.name, &patch, MANAGER).await;
+            (after, false)
         };
         let after = after.map_err(refused)?;
         if !is_foreign && !apply::compare::has_drifted(&live, &after) {

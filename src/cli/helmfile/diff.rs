@@ -172,8 +172,7 @@ impl ReleaseCluster {
         manifest: &str,
         given: &DiffFlags,
     ) -> anyhow::Result<Option<String>> {
-        let place = (name, self.namespace.as_str());
-        let changes = preview(&self.cluster, record, place, manifest).await;
+        let changes = preview(&self.cluster, record, name, &self.namespace, manifest).await;
         // An API server quotes what it refuses.
         let changes =
             changes.map_err(|error| anyhow!(secrets(manifest).mask(&error.to_string())))?;

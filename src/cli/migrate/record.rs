@@ -192,7 +192,7 @@ pub(super) async fn suspend(
     let gvk = Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
     let resource = cluster.resource(&gvk).await?;
     let patch = json!({"spec": {"suspend": is_suspended}});
-    let patched = cluster.merge_patch(&resource, (namespace, name), &patch, MANAGER).await;
+    let patched = cluster.merge_patch(&resource, namespace, name, &patch, MANAGER).await;
     patched.with_context(|| format!("Kustomization/{namespace}/{name}"))?;
     let what = if is_suspended { "suspended" } else { "resumed" };
     say(Mark::Success, &format!("Kustomization/{namespace}/{name} {what}"));

@@ -16,6 +16,7 @@ use super::{SUBJECT_UID, repay, resource};
 use crate::controllers::context::Context;
 use windlass_cluster::ClusterError;
 use windlass_cluster::decode::DepthLimitedObject;
+use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::pager::ObjectProjection;
 
 /// How often audits are listed.
@@ -142,7 +143,12 @@ async fn sweep(
     let delete = move |AuditSummary { namespace, name, uid, created, .. }: AuditSummary| async move {
         if let Some(archive) = archive {
             let named = format!("metadata.name={name}");
-            let part = cluster.list_part(audits, &namespace, ("", &named), None).await?;
+            let query = ObjectQuery {
+                namespace: &namespace,
+                field_selector: &named,
+                ..ObjectQuery::all(audits)
+            };
+            let part = cluster.list_part(query, None).await?;
             let Some(audit) = part.objects.first() else { return Ok(()) };
             let stored = archive.store(audit, created).await;
             stored.map_err(|error| SweepError::Archive(format!("{namespace}/{name}"), error))?;

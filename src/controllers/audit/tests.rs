@@ -8,9 +8,8 @@ use super::*;
 
 #[test]
 fn an_audit_is_named_by_its_subject_and_its_operation() {
-    let of = |subject: &str, uid: &str, key: &str| {
-        name(subject, AuditOperation::CorrectDrift, (uid, key))
-    };
+    let of =
+        |subject: &str, uid: &str, key: &str| name(subject, AuditOperation::CorrectDrift, uid, key);
     let web = of("web", "u", "web.v1.0");
     assert!(web.starts_with("web-correctdrift-") && web.len() == 33, "{web}");
     assert_eq!(web, of("web", "u", "web.v1.0"));

@@ -109,7 +109,7 @@ pub(super) async fn migrate(
     let patch = json!({"metadata": {"resourceVersion": now.meta("resourceVersion")},
         "status": {"storedVersions": [migration.storage]}});
     // That all objects were moved is what windlass knows; who may change a definition need not be able to change its status.
-    target.as_ourselves().merge_patch_status(definitions, ("", &name), &patch, manager).await?;
+    target.as_ourselves().merge_patch_status(definitions, "", &name, &patch, manager).await?;
     Ok(())
 }
 
@@ -165,7 +165,7 @@ async fn write_one(
     // Nothing changes but where it is stored.
     let patch = json!({"metadata": {"uid": uid}});
     for attempt in 1.. {
-        match writer.merge_patch(resource, (namespace, name), &patch, manager).await {
+        match writer.merge_patch(resource, namespace, name, &patch, manager).await {
             Ok(_) => return Ok(1),
             Err(error) if error.is_not_found() => return Ok(0),
             Err(error) if error.is_conflict() => {

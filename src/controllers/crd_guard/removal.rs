@@ -139,7 +139,8 @@ impl Removing<'_> {
         text: String,
     ) -> Result<Attempt, ClusterError> {
         let patch = claims::without(now, now.uid(), Some(self.manager), self.mine);
-        let released = self.theirs.merge_patch(crds, ("", now.name()), &patch, self.manager).await;
+        let name = now.name();
+        let released = self.theirs.merge_patch(crds, "", name, &patch, self.manager).await;
         Attempt::of(released.map(drop), Removal::Released(text))
     }
 

@@ -183,7 +183,8 @@ impl Delivery {
     pub(super) async fn dispatch(
         self: &Arc<Self>,
         event: &Arc<notify::Event>,
-        (namespace, alerts): (&str, &[String]),
+        namespace: &str,
+        alerts: &[String],
     ) {
         let mut labels = Labels::Unread;
         let is_of_incident = is_of_incident(event);
@@ -206,8 +207,8 @@ impl Delivery {
                 continue;
             }
             let since = jiff::Timestamp::now().as_second();
-            let place = (namespace, &**name, &*route.provider.metadata.name);
-            let notification = Notification::new(place, &route.event, since);
+            let provider = &route.provider.metadata.name;
+            let notification = Notification::new(namespace, name, provider, &route.event, since);
             if is_of_incident && self.has_incidents(&alert) {
                 self.suppress(&event.object, notification, bytes).await;
             } else {

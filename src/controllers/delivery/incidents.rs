@@ -397,8 +397,9 @@ impl Delivery {
             return Choice::Declined;
         }
         let since = jiff::Timestamp::now().as_second();
-        let place = (&*namespace, &*name, &*route.provider.metadata.name);
-        self.put(Notification::new(place, &route.event, since).about(mark)).await;
+        let provider = &route.provider.metadata.name;
+        let notification = Notification::new(&namespace, &name, provider, &route.event, since);
+        self.put(notification.about(mark)).await;
         Choice::Sent
     }
 }
@@ -499,7 +500,7 @@ mod tests {
     #[test]
     fn of_an_alert_that_is_gone_its_name_is_left() {
         let event = notify::Event::default();
-        let alert = bare(&Notification::new(("apps", "gone", "pager"), &event, 0));
+        let alert = bare(&Notification::new("apps", "gone", "pager", &event, 0));
         assert_eq!(
             (alert.namespace().as_deref(), alert.name_any().as_str()),
             (Some("apps"), "gone")

@@ -134,7 +134,7 @@ impl Deciding {
     async fn work(self, delivery: Arc<Delivery>, namespace: String) {
         loop {
             let Some(job) = self.queues().next(&namespace) else { return };
-            let deciding = delivery.dispatch(&job.event, (&namespace, &job.alerts));
+            let deciding = delivery.dispatch(&job.event, &namespace, &job.alerts);
             if AssertUnwindSafe(deciding).catch_unwind().await.is_err() {
                 tracing::error!(
                     namespace,

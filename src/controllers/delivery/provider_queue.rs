@@ -299,7 +299,7 @@ mod tests {
         let notification = |name: &str, since: i64| {
             let object = notify::ObjectReference { name: name.to_owned(), ..Default::default() };
             let event = notify::Event { object, ..notify::Event::default() };
-            Notification::new(("apps", "alert", "chat"), &event, since)
+            Notification::new("apps", "alert", "chat", &event, since)
         };
         let now = jiff::Timestamp::now().as_second();
         let [old, older] = [KEPT_FOR, KEPT_FOR * 9].map(|age| notification("a", now - age));

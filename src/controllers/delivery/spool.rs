@@ -69,7 +69,9 @@ pub(super) struct Notification {
 impl Notification {
     /// Of an event with all its metadata.
     pub(super) fn new(
-        (namespace, alert, provider): (&str, &str, &str),
+        namespace: &str,
+        alert: &str,
+        provider: &str,
         event: &notify::Event,
         since: i64,
     ) -> Self {
@@ -345,7 +347,7 @@ mod tests {
             nanoseconds: 7,
             ..notify::Event::default()
         };
-        Notification::new(("apps", "alert", "chat"), &event, 1_700_000_000)
+        Notification::new("apps", "alert", "chat", &event, 1_700_000_000)
     }
 
     fn messages(spool: &Spool, numbers: &[(u64, ProviderKey)]) -> Vec<String> {
@@ -481,7 +483,7 @@ mod tests {
                 message: message.to_owned(),
                 ..notify::Event::default()
             };
-            Notification::new((namespace, "alert", "chat"), &event, 1_700_000_000)
+            Notification::new(namespace, "alert", "chat", &event, 1_700_000_000)
         };
         for bounds in [
             Bounds { notifications: 5, bytes: 1 << 20 },

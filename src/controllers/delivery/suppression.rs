@@ -183,7 +183,7 @@ mod tests {
 
     fn notification(message: &str) -> Notification {
         let event = notify::Event { message: message.to_owned(), ..notify::Event::default() };
-        Notification::new(("apps", "a", "p"), &event, 0)
+        Notification::new("apps", "a", "p", &event, 0)
     }
 
     #[test]

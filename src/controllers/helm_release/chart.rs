@@ -51,7 +51,7 @@ pub(super) fn source(
         };
         return Err(blocked(reason::ARTIFACT_FAILED, text));
     };
-    found.admit((&context.kept, &context.artifacts), &own, &node)?;
+    found.admit(&context.kept, &context.artifacts, &own, &node)?;
     if let Some(why) = found.denied {
         return Err(blocked(SOURCE_NOT_READY, why));
     }

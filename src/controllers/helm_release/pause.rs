@@ -99,7 +99,7 @@ impl Session {
         let storage = Storage::new(&target.cluster, namespace, name, &owner).await;
         let storage = storage.map_err(|it| it.into_cluster())?;
         let revisions = storage.revisions().await.map_err(|it| it.into_cluster())?;
-        let is_open = is_under_way((&owner, ""), &status::read(object), &revisions);
+        let is_open = is_under_way(&owner, "", &status::read(object), &revisions);
         self.memory().release.set_under_way(is_open);
         Ok(is_open)
     }

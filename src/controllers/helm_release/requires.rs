@@ -98,7 +98,8 @@ fn missing(required: &RequiredRelease, revisions: &Revisions) -> Option<String> 
 /// The annotation cannot be read, or names another namespace where that is not allowed.
 pub(super) fn of(
     annotation: Option<&String>,
-    (own, storage): (&str, &str),
+    own: &str,
+    storage: &str,
     is_blocked: bool,
 ) -> Result<Vec<RequiredRelease>, Rest> {
     let Some(text) = annotation else { return Ok(Vec::new()) };
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn under_lockdown_only_releases_of_the_own_namespace_are_required() {
         let read = |text: &str, storage: &str, is_blocked: bool| {
-            of(Some(&text.to_owned()), ("apps", storage), is_blocked).map(|all| all.len())
+            of(Some(&text.to_owned()), "apps", storage, is_blocked).map(|all| all.len())
         };
         let denied = |text: &str, storage: &str| match read(text, storage, true) {
             Err(Rest::Stalled(reason, text)) if reason == reason::ACCESS_DENIED => text,
@@ -202,7 +203,7 @@ mod tests {
         };
         assert_eq!(read("db; apps/web", "apps", true).unwrap(), 2);
         assert_eq!(read("db; data/web", "data", false).unwrap(), 2);
-        assert_eq!(of(None, ("apps", "apps"), true).unwrap().len(), 0);
+        assert_eq!(of(None, "apps", "apps", true).unwrap().len(), 0);
         let text = denied("db; data/web >1", "apps");
         assert!(text.contains("annotation release.windlass.dev/requires: can't access"), "{text}");
         assert!(text.contains("'data/web'") && text.contains("namespace apps"), "{text}");

@@ -41,13 +41,14 @@ const DECRYPTION_STACK_BYTES: usize = 16 << 20;
 pub(super) async fn read(
     settings: &Settings,
     spec: &HelmfileSpec,
-    (namespace, annotations): (&str, &BTreeMap<String, String>),
+    namespace: &str,
+    annotations: &BTreeMap<String, String>,
     references: &mut References,
 ) -> Result<Option<Arc<Decryption>>, Rest> {
     let Some(spec) = &spec.decryption else { return Ok(None) };
     let mac = mac_policy(annotations, MacPolicy::Require)
         .map_err(|text| Rest::Stalled(HELMFILE_ERROR, text))?;
-    let read = Decryption::with_keys(settings, (spec, namespace), mac, references).await;
+    let read = Decryption::with_keys(settings, spec, namespace, mac, references).await;
     let keys = read.map_err(|text| Rest::Failed(HELMFILE_ERROR, text, Wake::default()))?;
     Ok(Some(Arc::new(keys)))
 }
@@ -101,7 +102,8 @@ impl Decrypt for KeylessDecryptor {
 /// There is no thread for it, or it panicked.
 pub(super) fn during<T>(
     decrypting: Option<Decrypting>,
-    (stop, time): (&Stop, &TimeLimit),
+    stop: &Stop,
+    time: &TimeLimit,
     plan: impl FnOnce(Arc<dyn Decrypt>) -> T,
 ) -> Result<DecryptedPlan<T>, String> {
     let Some(Decrypting { keys, services }) = decrypting else {
@@ -115,7 +117,7 @@ pub(super) fn during<T>(
             .name("decrypt".to_owned())
             .stack_size(DECRYPTION_STACK_BYTES);
         let answering =
-            thread.spawn_scoped(scope, move || answer_all(keys, services, asked, (stop, time)));
+            thread.spawn_scoped(scope, move || answer_all(keys, services, asked, stop, time));
         let answering = answering.map_err(|error| format!("failed to start a thread: {error}"))?;
         // The thread ends once the plan has dropped its sender.
         let planned = plan(Arc::new(Asking(Mutex::new(ask))));
@@ -131,7 +133,8 @@ fn answer_all(
     keys: &Decryption,
     services: &KeyServices,
     asked: Receiver<Question>,
-    (stop, time): (&Stop, &TimeLimit),
+    stop: &Stop,
+    time: &TimeLimit,
 ) -> Vec<Vec<u8>> {
     let services = keys.services(services, time);
     let decryptor = keys.decryptor(&services, stop);
@@ -165,7 +168,7 @@ mod tests {
     fn answer(decrypting: Option<Decrypting>, data: &[u8]) -> DataKeyResult {
         let stop = Stop::default();
         let time = TimeLimit::start(TIME_LIMIT, &stop);
-        let planned = during(decrypting, (&stop, &time), |it| it.decrypt(data, SopsFormat::Yaml));
+        let planned = during(decrypting, &stop, &time, |it| it.decrypt(data, SopsFormat::Yaml));
         let (answer, hidden) = planned.unwrap();
         assert_eq!(hidden, Vec::<Vec<u8>>::new());
         answer
@@ -192,7 +195,7 @@ mod tests {
         let keys = Arc::new(Decryption::without_keys());
         let services = KeyServices::Refused("there are none");
         let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            during(Some(Decrypting { keys, services }), (&stop, &time), |_| panic!("on purpose"))
+            during(Some(Decrypting { keys, services }), &stop, &time, |_| panic!("on purpose"))
         }));
         assert!(planned.is_err());
     }

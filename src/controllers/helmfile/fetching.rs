@@ -63,7 +63,7 @@ pub(super) struct Fetching {
     limit: Arc<TimeLimit>,
     budget: Mutex<DownloadBudget>,
     /// Where everything is that is elsewhere, if the source is a bundle: then no server is asked.
-    bundle: Option<(RelPath, Bundle)>,
+    bundle: Option<SourceBundle>,
 }
 
 impl Fetching {
@@ -88,25 +88,33 @@ impl Fetching {
     }
 }
 
-/// What a bundle has, beside the helmfile or at the top of the source, and the directory of it; nothing if it is none.
-fn bundle_of(files: &Beside, directory: &str) -> Result<Option<(RelPath, Bundle)>, String> {
+/// A bundle in a source.
+struct SourceBundle {
+    /// Its directory.
+    top: RelPath,
+    lock: Bundle,
+}
+
+/// The bundle beside the helmfile or at the top of the source; nothing if there is none.
+fn bundle_of(files: &Beside, directory: &str) -> Result<Option<SourceBundle>, String> {
     let own = RelPath::parse(directory.trim_start_matches('/')).map_err(|it| it.to_string())?;
     for top in [own, RelPath::root()] {
         let at = top.join(bundle::FOLDER).map_err(|error| error.to_string())?;
         let lock = at.join(bundle::LOCK).map_err(|error| error.to_string())?;
         if files.entry(&lock).is_some() {
             let text = files.read(&lock).map_err(|error| error.to_string())?;
-            return Ok(Some((at, Bundle::parse(&text)?)));
+            return Ok(Some(SourceBundle { top: at, lock: Bundle::parse(&text)? }));
         }
     }
     Ok(None)
 }
 
-/// The directory of an entry of a bundle, unpacked beside the source.
+/// The directory of an entry of a bundle, unpacked beside the source; `of` names for people what the entry is.
 fn bundled(
     files: &Beside,
-    (top, bundle): (&RelPath, &Bundle),
-    (id, of): (&str, &str),
+    bundle: &SourceBundle,
+    id: &str,
+    of: &str,
     budget: &mut DownloadBudget,
 ) -> Result<String, String> {
     let at = RelPath::parse(&format!(".windlass/{id}")).map_err(|error| error.to_string())?;
@@ -114,8 +122,8 @@ fn bundled(
         return Ok(format!("/{}", at.as_str()));
     }
     let missing = || format!("{of} is not in the bundle: rebuild it with `windlass bundle`");
-    let entry = bundle.find(id).ok_or_else(missing)?;
-    let file = top.join(&entry.file).map_err(|error| error.to_string())?;
+    let entry = bundle.lock.find(id).ok_or_else(missing)?;
+    let file = bundle.top.join(&entry.file).map_err(|error| error.to_string())?;
     let archive = files.read(&file).map_err(|error| error.to_string())?;
     entry.check(&archive)?;
     // What is left of the budget bounds the unpacking itself.
@@ -153,9 +161,8 @@ impl Fetch for Fetching {
     fn fetch(&self, address: &Address) -> Result<String, String> {
         let key = bundle::address_id(address);
         let mut budget = self.budget.lock();
-        if let Some((top, bundle)) = &self.bundle {
-            let entry = (key.as_str(), &*address.to_string());
-            return bundled(&self.files, (top, bundle), entry, &mut budget);
+        if let Some(bundle) = &self.bundle {
+            return bundled(&self.files, bundle, &key, &address.to_string(), &mut budget);
         }
         let wanted = helmfile_source::wanted(address)?;
         let mut reaching = self.reaching();
@@ -179,9 +186,9 @@ impl Fetch for Fetching {
         let id = bundle::chart_id(chart);
         let name = &chart.name;
         let mut budget = self.budget.lock();
-        if let Some((top, bundle)) = &self.bundle {
-            let entry = (id.as_str(), &*format!("the chart {name} {}", chart.range));
-            let place = bundled(&self.files, (top, bundle), entry, &mut budget)?;
+        if let Some(bundle) = &self.bundle {
+            let of = format!("the chart {name} {}", chart.range);
+            let place = bundled(&self.files, bundle, &id, &of, &mut budget)?;
             return Ok(format!("{place}/{name}"));
         }
         let place = format!("/.windlass/{id}/{name}");
@@ -238,9 +245,9 @@ mod tests {
     #[test]
     fn the_entries_of_a_bundle_have_one_budget() {
         let (files, lock) = bundle(3);
-        let top = RelPath::parse(bundle::FOLDER).unwrap();
+        let bundle = SourceBundle { top: RelPath::parse(bundle::FOLDER).unwrap(), lock };
         let mut budget = DownloadBudget::of(2_500);
-        let mut unpacked = |id: &str| bundled(&files, (&top, &lock), (id, id), &mut budget);
+        let mut unpacked = |id: &str| bundled(&files, &bundle, id, id, &mut budget);
         assert_eq!(unpacked("0").unwrap(), "/.windlass/0");
         assert_eq!(unpacked("1").unwrap(), "/.windlass/1");
         // One that is there costs nothing more.

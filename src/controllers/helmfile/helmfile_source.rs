@@ -161,7 +161,8 @@ impl<K: Model> Session<K> {
         &self,
         object: &K,
         spec: &HelmfileSpec,
-        (interval, time): (Duration, Duration),
+        interval: Duration,
+        time: Duration,
     ) -> Result<Origin, Rest> {
         let Some(source) = &spec.source_ref else {
             if self.is_verified_only() {

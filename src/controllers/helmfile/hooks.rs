@@ -73,6 +73,13 @@ impl Hooks {
     }
 }
 
+/// An application of hooks that ended.
+struct HookApplication<'a> {
+    started: Time,
+    ended: &'a Result<HookApplyOutcome, Rest>,
+    changes: Vec<Changed>,
+}
+
 /// How applying manifests ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HookApplyOutcome {
@@ -92,7 +99,8 @@ impl<K: Model> ReleaseOwner<K> {
     pub(super) async fn apply_hooks(
         &self,
         moments: &[When],
-        (target, permit): (&ClusterTarget, &RunPermit),
+        target: &ClusterTarget,
+        permit: &RunPermit,
         desired: &ReleaseDesiredState,
         answers: &[EventAnswer],
     ) -> Result<HookApplyOutcome, Rest> {
@@ -114,7 +122,8 @@ impl<K: Model> ReleaseOwner<K> {
         // A process may have applied all of it, and ended before it wrote the audit. What precedes an operation that another
         // process has begun was audited by that one.
         if self.follows(moments) || moments == [When::Before] || !changes.is_empty() {
-            self.audit_hooks(moments, (started, &ended), (changes, answers), desired).await;
+            let application = HookApplication { started, ended: &ended, changes };
+            self.audit_hooks(moments, application, answers, desired).await;
         }
         ended
     }
@@ -127,9 +136,10 @@ impl<K: Model> ReleaseOwner<K> {
         desired: &ReleaseDesiredState,
     ) {
         let ended = Ok(HookApplyOutcome::Refused(why.to_owned()));
-        let now = jiff::Timestamp::now();
-        let changes = (Vec::new(), answers.as_slice());
-        self.audit_hooks(&[When::Before, When::After], (now, &ended), changes, desired).await;
+        let started = jiff::Timestamp::now();
+        let application = HookApplication { started, ended: &ended, changes: Vec::new() };
+        let moments = [When::Before, When::After];
+        self.audit_hooks(&moments, application, &answers, desired).await;
     }
 
     /// Whether something is due that follows an operation.
@@ -141,10 +151,11 @@ impl<K: Model> ReleaseOwner<K> {
     async fn audit_hooks(
         &self,
         moments: &[When],
-        (started, ended): (Time, &Result<HookApplyOutcome, Rest>),
-        (changes, answers): (Vec<Changed>, &[EventAnswer]),
+        application: HookApplication<'_>,
+        answers: &[EventAnswer],
         desired: &ReleaseDesiredState,
     ) {
+        let HookApplication { started, ended, changes } = application;
         let object = self.book.object();
         let now = jiff::Timestamp::now();
         let (outcome, message) = match ended {
@@ -169,9 +180,8 @@ impl<K: Model> ReleaseOwner<K> {
             version: text(&*origin.revision),
             ..AuditCause::default()
         };
-        let release = (self.key.name.as_str(), self.key.namespace.as_str());
         let spec = ReleaseAuditSpec {
-            subject: subject(&node_of(&*object), desired, release),
+            subject: subject(&node_of(&*object), desired, &self.key.name, &self.key.namespace),
             operation: AuditOperation::Apply,
             id: Some(format!("hooks.{}", &hex::encode(Sha256::digest(&key))[..16])),
             causes: vec![source],

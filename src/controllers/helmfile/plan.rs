@@ -169,7 +169,7 @@ pub(super) fn plan(
     limit: Arc<TimeLimit>,
 ) -> Result<HelmfilePlan, String> {
     let time = limit.clone();
-    let (planned, hidden) = decryption::during(decrypting, (stop, &time), |decrypt| {
+    let (planned, hidden) = decryption::during(decrypting, stop, &time, |decrypt| {
         made(inputs, reaching, decrypt, stop, limit)
     })?;
     let secrets = Masking::new(hidden.iter().cloned());

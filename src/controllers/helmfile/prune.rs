@@ -132,7 +132,7 @@ impl<K: Model> Session<K> {
                 rests(Rest::Failed(HELMFILE_ERROR, text, Wake::default()))
             }
             (Fate::LeftOut, target) => self.give_up(row, target, &Why::LeftOut, run).await,
-            (Fate::Goes, Some(target)) => self.remove(row, target, (planned, waits), run).await,
+            (Fate::Goes, Some(target)) => self.remove(row, target, planned, waits, run).await,
             _ if waits => Some(Leaving::Nothing),
             (Fate::GivenUp, Some(target)) => {
                 self.give_up(row, Some(target), &Why::NotPruned, run).await
@@ -148,7 +148,8 @@ impl<K: Model> Session<K> {
         &self,
         row: &ReleaseRow,
         target: &Arc<ClusterTarget>,
-        (planned, waits): (&HelmfilePlan, bool),
+        planned: &HelmfilePlan,
+        waits: bool,
         run: &HelmfileRun<'_, K>,
     ) -> Option<Leaving> {
         let key = Key::of(row);

@@ -117,7 +117,7 @@ impl<K: Model> Session<K> {
     ) -> Option<ReapplyResult> {
         let target = remembered.target();
         let permit = target.applying().run_permit(&self.node.namespace).await;
-        match owner.apply_hooks(moments, (target, &permit), &wish.desired, answers).await {
+        match owner.apply_hooks(moments, target, &permit, &wish.desired, answers).await {
             Ok(HookApplyOutcome::Applied) => {
                 remembered.has_begun.store(false, Ordering::Relaxed);
                 Some(Ok(()))

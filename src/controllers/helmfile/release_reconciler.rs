@@ -298,8 +298,7 @@ impl<K: Model> Session<K> {
         let is_asking =
             !lifecycle::events_of(&self.context, namespace, &uid, Some(release)).is_empty();
         let as_before = as_before.filter(|_| !is_asking);
-        if let Some(outcome) =
-            as_before.and_then(|last| self.unchanged(&last, (target, &node), run))
+        if let Some(outcome) = as_before.and_then(|last| self.unchanged(&last, target, &node, run))
         {
             return Some(outcome);
         }
@@ -352,7 +351,8 @@ impl<K: Model> Session<K> {
     fn unchanged(
         &self,
         last: &Last,
-        (target, node): (&ClusterTarget, &ObjectKey),
+        target: &ClusterTarget,
+        node: &ObjectKey,
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReleaseProgress> {
         match &last.rest {
@@ -456,8 +456,8 @@ impl<K: Model> Session<K> {
         remembered: &ReleaseRunState,
     ) -> Option<Rest> {
         let key = &owner.key;
-        let at = (&remembered.target, &remembered.node);
-        let driven = drive::drive(&self.context, at, owner, wish, &remembered.drive).await;
+        let ReleaseRunState { target, node, drive: memory, .. } = remembered;
+        let driven = drive::drive(&self.context, target, node, owner, wish, memory).await;
         remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
         let driven = driven?;
         if driven.is_unanswered {

@@ -367,7 +367,7 @@ impl<K: Model> Owner for ReleaseOwner<K> {
         permit: &RunPermit,
         desired: &ReleaseDesiredState,
     ) -> Result<Option<String>, Rest> {
-        Ok(match self.apply_hooks(&[When::Before], (target, permit), desired, &[]).await? {
+        Ok(match self.apply_hooks(&[When::Before], target, permit, desired, &[]).await? {
             HookApplyOutcome::Refused(text) => Some(text),
             // The machine asks by itself whether it goes on.
             HookApplyOutcome::Overtaken => None,

@@ -8,10 +8,12 @@ use crds::ConfigKind;
 use crds::helm::{HelmRelease, HelmReleaseSpec};
 use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
+use kube::core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Reason, Rest, SHORTEST_INTERVAL, Wake, reason};
 
 use super::clusters::Contexts;
+use super::model::Model;
 use super::plan::HelmfilePlan;
 use super::{clusters, decryption, helmfile_source};
 use crate::controllers::context::Context;
@@ -114,24 +116,25 @@ impl HelmfileInputs {
 }
 
 /// Reads what `valuesFrom`, `envFrom`, `decryption` and those of `kubeContexts` name that are in use.
-pub(super) async fn read(
+pub(super) async fn read<K: Model>(
     context: &Context,
-    spec: &HelmfileSpec,
-    (namespace, name, annotations): (&str, &str, &BTreeMap<String, String>),
+    object: &K,
     in_use: &BTreeSet<String>,
     references: &mut References,
 ) -> Result<HelmfileInputs, Rest> {
+    let spec: &HelmfileSpec = &object.asked();
+    let namespace: &str = &object.namespace().unwrap_or_default();
     let kube_config = spec.kube_config.as_ref();
     let account = spec.service_account_name.as_deref();
     let wanted = TargetSpec::new(&context.settings, namespace, kube_config, account);
     let contexts = clusters::contexts(context, spec, &wanted, in_use, references).await;
     let variables = variables(spec, references, namespace).await;
     let settings = &context.settings;
-    let own = (namespace, annotations);
-    let decryption = decryption::read(settings, spec, own, references).await;
+    let annotations = object.annotations();
+    let decryption = decryption::read(settings, spec, namespace, annotations, references).await;
     // State values are put together as those of a HelmRelease are.
     let mut like = HelmRelease::new(
-        name,
+        &object.name_any(),
         HelmReleaseSpec {
             values: spec.values.clone(),
             values_from: spec.values_from.clone(),

@@ -73,6 +73,15 @@ pub(super) struct About<'a> {
     pub(super) answers: Vec<EventAnswer>,
 }
 
+/// What a run adds to an attempt.
+struct AttemptRun<'r> {
+    changes: Vec<ObjectChange>,
+    rest: &'r Rest,
+    began: Time,
+    secrets: Masking,
+    answers: Vec<EventAnswer>,
+}
+
 /// What names an attempt: it stays the same until the status reports its end, also in another process.
 fn key(object: &Kustomization, judged: Option<&BuildIdentity>) -> String {
     let status = object.status.as_ref();
@@ -154,12 +163,6 @@ fn successor(generation: i64, revision: &str) -> String {
     format!("superseded by revision {revision} with generation {generation} of the spec")
 }
 
-/// The outcome that the audit of a finished run reports.
-fn told(rest: &Rest) -> (AuditOutcome, Option<String>) {
-    let outcome = outcome(rest);
-    (outcome, (outcome != AuditOutcome::Succeeded).then(|| rest.text().to_owned()))
-}
-
 impl Attempts {
     /// Whether an attempt waits for its end.
     pub(super) fn has_open(&self) -> bool {
@@ -178,9 +181,9 @@ impl Attempts {
         &mut self,
         object: &Kustomization,
         judged: Option<&BuildIdentity>,
-        (changes, rest, began): (Vec<ObjectChange>, &Rest, Time),
-        (secrets, answers): (&Masking, Vec<EventAnswer>),
+        run: AttemptRun<'_>,
     ) -> Option<Attempt> {
+        let AttemptRun { changes, rest, began, secrets, answers } = run;
         let same = self.open.take().filter(|open| open.of.as_ref() == judged);
         let revision = judged.map_or("", |it| it.revision.as_str());
         let new = || Attempt {
@@ -203,7 +206,7 @@ impl Attempts {
         let mut attempt = same.unwrap_or_else(new);
         self.has_any = true;
         attempt.changes.extend(changes);
-        attempt.secrets = secrets.clone();
+        attempt.secrets = secrets;
         attempt.answers = answers;
         if matches!(rest, Rest::Running(..)) {
             self.open = Some(attempt);
@@ -237,11 +240,16 @@ impl Session {
         if about.is_correction {
             return self.audit_correction(object, ended, changes, about).await;
         }
-        let came = (changes, &ended.rest, self.began);
-        let more = (about.secrets, about.answers.clone());
-        let attempt = self.memory().attempts.take(object, Some(about.judged), came, more);
+        let run = AttemptRun {
+            changes,
+            rest: &ended.rest,
+            began: self.began,
+            secrets: about.secrets.clone(),
+            answers: about.answers.clone(),
+        };
+        let attempt = self.memory().attempts.take(object, Some(about.judged), run);
         if let Some(attempt) = attempt {
-            self.write_attempt(object, attempt, told(&ended.rest)).await;
+            self.write_ended(object, attempt, &ended.rest).await;
         }
     }
 
@@ -249,7 +257,8 @@ impl Session {
     pub(super) async fn audit_superseded(
         &self,
         object: &Kustomization,
-        (generation, revision): (i64, &str),
+        generation: i64,
+        revision: &str,
     ) {
         let goes_on = |of: &BuildIdentity| of.generation == generation && of.revision == revision;
         self.audit_stopped(object, goes_on, &successor(generation, revision)).await;
@@ -265,7 +274,7 @@ impl Session {
         let over = self.memory().attempts.stop(goes_on);
         if let Some(attempt) = over {
             let message = format!("stopped while waiting: {why}");
-            self.write_attempt(object, attempt, (AuditOutcome::Stopped, Some(message))).await;
+            self.write_attempt(object, attempt, AuditOutcome::Stopped, Some(message)).await;
         }
     }
 
@@ -280,11 +289,16 @@ impl Session {
         if !self.context.settings.release_audits {
             return;
         }
-        let came = (changes, &ended.rest, self.began);
-        let more = (&Masking::default(), answers);
-        let attempt = self.memory().attempts.take(object, None, came, more);
+        let run = AttemptRun {
+            changes,
+            rest: &ended.rest,
+            began: self.began,
+            secrets: Masking::default(),
+            answers,
+        };
+        let attempt = self.memory().attempts.take(object, None, run);
         if let Some(attempt) = attempt {
-            self.write_attempt(object, attempt, told(&ended.rest)).await;
+            self.write_ended(object, attempt, &ended.rest).await;
         }
     }
 
@@ -310,15 +324,23 @@ impl Session {
             is_taken_over: false,
         };
         if self.context.settings.release_audits {
-            self.write_attempt(object, attempt, told(rest)).await;
+            self.write_ended(object, attempt, rest).await;
         }
+    }
+
+    /// Writes the audit of an attempt that ended as its run rests.
+    async fn write_ended(&self, object: &Kustomization, attempt: Attempt, rest: &Rest) {
+        let outcome = outcome(rest);
+        let message = (outcome != AuditOutcome::Succeeded).then(|| rest.text().to_owned());
+        self.write_attempt(object, attempt, outcome, message).await;
     }
 
     async fn write_attempt(
         &self,
         object: &Kustomization,
         attempt: Attempt,
-        (outcome, message): (AuditOutcome, Option<String>),
+        outcome: AuditOutcome,
+        message: Option<String>,
     ) {
         let now = jiff::Timestamp::now();
         let key = attempt.key(outcome);
@@ -450,14 +472,23 @@ mod tests {
         Rest::Settled(reason::SUCCEEDED, String::new())
     }
 
+    fn run_of(changes: Vec<ObjectChange>, rest: &Rest) -> AttemptRun<'_> {
+        AttemptRun {
+            changes,
+            rest,
+            began: Time::UNIX_EPOCH,
+            secrets: Masking::default(),
+            answers: Vec::new(),
+        }
+    }
+
     #[test]
     fn what_several_runs_of_an_attempt_changed_is_one_audit() {
         let object = object("True", "main@sha1:1");
         let to = judged("main@sha1:2");
         let mut attempts = Attempts::default();
         let mut run = |changes: Vec<ObjectChange>, rest: Rest| {
-            let came = (changes, &rest, Time::UNIX_EPOCH);
-            let ended = attempts.take(&object, Some(&to), came, (&Masking::default(), Vec::new()));
+            let ended = attempts.take(&object, Some(&to), run_of(changes, &rest));
             ended.map(|it| (it.changes.len(), it.is_taken_over, it.key))
         };
         assert!(run(vec![change("a")], waits()).is_none());
@@ -475,10 +506,7 @@ mod tests {
         let second = judged("main@sha1:3");
         let mut attempts = Attempts::default();
         let waiting = |attempts: &mut Attempts, of: &BuildIdentity, changes: Vec<ObjectChange>| {
-            let came = (changes, &waits(), Time::UNIX_EPOCH);
-            assert!(
-                attempts.take(&object, Some(of), came, (&Masking::default(), Vec::new())).is_none()
-            );
+            assert!(attempts.take(&object, Some(of), run_of(changes, &waits())).is_none());
         };
         assert!(attempts.stop(|_| false).is_none(), "nothing is open");
         waiting(&mut attempts, &first, vec![change("a"), change("b")]);
@@ -501,14 +529,10 @@ mod tests {
         let object = object("Unknown", "main@sha1:2");
         let to = judged("main@sha1:2");
         let mut attempts = Attempts::default();
-        let came = (Vec::new(), &waits(), Time::UNIX_EPOCH);
-        assert!(
-            attempts.take(&object, Some(&to), came, (&Masking::default(), Vec::new())).is_none()
-        );
+        assert!(attempts.take(&object, Some(&to), run_of(Vec::new(), &waits())).is_none());
         assert!(attempts.stop(|_| false).is_some_and(|it| it.is_taken_over));
         // A removal goes on until it is done.
-        let came = (vec![change("a")], &waits(), Time::UNIX_EPOCH);
-        assert!(attempts.take(&object, None, came, (&Masking::default(), Vec::new())).is_none());
+        assert!(attempts.take(&object, None, run_of(vec![change("a")], &waits())).is_none());
         assert!(attempts.stop(|_| false).is_none() && attempts.has_open());
     }
 
@@ -516,8 +540,7 @@ mod tests {
     fn an_attempt_that_another_process_began_has_an_audit() {
         let to = judged("main@sha1:2");
         let run = |attempts: &mut Attempts, object: &Kustomization, changes: Vec<ObjectChange>| {
-            let came = (changes, &settled(), Time::UNIX_EPOCH);
-            let ended = attempts.take(object, Some(&to), came, (&Masking::default(), Vec::new()));
+            let ended = attempts.take(object, Some(&to), run_of(changes, &settled()));
             ended.map(|it| it.is_taken_over)
         };
         let told = object("Unknown", "main@sha1:2");
@@ -527,9 +550,7 @@ mod tests {
         assert_eq!(run(&mut attempts, &told, Vec::new()), None, "nothing changed since");
         assert_eq!(run(&mut Attempts::default(), &untold, Vec::new()), Some(true));
         assert_eq!(run(&mut Attempts::default(), &untold, vec![change("all")]), Some(false));
-        let removed = (Vec::new(), &settled(), Time::UNIX_EPOCH);
-        let removed =
-            Attempts::default().take(&untold, None, removed, (&Masking::default(), Vec::new()));
+        let removed = Attempts::default().take(&untold, None, run_of(Vec::new(), &settled()));
         assert!(removed.unwrap().is_taken_over);
     }
 

@@ -39,13 +39,18 @@ pub(crate) struct BaseFetchContext {
 ///
 /// Nobody who builds waits for a permit among those who ask, so the two cannot wait for each other.
 pub(in crate::controllers) struct BuildPermits {
-    building: Permits,
-    reaching: Permits,
-    namespace: String,
-    runtime: Handle,
-    cancel: CancellationToken,
-    /// What this build has of each.
-    held: (Option<Permit>, Option<Permit>),
+    pub(super) building: Permits,
+    pub(super) reaching: Permits,
+    pub(super) namespace: String,
+    pub(super) runtime: Handle,
+    pub(super) cancel: CancellationToken,
+    pub(super) held: HeldPermits,
+}
+
+/// What a build has of each.
+pub(in crate::controllers) struct HeldPermits {
+    pub(super) building: Option<Permit>,
+    pub(super) reaching: Option<Permit>,
 }
 
 impl BuildPermits {
@@ -56,32 +61,26 @@ impl BuildPermits {
         building: Permit,
         cancel: CancellationToken,
     ) -> Self {
-        let permits = (context.building.clone(), context.reaching.clone());
-        Self::of(permits, namespace, building, (Handle::current(), cancel))
-    }
-
-    /// See [`BuildPermits::new`].
-    pub(super) fn of(
-        (building, reaching): (Permits, Permits),
-        namespace: &str,
-        held: Permit,
-        (runtime, cancel): (Handle, CancellationToken),
-    ) -> Self {
-        let namespace = namespace.to_owned();
-        let held = (Some(held), None);
-        Self { building, reaching, namespace, runtime, cancel, held }
+        Self {
+            building: context.building.clone(),
+            reaching: context.reaching.clone(),
+            namespace: namespace.to_owned(),
+            runtime: Handle::current(),
+            cancel,
+            held: HeldPermits { building: Some(building), reaching: None },
+        }
     }
 
     /// Asks servers without a permit among those who build: others go on meanwhile, however slow a server is.
     ///
     /// What was fetched stays in memory, so the permit among those who ask is kept to the end of the build.
     pub(in crate::controllers) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
-        self.held.0 = None;
-        if self.held.1.is_none() {
-            self.held.1 = self.wait_for(&self.reaching);
+        self.held.building = None;
+        if self.held.reaching.is_none() {
+            self.held.reaching = self.wait_for(&self.reaching);
         }
         let answer = ask();
-        self.held.0 = self.wait_for(&self.building);
+        self.held.building = self.wait_for(&self.building);
         answer
     }
 
@@ -121,7 +120,8 @@ impl Bases {
         target: &ClusterTarget,
         timeout: Duration,
         permits: &SharedPermits,
-        (is_verified_only, cancel): (bool, &CancellationToken),
+        is_verified_only: bool,
+        cancel: &CancellationToken,
     ) -> Self {
         let settings = &context.settings;
         if settings.no_remote_bases {

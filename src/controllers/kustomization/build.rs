@@ -15,7 +15,7 @@ use super::bases::{Bases, BuildPermits, SharedPermits};
 use super::executor::Verify;
 use super::inputs::Inputs;
 use super::key_services::KeyServices;
-use super::validated_spec::{self, Servers, Timeouts, Wish};
+use super::validated_spec::{self, BuildRequest, Servers, Timeouts, Wish};
 use super::{KustomizationRunReport, Session, early, resolve};
 use crate::controllers::artifact;
 use crate::controllers::target::ClusterTarget;
@@ -87,10 +87,10 @@ impl Session {
         let namespace = &self.node.namespace;
         let permits = BuildPermits::new(&self.context, namespace, permit, cancel.clone());
         let permits = SharedPermits::new(permits);
-        let of_bases = (is_verified_only, &cancel);
+        let timeout = timeouts.timeout;
         let servers = Servers {
-            bases: Bases::of(&self.context, target, timeouts.timeout, &permits, of_bases),
-            keys: KeyServices::of(&self.context, timeouts.timeout, permits, cancel.clone()),
+            bases: Bases::of(&self.context, target, timeout, &permits, is_verified_only, &cancel),
+            keys: KeyServices::of(&self.context, timeout, permits, cancel.clone()),
         };
         let built = {
             let context = self.context.clone();
@@ -98,10 +98,14 @@ impl Session {
             // Parsing is CPU work of unknown length, so it does not sit on a thread that serves others.
             tokio::task::spawn_blocking(move || {
                 on_large_stack(|| {
-                    let settings = &context.settings;
-                    validated_spec::wish(
-                        &object, timeouts, &*files, &revision, &beside, servers, settings,
-                    )
+                    let request = BuildRequest {
+                        object: &object,
+                        timeouts,
+                        files: &*files,
+                        revision: &revision,
+                        inputs: &beside,
+                    };
+                    validated_spec::wish(&request, servers, &context.settings)
                 })
             })
         };

@@ -54,7 +54,7 @@ impl Decryption {
         let mac = mac_policy(object.annotations(), MacPolicy::Ignore)
             .map_err(|text| Rest::Stalled(reason::BUILD_FAILED, text))?;
         let own = object.namespace().unwrap_or_default();
-        let read = Self::with_keys(settings, (spec, &own), mac, references).await;
+        let read = Self::with_keys(settings, spec, &own, mac, references).await;
         read.map(Some).map_err(failed)
     }
 
@@ -64,7 +64,8 @@ impl Decryption {
     /// The Secret is missing, or has something else.
     pub(in crate::controllers) async fn with_keys(
         settings: &Settings,
-        (spec, own): (&crds::kustomize::Decryption, &str),
+        spec: &crds::kustomize::Decryption,
+        own: &str,
         mac: MacPolicy,
         references: &mut References,
     ) -> Result<Self, String> {

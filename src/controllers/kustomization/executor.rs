@@ -23,6 +23,7 @@ use objects::{Masking, Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
 
+use super::Session;
 use super::report::Progress;
 use crate::controllers::context::Context;
 use crate::controllers::expressions::Expressions;
@@ -133,14 +134,14 @@ pub(super) enum Verify {
 
 impl KustomizationExecutor {
     pub(super) fn new(
-        context: Arc<Context>,
-        (target, permit): (Arc<ClusterTarget>, RunPermit),
-        node: ObjectKey,
-        latest: Arc<Latest<Kustomization>>,
-        object: Arc<Kustomization>,
+        session: &Session,
+        target: Arc<ClusterTarget>,
+        permit: RunPermit,
+        object: &Arc<Kustomization>,
         desired: Arc<ApplyDesiredState>,
         settings: Wishes,
     ) -> Result<Self, Rest> {
+        let object = session.latest.begun(object);
         let entries = object.status.as_ref().and_then(|s| s.inventory.as_ref());
         let entries: Vec<(String, String)> = entries
             .map(|i| i.entries.iter().map(|e| (e.id.clone(), e.version.clone())).collect())
@@ -168,11 +169,11 @@ impl KustomizationExecutor {
         let object = Mutex::new(object);
         let known = Mutex::new(known);
         Ok(Self {
-            context,
+            context: session.context.clone(),
             target,
             permit,
-            node,
-            latest,
+            node: session.node.clone(),
+            latest: session.latest.clone(),
             object,
             desired,
             settings,

@@ -34,7 +34,8 @@ pub(crate) enum KeyServices {
 
 /// What asking takes.
 pub(crate) struct KeyServiceContext {
-    http: (Arc<Clients>, Arc<Budgets>),
+    clients: Arc<Clients>,
+    budgets: Arc<Budgets>,
     without_identity: Option<&'static str>,
     limit: Duration,
     permits: SharedPermits,
@@ -54,7 +55,8 @@ impl KeyServices {
     ) -> Self {
         let is_locked_down = context.settings.no_cross_namespace_refs;
         Self::Reached(Box::new(KeyServiceContext {
-            http: (context.remotes.http.clone(), context.remotes.budgets.clone()),
+            clients: context.remotes.http.clone(),
+            budgets: context.remotes.budgets.clone(),
             without_identity: is_locked_down.then_some(LOCKDOWN),
             limit: KEY_SERVICES_TIMEOUT.min(timeout),
             permits,
@@ -72,7 +74,9 @@ impl KeyServices {
         let reached = match self {
             Self::Refused(why) => Err(*why),
             Self::Reached(it) => {
-                let session = Session::new(credentials, it.without_identity, it.http.clone());
+                let clients = it.clients.clone();
+                let budgets = it.budgets.clone();
+                let session = Session::new(credentials, it.without_identity, clients, budgets);
                 let session = RefCell::new(session);
                 let left = Cell::new(it.limit);
                 Ok(Asking { reached: it, session, left, time })

@@ -40,7 +40,7 @@ pub(in crate::controllers) fn artifact(
             "source '{node}' not found; create it or correct spec.sourceRef"
         )));
     };
-    source.admit((&context.kept, &context.artifacts), own, &node)?;
+    source.admit(&context.kept, &context.artifacts, own, &node)?;
     let SourceSnapshot { artifact, denied, .. } = source;
     let none = || format!("source '{node}' has no artifact yet");
     artifact.ok_or_else(|| blocked(denied.unwrap_or_else(none)))

@@ -85,7 +85,8 @@ impl Session {
         object: &Kustomization,
         judged: &BuildIdentity,
         ended: &mut KustomizationRunReport,
-        (timeouts, verify): (Timeouts, Verify),
+        timeouts: Timeouts,
+        verify: Verify,
     ) {
         let seed = reconcile::seed(&object.uid().unwrap_or_default());
         let mut memory = self.memory();
@@ -105,8 +106,8 @@ impl Session {
                 let BuildIdentity { generation, digest, revision } = judged;
                 let of = format!("{generation} {digest} {revision}");
                 let now = jiff::Timestamp::now();
-                let timeouts = (timeouts.retry, timeouts.interval);
-                wake.at = Some(memory.retries.refused(&of, now, timeouts, seed));
+                let Timeouts { retry, interval, .. } = timeouts;
+                wake.at = Some(memory.retries.refused(&of, now, retry, interval, seed));
             }
             _ => memory.retries.end(),
         }

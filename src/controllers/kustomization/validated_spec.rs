@@ -192,18 +192,24 @@ pub(crate) struct Servers {
     pub(crate) keys: KeyServices,
 }
 
+/// A Kustomization that is to be built, and what from.
+pub(crate) struct BuildRequest<'b> {
+    pub(crate) object: &'b Kustomization,
+    pub(crate) timeouts: Timeouts,
+    pub(crate) files: &'b dyn FileTree,
+    /// The revision of the files.
+    pub(crate) revision: &'b str,
+    pub(crate) inputs: &'b Inputs,
+}
+
 /// Builds what is declared at a revision.
 pub(crate) fn wish(
-    object: &Kustomization,
-    timeouts: Timeouts,
-    files: &dyn FileTree,
-    revision: &str,
-    inputs: &Inputs,
+    request: &BuildRequest<'_>,
     servers: Servers,
     settings: &Settings,
 ) -> Result<Wish, Rest> {
-    let mut secrets = inputs.secrets();
-    let built = built(object, timeouts, files, revision, inputs, (servers, settings), &mut secrets);
+    let mut secrets = request.inputs.secrets();
+    let built = built(request, servers, settings, &mut secrets);
     // What cannot be read may be quoted, and may have been encrypted.
     built.map_err(|rest| match rest {
         Rest::Failed(why, text, wake) => Rest::Failed(why, secrets.mask(&text), wake),
@@ -212,14 +218,12 @@ pub(crate) fn wish(
 }
 
 fn built(
-    object: &Kustomization,
-    timeouts: Timeouts,
-    files: &dyn FileTree,
-    revision: &str,
-    inputs: &Inputs,
-    (servers, settings): (Servers, &Settings),
+    request: &BuildRequest<'_>,
+    servers: Servers,
+    settings: &Settings,
     secrets: &mut Masking,
 ) -> Result<Wish, Rest> {
+    let BuildRequest { object, timeouts, files, revision, inputs } = *request;
     let spec = &object.spec;
     let recorder = Recorder::new(files);
     let account = Account::new(TIME_LIMIT);

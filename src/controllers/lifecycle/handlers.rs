@@ -247,15 +247,15 @@ async fn handle(
         let permit = handlers.checks.acquire(&namespace).await;
         let (found, again) = check::check(&context, &event, &subject, &handler).await;
         drop(permit);
-        let now = match found {
+        let (phase, text) = match found {
             Finding::Wait(text) => (LifecycleState::Running, text),
             Finding::Good(text) => (LifecycleState::Succeeded, text),
             Finding::Bad(text) => (LifecycleState::Failed, text),
         };
-        let now = (now.0, check::shortened(&now.1));
-        if now != told {
-            match tell(&context, &event, &now).await {
-                Ok(()) => told = now,
+        let message = check::shortened(&text);
+        if (phase, &message) != (told.0, &told.1) {
+            match tell(&context, &event, phase, &message).await {
+                Ok(()) => told = (phase, message),
                 Err(error) if error.is_not_found() => return handlers.answered(&event),
                 Err(error) => {
                     let name = event.name_any();
@@ -273,7 +273,8 @@ async fn handle(
 async fn tell(
     context: &Context,
     event: &LifecycleEvent,
-    (phase, message): &(LifecycleState, String),
+    phase: LifecycleState,
+    message: &str,
 ) -> Result<(), windlass_cluster::ClusterError> {
     let mut status = Map::new();
     status.insert("phase".to_owned(), json!(phase));
@@ -282,8 +283,8 @@ async fn tell(
     let patch = json!({"metadata": {"uid": event.uid()}, "status": Value::Object(status)});
     let namespace = event.namespace().unwrap_or_default();
     let name = event.name_any();
-    let at = (namespace.as_str(), name.as_str());
-    context.cluster.merge_patch_status(&resource::<LifecycleEvent>(), at, &patch, MANAGER).await
+    let events = resource::<LifecycleEvent>();
+    context.cluster.merge_patch_status(&events, &namespace, &name, &patch, MANAGER).await
 }
 
 #[cfg(test)]

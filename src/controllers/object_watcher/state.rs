@@ -10,12 +10,27 @@ use objects::ObjectId;
 use reconcile::ObjectKey;
 use tokio::task::AbortHandle;
 
-use super::Fingerprint;
 use super::Marks;
 use super::references::References;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::version::is_later;
 use windlass_cluster::watch::Selection;
+
+/// What was seen of a live object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sighting {
+    /// What stands for its version.
+    pub(super) version: u64,
+    /// Of its uid, the labels of its owner, and our entries in `managedFields`.
+    pub(super) fingerprint: u64,
+}
+
+impl Sighting {
+    /// Whether it is later than what was applied, and shows that a field of ours changed hands.
+    pub(super) fn is_drift_from(self, applied: Self) -> bool {
+        is_later(self.version, applied.version) && self.fingerprint != applied.fingerprint
+    }
+}
 
 /// An object that a node applied.
 pub(super) struct TrackedObject {
@@ -24,8 +39,8 @@ pub(super) struct TrackedObject {
     pub(super) watch: Option<WatchKey>,
     /// Digest of the manifest that was applied.
     pub(super) digest: String,
-    /// Fingerprint of the live object after that, and its resourceVersion.
-    pub(super) applied: (u64, Fingerprint),
+    /// The live object after that.
+    pub(super) applied: Sighting,
     /// A write is under way, so what a watch sees may be its result.
     pub(super) writing: bool,
     /// It is not what was applied.
@@ -119,7 +134,7 @@ pub(super) struct State {
     pub(super) tracked: BTreeMap<ObjectId, TrackedObject>,
     /// The newest that watches by a label saw of every object, tracked or not: a run may be overtaken by what it
     /// observes.
-    sightings: BTreeMap<Sort, BTreeMap<ObjectId, (u64, Fingerprint)>>,
+    sightings: BTreeMap<Sort, BTreeMap<ObjectId, Sighting>>,
     /// Objects whose drift wakes nobody, because their owner comes back by itself.
     pub(super) hushed: BTreeSet<ObjectId>,
     /// Which objects a node applied.
@@ -179,19 +194,19 @@ impl State {
 
     /// Whether no watch saw a later version of an object than the one that was compared.
     pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &TrackedObject) -> bool {
-        let compared = tracked.applied.0;
+        let compared = tracked.applied.version;
         let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
-        seen.is_some_and(|(version, _)| !is_later(version, compared)) && self.is_watched(tracked)
+        seen.is_some_and(|seen| !is_later(seen.version, compared)) && self.is_watched(tracked)
     }
 
     /// What the watch by a label saw of an object last.
-    pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<(u64, Fingerprint)> {
+    pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<Sighting> {
         self.sightings.get(&sort_of(id, label))?.get(id).copied()
     }
 
     /// A watch by a label saw an object.
-    pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, print: (u64, Fingerprint)) {
-        self.sightings.entry(sort_of(id, label)).or_default().insert(id.clone(), print);
+    pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, seen: Sighting) {
+        self.sightings.entry(sort_of(id, label)).or_default().insert(id.clone(), seen);
     }
 
     /// A watch by a label no longer sees an object.

@@ -148,8 +148,8 @@ async fn take(State(hooks): State<Arc<Hooks>>, request: Request) -> StatusCode {
                     Ok(received) => received,
                     Err(unread) => return unread,
                 };
-            let hook = (Hook { headers, body }, permit);
-            let received = hooks.receive(&namespace, &receiver, hook, came);
+            let hook = Hook { headers, body };
+            let received = hooks.receive(&namespace, &receiver, hook, permit, came);
             let received = tokio::time::timeout(RECEIVE_LIMIT, received).await;
             let late = |_| Err((503, format!("it took longer than {RECEIVE_LIMIT:?}")));
             received.unwrap_or_else(late)
@@ -229,7 +229,8 @@ impl Hooks {
         &self,
         namespace: &str,
         receiver: &Receiver,
-        (hook, permit): (Hook, Option<Permit>),
+        hook: Hook,
+        permit: Option<Permit>,
         came: tokio::time::Instant,
     ) -> Result<u16, (u16, String)> {
         let judging = self.judge(namespace, receiver, hook);

@@ -86,8 +86,8 @@ impl Wakes {
             let resource = cluster.resource(&Gvk::new(&target.api_version, &target.kind)).await?;
             let now = jiff::Timestamp::now().to_string();
             let patch = json!({"metadata": {"annotations": {REQUESTED_AT: now}}});
-            let place = (&*target.namespace, &*target.name);
-            cluster.merge_patch(&resource, place, &patch, CONTROLLER).await.map(drop)
+            let AnnotationTarget { namespace, name, .. } = target;
+            cluster.merge_patch(&resource, namespace, name, &patch, CONTROLLER).await.map(drop)
         };
         self.wake(target, came, annotate).await
     }

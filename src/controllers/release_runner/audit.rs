@@ -103,7 +103,8 @@ pub(crate) fn origin(meta: &ObjectMeta) -> Origin {
 pub(crate) fn subject(
     owner: &ObjectKey,
     desired: &ReleaseDesiredState,
-    (name, namespace): (&str, &str),
+    name: &str,
+    namespace: &str,
 ) -> AuditSubject {
     AuditSubject {
         group: owner.group.clone(),
@@ -163,9 +164,8 @@ impl<O: Owner> ReleaseExecutor<O> {
         let ReleaseDesiredState { owner: _, target, .. } = self.desired();
         let began = refused.answers.iter().map(|it| it.asked).min().unwrap_or(now);
         let asked: Vec<&str> = refused.answers.iter().map(|it| it.event.as_str()).collect();
-        let release = (target.name.as_str(), target.namespace.as_str());
         let spec = ReleaseAuditSpec {
-            subject: subject(&self.node.whole(), self.desired(), release),
+            subject: subject(&self.node.whole(), self.desired(), &target.name, &target.namespace),
             operation: operation(refused.action),
             id: Some(refused.operation.clone()),
             from: refused.from.as_ref().map(named),
@@ -227,7 +227,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     fn subject(&self, record: &Record) -> AuditSubject {
-        subject(&self.node.whole(), self.desired(), (&record.name, &record.namespace))
+        subject(&self.node.whole(), self.desired(), &record.name, &record.namespace)
     }
 
     /// What an operation changed, by what its revisions say.

@@ -121,7 +121,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             return true;
         }
         let pause = self.contested_pause();
-        let text = || rival.unwrap_or_else(|| contested_text(id, None, (MANAGER, IGNORE), pause));
+        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, IGNORE, pause));
         let now = jiff::Timestamp::now();
         let is_allowed = self.contests.lock().allows((id, &digest), now, pause, text);
         if !is_allowed {
@@ -184,7 +184,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             return Ok(DriftComparison::Same);
         }
         let pause = self.contested_pause();
-        let text = contested_text(id, Some((&live, &dry)), (MANAGER, IGNORE), pause);
+        let text = contested_text(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
         self.known().rivals.insert(id.clone(), text);
         let paths = apply::compare::diff_paths(&live, &dry, usize::MAX);
         let mut counts = [0; 3];

@@ -84,7 +84,8 @@ pub(crate) struct DriveReport {
 /// Does what the engine says until it rests; nothing where the owner changed meanwhile.
 pub(crate) async fn drive<O: Owner>(
     context: &Arc<Context>,
-    (target, node): (&Arc<ClusterTarget>, &ObjectKey),
+    target: &Arc<ClusterTarget>,
+    node: &ObjectKey,
     owner: &Arc<O>,
     wish: &Arc<Wish>,
     memory: &ReleaseRunnerState,
@@ -92,12 +93,16 @@ pub(crate) async fn drive<O: Owner>(
     target.watcher().begins_observing(node);
     let line = if memory.of().wait.is_some() { Line::GoOn } else { Line::Begin };
     let permit = target.applying().run_permit_in(line, &node.namespace).await;
-    let at = (target.clone(), permit);
-    let contests = memory.of().contests.clone();
-    let owner_of = owner.clone();
-    let wished_for = wish.clone();
-    let world =
-        ReleaseExecutor::new(context.clone(), at, node.clone(), owner_of, wished_for, contests);
+    let world = ReleaseExecutor {
+        context: context.clone(),
+        target: target.clone(),
+        permit,
+        node: node.clone(),
+        owner: owner.clone(),
+        wish: wish.clone(),
+        contests: memory.of().contests.clone(),
+        known: Mutex::default(),
+    };
     let desired = &wish.desired;
     let wished = format!("{} {} {}", desired.owner, desired.inputs, desired.generation);
     let (wait, hook_watch) = {

@@ -104,7 +104,7 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) wish: Arc<Wish>,
     /// Objects that somebody else changes again and again.
     pub(super) contests: Arc<Mutex<Contests>>,
-    known: Mutex<ObservedReleaseState>,
+    pub(super) known: Mutex<ObservedReleaseState>,
 }
 
 /// What is told of a correction of drift.
@@ -142,17 +142,6 @@ fn corrected(
 }
 
 impl<O: Owner> ReleaseExecutor<O> {
-    pub(super) fn new(
-        context: Arc<Context>,
-        (target, permit): (Arc<ClusterTarget>, RunPermit),
-        node: ObjectKey,
-        owner: Arc<O>,
-        wish: Arc<Wish>,
-        contests: Arc<Mutex<Contests>>,
-    ) -> Self {
-        Self { context, target, permit, node, owner, wish, contests, known: Mutex::default() }
-    }
-
     pub(super) fn known(&self) -> MutexGuard<'_, ObservedReleaseState> {
         self.known.lock()
     }
@@ -541,7 +530,8 @@ impl<O: Owner> reconcile::Executor<Release> for ReleaseExecutor<O> {
         }
         self.unclaimed(&revisions)?;
         let status = self.owner.status();
-        self.known().under_way = Some(is_under_way(desired.identity(), &status, &revisions));
+        let under_way = is_under_way(&desired.owner, &desired.kube_context, &status, &revisions);
+        self.known().under_way = Some(under_way);
         self.known().revisions = revisions.clone();
         let last = revisions.last();
         let mut live = Live::default();

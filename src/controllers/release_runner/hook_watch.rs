@@ -96,7 +96,8 @@ impl Drop for HookWatch {
 impl HookWatch {
     /// Remembers what is noted, and follows the object where that is worth it.
     pub(super) fn begin(
-        (cluster, hub): (&Cluster, Arc<Hub>),
+        cluster: &Cluster,
+        hub: Arc<Hub>,
         node: &ObjectKey,
         member: &Member,
         hook: Hook,

@@ -140,7 +140,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         let hub = self.context.hub.clone();
         let hook = Hook { operation: operation.to_owned(), place, is_noted, follows };
-        let watch = HookWatch::begin((cluster, hub), &self.node, member, hook);
+        let watch = HookWatch::begin(cluster, hub, &self.node, member, hook);
         watch.began().await;
         let watch = Arc::new(watch);
         self.known().hook_watch = Some(watch.clone());

@@ -63,7 +63,8 @@ pub(crate) async fn stored(
 pub(crate) async fn preview(
     cluster: &Cluster,
     record: Option<&Record>,
-    (name, namespace): (&str, &str),
+    name: &str,
+    namespace: &str,
     manifest: &str,
 ) -> Result<Vec<ObjectPreview>, PreviewError> {
     let read = |text: &str| manifest_objects::read(text).map_err(PreviewError::Manifest);
@@ -116,8 +117,7 @@ async fn change(
         Some(live) => match merge::patch(original.map(|it| &it.object), &object, live) {
             None => return Ok(None),
             Some(patch) => {
-                let place = (id.namespace.as_str(), id.name.as_str());
-                cluster.try_merge_patch(&resource, place, &patch, HELM).await?
+                cluster.try_merge_patch(&resource, &id.namespace, &id.name, &patch, HELM).await?
             }
         },
         None => match cluster.apply(&resource, &object, HELM, Mode::DryRun).await {

@@ -59,16 +59,17 @@ impl Owners {
             let history = it.status.as_ref().map(|status| status.history.as_slice());
             (uid.is_some() && is_target) || has(history.unwrap_or_default(), uid.is_some(), last)
         };
-        first(&self.releases, (asking, uid), of_release)
-            .or_else(|| helmfile(&self.helmfiles, (asking, uid), last))
-            .or_else(|| helmfile(&self.operators, (asking, uid), last))
+        first(&self.releases, asking, uid, of_release)
+            .or_else(|| helmfile(&self.helmfiles, asking, uid, last))
+            .or_else(|| helmfile(&self.operators, asking, uid, last))
     }
 }
 
 /// The first object but the asking one that `has` the release.
 fn first<K: OurKind>(
     all: &[Arc<K>],
-    (asking, uid): (&ObjectKey, Option<&str>),
+    asking: &ObjectKey,
+    uid: Option<&str>,
     has: impl Fn(&K) -> bool,
 ) -> Option<ObjectKey> {
     let its = all.iter().filter(|it| uid.is_none_or(|uid| it.uid().as_deref() == Some(uid)));
@@ -76,7 +77,12 @@ fn first<K: OurKind>(
 }
 
 /// The Helmfile among those of a kind. A release has a row before anything is done for it.
-fn helmfile<K>(all: &[Arc<K>], of: (&ObjectKey, Option<&str>), last: &Record) -> Option<ObjectKey>
+fn helmfile<K>(
+    all: &[Arc<K>],
+    asking: &ObjectKey,
+    uid: Option<&str>,
+    last: &Record,
+) -> Option<ObjectKey>
 where
     K: OurKind + ReconciledObject<Status = HelmfileStatus>,
 {
@@ -85,10 +91,10 @@ where
         rows.iter().any(|row| {
             let is_target = (&row.name, &row.namespace) == (&last.name, &last.namespace)
                 && is_asked_for(row.state);
-            (of.1.is_some() && is_target) || has(&row.status.history, of.1.is_some(), last)
+            (uid.is_some() && is_target) || has(&row.status.history, uid.is_some(), last)
         })
     };
-    first(all, of, is_its)
+    first(all, asking, uid, is_its)
 }
 
 /// Whether a Helmfile has the release of a row in this state; of one that it gave up, the row is all that is left.

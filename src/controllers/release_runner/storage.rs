@@ -59,20 +59,35 @@ struct StoredRevision {
     uid: String,
     version: String,
     labels: BTreeMap<String, String>,
+    layout: RecordLayout,
+}
+
+/// How a record is stored.
+#[derive(Clone)]
+struct RecordLayout {
     /// The digest of all parts, where the Secret is one of several.
     parts: Option<String>,
     /// How much the record takes in its Secrets, in bytes.
     size: usize,
 }
 
+impl RecordLayout {
+    fn of(packed: &PackedRecord) -> Self {
+        Self {
+            parts: (packed.parts.len() > 1).then(|| packed.digest.clone()),
+            size: packed.parts.iter().map(Vec::len).sum(),
+        }
+    }
+}
+
 impl StoredRevision {
-    /// As the Secret of a record says it; `(parts, size)` are those fields.
+    /// As the Secret of a record says it.
     fn of(
         secret: &Object,
         record: Arc<Record>,
         journal: Option<Journal>,
         labels: BTreeMap<String, String>,
-        (parts, size): (Option<String>, usize),
+        layout: RecordLayout,
     ) -> Self {
         let version = secret.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
         Self {
@@ -82,8 +97,7 @@ impl StoredRevision {
             uid: secret.uid().to_owned(),
             version: version.to_owned(),
             labels,
-            parts,
-            size,
+            layout,
         }
     }
 }
@@ -253,7 +267,7 @@ impl Storage {
     pub(super) fn is_kept(&self) -> bool {
         let known = self.known();
         known.as_ref().is_some_and(|known| {
-            let size: usize = known.stored.values().map(|it| it.size).sum();
+            let size: usize = known.stored.values().map(|it| it.layout.size).sum();
             size <= KEPT_SIZE && known.read_at.elapsed() < KEPT_FOR
         })
     }
@@ -330,7 +344,7 @@ impl Storage {
         let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
         match self.stored(secret, labels).await? {
             ReadRevision::Stored(stored) => {
-                let size = stored.size;
+                let size = stored.layout.size;
                 known.stored.insert(stored.record.version, *stored);
                 Ok(size)
             }
@@ -347,7 +361,7 @@ impl Storage {
     /// How the names begin of the parts of all revisions; none where a revision cannot be read, so that nobody knows.
     fn parts_of(&self, known: &RevisionCache) -> Option<Vec<String>> {
         let parts = known.stored.iter().filter_map(|(version, stored)| {
-            Some(storage::part_prefix(&self.name, *version, stored.parts.as_ref()?))
+            Some(storage::part_prefix(&self.name, *version, stored.layout.parts.as_ref()?))
         });
         known.broken.is_empty().then(|| parts.collect())
     }
@@ -418,17 +432,19 @@ impl Storage {
             // A journal that cannot be read is none of ours; what it was about is somebody's unfinished work.
             let journal =
                 annotations.get(journal::ANNOTATION).and_then(|it| Journal::parse(it).ok());
-            let digest = annotations.get(DIGEST).filter(|_| parts.len() > 1).cloned();
-            let size = parts.iter().map(|it| it.len()).sum();
-            (record, journal, labels, digest, size)
+            let layout = RecordLayout {
+                parts: annotations.get(DIGEST).filter(|_| parts.len() > 1).cloned(),
+                size: parts.iter().map(|it| it.len()).sum(),
+            };
+            (record, journal, labels, layout)
         });
-        let Ok((record, journal, labels, parts, size)) = read.await else {
+        let Ok((record, journal, labels, layout)) = read.await else {
             return Ok(ReadRevision::Broken("reading it was interrupted".to_owned()));
         };
         Ok(match record {
             Ok(record) => {
                 let record = Arc::new(record);
-                let stored = StoredRevision::of(secret, record, journal, labels, (parts, size));
+                let stored = StoredRevision::of(secret, record, journal, labels, layout);
                 ReadRevision::Stored(Box::new(stored))
             }
             Err(error) => ReadRevision::Broken(error.to_string()),
@@ -455,8 +471,8 @@ impl Storage {
         let created = self.cluster.create_object(&self.secrets, &secret, MANAGER, false).await;
         match created {
             Ok(created) => {
-                let stand = (digest_of(&packed), size_of(&packed));
-                self.remember(record, Some(journal.clone()), &created, labels, stand);
+                let layout = RecordLayout::of(&packed);
+                self.remember(record, Some(journal.clone()), &created, labels, layout);
                 Ok(())
             }
             Err(error) if error.code() == Some(409) => {
@@ -491,9 +507,9 @@ impl Storage {
         journal: Option<Journal>,
         secret: &Object,
         labels: BTreeMap<String, String>,
-        packed: (Option<String>, usize),
+        layout: RecordLayout,
     ) {
-        let stored = StoredRevision::of(secret, record, journal, labels, packed);
+        let stored = StoredRevision::of(secret, record, journal, labels, layout);
         if let Some(known) = self.known().as_mut() {
             known.stored.insert(stored.record.version, stored);
         }
@@ -585,7 +601,7 @@ impl Storage {
             let stand = packed.annotations();
             for key in [PARTS, DIGEST] {
                 let value = stand.get(key).map(|it| Value::from(it.as_str()));
-                if value.is_some() || before.parts.is_some() {
+                if value.is_some() || before.layout.parts.is_some() {
                     annotations.insert(key.to_owned(), value.unwrap_or(Value::Null));
                 }
             }
@@ -594,8 +610,9 @@ impl Storage {
             packed_now = Some(packed);
         }
         patch["metadata"]["annotations"] = Value::Object(annotations);
-        let place = (self.namespace.as_str(), before.secret.as_str());
-        let written = self.cluster.merge_patch(&self.secrets, place, &patch, MANAGER).await;
+        let name = &before.secret;
+        let written =
+            self.cluster.merge_patch(&self.secrets, &self.namespace, name, &patch, MANAGER).await;
         let written = match written {
             Ok(written) => written,
             Err(error) => {
@@ -607,13 +624,12 @@ impl Storage {
                 });
             }
         };
-        let parts = packed_now.as_ref().map_or_else(|| before.parts.clone(), digest_of);
-        if packed_now.is_some() && (before.parts.is_some() || parts.is_some()) {
-            self.delete_parts(version, parts.as_deref()).await?;
+        let layout = packed_now.as_ref().map_or_else(|| before.layout.clone(), RecordLayout::of);
+        if packed_now.is_some() && (before.layout.parts.is_some() || layout.parts.is_some()) {
+            self.delete_parts(version, layout.parts.as_deref()).await?;
         }
         let journal = journal.cloned().or(before.journal);
-        let size = packed_now.as_ref().map_or(before.size, size_of);
-        self.remember(record, journal, &written, labels, (parts, size));
+        self.remember(record, journal, &written, labels, layout);
         Ok(())
     }
 
@@ -628,7 +644,7 @@ impl Storage {
             let deleted =
                 self.cluster.delete_unmanaged(&self.secrets, namespace, name, &stored.uid).await;
             deleted.map_err(|error| self.refused(*version, error))?;
-            if stored.parts.is_some() {
+            if stored.layout.parts.is_some() {
                 self.delete_parts(*version, None).await?;
             }
             if let Some(known) = self.known().as_mut() {
@@ -655,15 +671,6 @@ impl Storage {
         }
         Ok(())
     }
-}
-
-/// The digest of all parts, if there is more than one.
-fn digest_of(packed: &PackedRecord) -> Option<String> {
-    (packed.parts.len() > 1).then(|| packed.digest.clone())
-}
-
-fn size_of(packed: &PackedRecord) -> usize {
-    packed.parts.iter().map(Vec::len).sum()
 }
 
 /// Packing costs time that others on the thread would miss.

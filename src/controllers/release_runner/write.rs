@@ -230,8 +230,9 @@ impl<O: Owner> ReleaseExecutor<O> {
                 match merge::patch(original, object, &live) {
                     None => Ok(live),
                     Some(patch) => {
-                        let place = (id.namespace.as_str(), id.name.as_str());
-                        cluster.merge_patch(resource, place, &patch, MANAGER).await
+                        cluster
+                            .merge_patch(resource, &id.namespace, &id.name, &patch, MANAGER)
+                            .await
                     }
                 }
             }

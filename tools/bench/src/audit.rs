@@ -173,15 +173,17 @@ impl Requests {
             };
             let took = line.stage_timestamp.duration_since(line.request_received_timestamp);
             counted.add(
-                (purpose, line.verb(), line.resource()),
+                purpose,
+                line.verb(),
+                line.resource(),
                 &Tally { count: 1, refused: u64::from(code >= 400), seconds: took.as_secs_f64() },
             );
         }
         counted
     }
 
-    fn add(&mut self, key: (Purpose, String, String), more: &Tally) {
-        let tally = self.0.entry(key).or_default();
+    fn add(&mut self, purpose: Purpose, verb: String, resource: String, more: &Tally) {
+        let tally = self.0.entry((purpose, verb, resource)).or_default();
         tally.count += more.count;
         tally.refused += more.refused;
         tally.seconds += more.seconds;
@@ -189,8 +191,8 @@ impl Requests {
 
     /// Adds those of another time.
     pub(super) fn extend(&mut self, others: &Self) {
-        for (key, tally) in &others.0 {
-            self.add(key.clone(), tally);
+        for ((purpose, verb, resource), tally) in &others.0 {
+            self.add(*purpose, verb.clone(), resource.clone(), tally);
         }
     }
 

@@ -93,7 +93,8 @@ pub(super) fn judge(
     ids: &[&ObjectId],
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
-    (since, timeout): (Option<Time>, Duration),
+    since: Option<Time>,
+    timeout: Duration,
 ) -> Wait {
     let fail_fast = desired.fail_fast;
     let report = |id: &ObjectId| observed.objects.get(id).and_then(|seen| seen.health.as_ref());

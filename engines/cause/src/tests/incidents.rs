@@ -151,14 +151,14 @@ fn a_wrong_repository_is_one_incident_of_all_that_do_not_find_their_path_in_it()
     let text = "Kustomization/apps/k000: kustomization path not found: ./deploy";
     assert_eq!(failure.text, text);
     // What was known as a failure of one of them has ended.
-    assert!(is_over((&id("Kustomization/k000"), "Build"), &[], &cluster.verdicts()));
+    assert!(is_over(&id("Kustomization/k000"), "Build", &[], &cluster.verdicts()));
     // It goes on while one of them is being reconciled.
     let progressing = status("Unknown", "Progressing", "in progress");
     let verdicts = Cluster::of(&[kustomization("k000", &[&progressing]), source()]).verdicts();
-    let known = (&id("GitRepository/app"), "Artifact");
-    assert!(!is_over(known, &["Kustomization/apps/k000".to_owned()], &verdicts));
+    let subject = id("GitRepository/app");
+    assert!(!is_over(&subject, "Artifact", &["Kustomization/apps/k000".to_owned()], &verdicts));
     let verdicts = Cluster::of(&[kustomization("k000", &[&ready()]), source()]).verdicts();
-    assert!(is_over(known, &["Kustomization/apps/k000".to_owned()], &verdicts));
+    assert!(is_over(&subject, "Artifact", &["Kustomization/apps/k000".to_owned()], &verdicts));
 }
 
 #[test]
@@ -213,8 +213,8 @@ fn a_cycle_of_dependencies_is_one_incident_with_what_waits_for_it() {
     more.push(in_cycle("a", "b"));
     let verdicts = Cluster::of(&more).verdicts();
     assert_eq!(listed(&incidents(&verdicts))[0], "Kustomization/a Cycle DependencyCycle [b c d z]");
-    assert!(is_over((&id("Kustomization/b"), "Cycle"), &[], &verdicts));
-    assert!(!is_over((&id("Kustomization/a"), "Cycle"), &[], &verdicts));
+    assert!(is_over(&id("Kustomization/b"), "Cycle", &[], &verdicts));
+    assert!(!is_over(&id("Kustomization/a"), "Cycle", &[], &verdicts));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn an_incident_ends_when_its_subject_is_well_gone_or_fails_otherwise() {
     let judge = |more: &[&Value]| {
         let all = [kustomization("a", more), source()];
         let verdicts = Cluster::of(&all).verdicts();
-        is_over((&id("Kustomization/a"), "Build"), &[], &verdicts)
+        is_over(&id("Kustomization/a"), "Build", &[], &verdicts)
     };
     let suspended = json!({"spec": {"suspend": true}});
     assert!(judge(&[&ready()]));
@@ -349,16 +349,16 @@ fn an_incident_ends_when_its_subject_is_well_gone_or_fails_otherwise() {
     assert!(!judge(&[&status("False", "BuildFailed", "missing file")]));
     assert!(!judge(&[&status("Unknown", "Progressing", "in progress")]));
     assert!(!judge(&[&status("False", "BuildFailed", ""), &suspended]));
-    assert!(is_over((&id("Kustomization/a"), "Build"), &[], &BTreeMap::new()));
+    assert!(is_over(&id("Kustomization/a"), "Build", &[], &BTreeMap::new()));
 }
 
 #[test]
 fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
     let progressing = status("Unknown", "Progressing", "in progress");
     let verdicts = Cluster::of(&[kustomization("a", &[&progressing])]).verdicts();
-    let missing = (&id("GitRepository/app"), "Missing");
-    assert!(!is_over(missing, &["Kustomization/apps/a".to_owned()], &verdicts));
-    assert!(is_over(missing, &["Kustomization/apps/b".to_owned()], &verdicts));
+    let app = id("GitRepository/app");
+    assert!(!is_over(&app, "Missing", &["Kustomization/apps/a".to_owned()], &verdicts));
+    assert!(is_over(&app, "Missing", &["Kustomization/apps/b".to_owned()], &verdicts));
 }
 
 #[test]
@@ -423,7 +423,7 @@ proptest! {
         let well = Cluster::of(&well).verdicts();
         prop_assert!(incidents(&well).is_empty());
         for (subject, problem) in found.keys() {
-            prop_assert!(is_over((subject, &problem.to_string()), &[], &well));
+            prop_assert!(is_over(subject, &problem.to_string(), &[], &well));
         }
     }
 }

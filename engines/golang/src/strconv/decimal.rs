@@ -2,6 +2,22 @@
 
 use super::{Function, NumError, Reason, is_underscored_well};
 
+/// What the numbers of a size are: `value`·2^`exponent`.
+struct FloatInfo {
+    /// How many bits `value` has.
+    mantissa_bits: i64,
+    /// The exponent of the least number that is not zero.
+    least_exponent: i64,
+    /// The exponent of the highest bit of the greatest number.
+    most_exponent: i64,
+}
+
+const FLOAT_32: FloatInfo =
+    FloatInfo { mantissa_bits: 24, least_exponent: -149, most_exponent: 127 };
+
+const FLOAT_64: FloatInfo =
+    FloatInfo { mantissa_bits: 53, least_exponent: -1074, most_exponent: 1023 };
+
 /// Reads a float of 64 bits: decimal or hexadecimal, `inf`, `infinity`, `nan`, in any case.
 ///
 /// With `bits` = 32 the result is rounded to that size and then widened.
@@ -90,16 +106,16 @@ fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
             exponent += 4;
         }
     }
-    Some(rounded(value, exponent, if bits == 32 { (24, -149, 127) } else { (53, -1074, 1023) }))
+    Some(rounded(value, exponent, if bits == 32 { &FLOAT_32 } else { &FLOAT_64 }))
 }
 
-/// `value`·2^`exponent`, to the nearest number with this many bits above the least exponent, ties to even.
-fn rounded(value: u128, exponent: i64, (bits, least, most): (i64, i64, i64)) -> f64 {
+/// `value`·2^`exponent`, to the nearest number of this size, ties to even.
+fn rounded(value: u128, exponent: i64, info: &FloatInfo) -> f64 {
     if value == 0 {
         return 0.0;
     }
     let length = 128 - i64::from(value.leading_zeros());
-    let drop = (length - bits).max(least - exponent).max(0);
+    let drop = (length - info.mantissa_bits).max(info.least_exponent - exponent).max(0);
     if drop > 127 {
         return 0.0;
     }
@@ -109,7 +125,7 @@ fn rounded(value: u128, exponent: i64, (bits, least, most): (i64, i64, i64)) -> 
     let up = drop > 0 && (below > half || below == half && kept & 1 == 1);
     let kept = kept + u128::from(up);
     let exponent = exponent + drop;
-    if 128 - i64::from(kept.leading_zeros()) + exponent - 1 > most {
+    if 128 - i64::from(kept.leading_zeros()) + exponent - 1 > info.most_exponent {
         return f64::INFINITY;
     }
     // At most 53 bits, so the product of both factors is exact; two factors, as one may be below the least.

@@ -26,7 +26,8 @@ impl<'s> TemplateRun<'s, '_> {
     pub(super) fn function(
         &mut self,
         dot: &Slot,
-        (name, callee): (Span, Callee),
+        name: Span,
+        callee: Callee,
         node: Id,
         arguments: &'s [Id],
         last: Option<Slot>,

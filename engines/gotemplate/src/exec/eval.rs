@@ -56,7 +56,7 @@ impl<'s> TemplateRun<'s, '_> {
             Form::Chain(..) => return self.chained(dot, *first, arguments, last),
             Form::Identifier(name, callee) => {
                 self.node = Some(*first);
-                return self.function(dot, (name, callee), id, arguments, last);
+                return self.function(dot, name, callee, id, arguments, last);
             }
             Form::Pipe(_) => {
                 self.refuse_arguments(arguments, last.as_ref())?;
@@ -153,7 +153,7 @@ impl<'s> TemplateRun<'s, '_> {
             Form::Field(names) => self.chain(dot, dot.clone(), id, self.names(names), &[], None)?,
             Form::Variable(_) => self.variable_node(dot, id, &[], None)?,
             Form::Pipe(_) => self.pipeline(dot, id)?,
-            Form::Identifier(name, callee) => self.function(dot, (name, callee), id, &[], None)?,
+            Form::Identifier(name, callee) => self.function(dot, name, callee, id, &[], None)?,
             Form::Chain(..) => self.chained(dot, id, &[], None)?,
             _ => return self.literal(wanted.unwrap_or(&Type::Any), id),
         };

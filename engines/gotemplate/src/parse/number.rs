@@ -52,13 +52,13 @@ impl Number {
                     let (real, imaginary) = text.split_at(at + 1);
                     Some((parse_float(real)?, parse_float(imaginary.strip_suffix(b"i")?)?))
                 });
-                let parts = parts.ok_or("syntax error scanning complex number")?;
-                return Ok(Self::complex(parts));
+                let (real, imaginary) = parts.ok_or("syntax error scanning complex number")?;
+                return Ok(Self::complex(real, imaginary));
             }
             _ => {}
         }
         if let Some(imaginary) = text.strip_suffix(b"i").and_then(parse_float) {
-            return Ok(Self::complex((0.0, imaginary)));
+            return Ok(Self::complex(0.0, imaginary));
         }
         let shown = || String::from_utf8_lossy(&quote(text, Quoting::Printable)).into_owned();
         let mut number = Self { int: parse_int(text), uint: parse_uint(text), ..Self::default() };
@@ -97,11 +97,11 @@ impl Number {
         })
     }
 
-    fn complex(parts: (f64, f64)) -> Self {
-        let mut number = Self { complex: Some(parts), ..Self::default() };
-        if parts.1 == 0.0 {
-            number.float = Some(parts.0);
-            (number.int, number.uint) = whole(parts.0);
+    fn complex(real: f64, imaginary: f64) -> Self {
+        let mut number = Self { complex: Some((real, imaginary)), ..Self::default() };
+        if imaginary == 0.0 {
+            number.float = Some(real);
+            (number.int, number.uint) = whole(real);
         }
         number
     }

@@ -86,7 +86,8 @@ pub(super) fn render<'f>(
     set: &Set,
     files: &[&'f File],
     scopes: &[RenderScope],
-    (host, budget): (&Host, &mut TemplateBudget),
+    host: &Host,
+    budget: &mut TemplateBudget,
     is_ordered: &AtomicBool,
 ) -> Option<Result<Vec<Vec<u8>>, FileRenderFailure<'f>>> {
     let bytes = files.iter().map(|file| file.text.len()).sum();

@@ -91,7 +91,7 @@ impl Coalescing<'_> {
     fn warn_of(&mut self, before: &str, value: &GoRuntimeValue) {
         let value = shown("%v", value, self.budget.words());
         self.budget.say(value.len());
-        self.warnings.push(Warning::about(Level::Info, (before, &value, ")")));
+        self.warnings.push(Warning::about(Level::Info, before, &value, ")"));
     }
 
     fn chart(

@@ -329,14 +329,15 @@ impl Evaluator {
         if let [Element::Interpolation(only)] = template.elements() {
             return self.value(&only.expr, scope);
         }
-        self.template(template, (false, false), scope).map(Value::String)
+        self.template(template, false, false, scope).map(Value::String)
     }
 
-    /// The text of a template. `strip` says whether blanks at its begin and at its end are removed.
+    /// The text of a template; blanks at its begin and at its end are removed as `strip_start` and `strip_end` say.
     fn template(
         &mut self,
         template: &Template,
-        strip: (bool, bool),
+        strip_start: bool,
+        strip_end: bool,
         scope: &HclScope<'_>,
     ) -> Result<String> {
         let elements = template.elements();
@@ -347,10 +348,10 @@ impl Evaluator {
                     let before = at.checked_sub(1).and_then(|at| elements.get(at));
                     let after = elements.get(at + 1);
                     let mut literal = literal.as_str();
-                    if before.map_or(strip.0, |element| strips(element).1) {
+                    if before.map_or(strip_start, |element| strips(element).strip_end()) {
                         literal = literal.trim_start();
                     }
-                    if after.map_or(strip.1, |element| strips(element).0) {
+                    if after.map_or(strip_end, |element| strips(element).strip_start()) {
                         literal = literal.trim_end();
                     }
                     literal.to_owned()
@@ -374,25 +375,25 @@ impl Evaluator {
                 };
                 match (holds, &choice.false_template) {
                     (true, _) => {
-                        let strip = (choice.if_strip.strip_end(), middle.strip_start());
-                        self.template(&choice.true_template, strip, scope)
+                        let start = choice.if_strip.strip_end();
+                        self.template(&choice.true_template, start, middle.strip_start(), scope)
                     }
                     (false, Some(other)) => {
-                        let strip =
-                            (choice.else_strip.strip_end(), choice.endif_strip.strip_start());
-                        self.template(other, strip, scope)
+                        let start = choice.else_strip.strip_end();
+                        self.template(other, start, choice.endif_strip.strip_start(), scope)
                     }
                     (false, None) => Ok(String::new()),
                 }
             }
             Directive::For(each) => {
-                let strip = (each.for_strip.strip_end(), each.endfor_strip.strip_start());
+                let start = each.for_strip.strip_end();
+                let end = each.endfor_strip.strip_start();
                 let mut out = String::new();
                 for (key, value) in self.entries(&each.collection_expr, scope)? {
                     let key = each.key_var.as_ref().map(|name| (name.as_str().to_owned(), key));
                     let names =
                         key.into_iter().chain([(each.value_var.as_str().to_owned(), value)]);
-                    out.push_str(&self.template(&each.template, strip, &scope.with(names))?);
+                    out.push_str(&self.template(&each.template, start, end, &scope.with(names))?);
                 }
                 Ok(out)
             }
@@ -401,18 +402,16 @@ impl Evaluator {
 }
 
 /// Whether an element removes blanks before and behind it.
-fn strips(element: &Element) -> (bool, bool) {
-    let of = |strip: Strip| (strip.strip_start(), strip.strip_end());
-    match element {
-        Element::Literal(_) => (false, false),
-        Element::Interpolation(inner) => of(inner.strip),
+fn strips(element: &Element) -> Strip {
+    let (first, last) = match element {
+        Element::Literal(_) => return Strip::None,
+        Element::Interpolation(inner) => return inner.strip,
         Element::Directive(directive) => match &**directive {
-            Directive::If(choice) => {
-                (choice.if_strip.strip_start(), choice.endif_strip.strip_end())
-            }
-            Directive::For(each) => (each.for_strip.strip_start(), each.endfor_strip.strip_end()),
+            Directive::If(choice) => (choice.if_strip, choice.endif_strip),
+            Directive::For(each) => (each.for_strip, each.endfor_strip),
         },
-    }
+    };
+    Strip::from((first.strip_start(), last.strip_end()))
 }
 
 fn member(value: Value, name: &str) -> Result<Value> {

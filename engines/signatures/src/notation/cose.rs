@@ -42,7 +42,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<EnvelopeParts, EnvelopeError> {
     ]);
     let mut bytes = Vec::new();
     ciborium::into_writer(&signed, &mut bytes).map_err(|_| not_one())?;
-    parts(&headers, &unprotected, (bytes, signature, payload)).map_err(EnvelopeError::Invalid)
+    parts(&headers, &unprotected, bytes, signature, payload).map_err(EnvelopeError::Invalid)
 }
 
 fn value(bytes: &[u8]) -> Option<Value> {
@@ -80,7 +80,9 @@ fn named(headers: Vec<(Value, Value)>) -> Result<Headers, String> {
 fn parts(
     protected: &Headers,
     unprotected: &Headers,
-    (signed, signature, payload): (Vec<u8>, Vec<u8>, Vec<u8>),
+    signed: Vec<u8>,
+    signature: Vec<u8>,
+    payload: Vec<u8>,
 ) -> Result<EnvelopeParts, String> {
     let get = |headers: &'_ Headers, name: &str| headers.get(name).cloned();
     let certificates = match get(unprotected, "x5c") {

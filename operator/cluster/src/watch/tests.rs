@@ -58,8 +58,7 @@ fn pool(script: &Arc<Mutex<Script>>) -> Pool {
 async fn told(answers: Vec<(u16, String)>, count: usize) -> (Story, Vec<String>) {
     let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
     let path = "/api/v1/secrets".to_owned();
-    let accept = (METADATA_LIST, METADATA);
-    let watch = Watch::<MetadataOnly>::new(pool(&script), path, String::new(), accept);
+    let watch = Watch::<MetadataOnly>::new(pool(&script), path, String::new(), METADATA_ONLY);
     let name = |seen: WatcherEvent<MetadataOnly>| match seen {
         WatcherEvent::Listing => WatcherEvent::Listing,
         WatcherEvent::Listed(object) => WatcherEvent::Listed(object.name),
@@ -200,9 +199,9 @@ async fn one_of_our_objects_that_cannot_be_read_is_told_beside_the_others() {
         events(&[("MODIFIED", release("well", "{}")), ("DELETED", release("odd", "{}"))]),
     ];
     let script = Arc::new(Mutex::new(Script { answers: answers.into(), asked: Vec::new() }));
-    let accept = ("application/json", "application/json");
-    let watch =
-        Watch::<DecodedObject<HelmRelease>>::new(pool(&script), "/x".into(), String::new(), accept);
+    let path = "/x".to_owned();
+    let script = pool(&script);
+    let watch = Watch::<DecodedObject<HelmRelease>>::new(script, path, String::new(), FULL_OBJECTS);
     let told: Vec<_> = watch.follow().take(7).collect().await;
     let unreadable = |it: &DecodedObject<HelmRelease>| match it {
         DecodedObject::Unreadable(object) => object.meta.name.clone(),

@@ -40,7 +40,7 @@ pub(crate) fn answer(status: &str, header: &str, body: &[u8]) -> Vec<u8> {
 fn fetch(address: &str, limits: WebFileLimits) -> Result<Arc<[u8]>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let client = http::client(&Tls::default(), None).unwrap();
-    runtime.block_on(get((&client, &Budgets::default()), &Egress::Anywhere, address, limits))
+    runtime.block_on(get(&client, &Budgets::default(), &Egress::Anywhere, address, limits))
 }
 
 fn refused(address: &str) -> String {

@@ -78,7 +78,8 @@ fn of_spec(budgets: &Arc<Budgets>, waiting: &Waiting) -> Result<Transport, Error
 pub(crate) async fn assume(
     keys: Credentials,
     region: &str,
-    (role, session): (&str, &str),
+    role: &str,
+    session: &str,
     budgets: &Arc<Budgets>,
     waiting: &Waiting,
 ) -> Result<Credentials, String> {

@@ -46,7 +46,10 @@ impl BuildPermitsFixture {
             runtime: RUNTIME.handle().clone(),
             cancel: self.cancel.clone(),
             namespace: "shop".to_owned(),
-            held: (self.building.acquire("shop").now_or_never(), None),
+            held: HeldPermits {
+                building: self.building.acquire("shop").now_or_never(),
+                reaching: None,
+            },
         });
         Bases::Fetched(Box::new(BaseFetchContext {
             git,

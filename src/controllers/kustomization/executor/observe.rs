@@ -97,7 +97,7 @@ impl KustomizationExecutor {
         }
         let pause = reconcile::contested_pause(self.desired.retry);
         let rival = self.known().rivals.remove(id);
-        let text = || rival.unwrap_or_else(|| contested_text(id, None, (MANAGER, IGNORE), pause));
+        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, IGNORE, pause));
         if self.contests().allows((id, digest), jiff::Timestamp::now(), pause, text) {
             return state;
         }
@@ -165,7 +165,7 @@ impl KustomizationExecutor {
                 Ok(SeenState::Differs)
             }
             Ok(dry) => match cluster.get(&resource, &id.namespace, &id.name).await? {
-                Some(live) => Ok(self.judge(manifest, &resource, (live, &dry), since)),
+                Some(live) => Ok(self.judge(manifest, &resource, live, &dry, since)),
                 None => Ok(SeenState::Missing),
             },
             Err(error) if error.is_busy() => Err(error),
@@ -202,7 +202,7 @@ impl KustomizationExecutor {
         let dry = self.target.cluster.apply(resource, &manifest.object, MANAGER, Mode::DryRun);
         match (dry.await, live) {
             (Ok(_), None) => Ok(SeenState::Missing),
-            (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, (live, &dry), since)),
+            (Ok(dry), Some(live)) => Ok(self.judge(manifest, resource, live, &dry, since)),
             (Err(error), _) if error.is_busy() => Err(error),
             (Err(error @ ClusterError::NoSuchKind { .. }), _) => Ok(self.refused(manifest, &error)),
             (Err(error), live) => self.judge_refusal(manifest, live, resource, &error).await,
@@ -221,7 +221,8 @@ impl KustomizationExecutor {
         &self,
         manifest: &Manifest,
         resource: &Resource,
-        (live, dry): (Object, &Object),
+        live: Object,
+        dry: &Object,
         since: Moment,
     ) -> SeenState {
         let id = &manifest.id;
@@ -236,7 +237,7 @@ impl KustomizationExecutor {
             watcher.applied(&self.node, resource, manifest.digest.clone(), &live, since);
         } else if watcher.had_applied(&self.node, id, &manifest.digest) {
             let pause = reconcile::contested_pause(self.desired.retry);
-            let text = contested_text(id, Some((&live, dry)), (MANAGER, IGNORE), pause);
+            let text = contested_text(id, Some((&live, dry)), MANAGER, IGNORE, pause);
             self.known().rivals.insert(id.clone(), text);
         }
         self.known().live.insert(id.clone(), live);

@@ -11,7 +11,7 @@ use sources::http::Egress;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::controllers::kustomization::bases::BuildPermits;
+use crate::controllers::kustomization::bases::{BuildPermits, HeldPermits};
 use crate::controllers::permit::Permits;
 use crate::time_limit::TIME_LIMIT;
 
@@ -56,16 +56,19 @@ fn key(address: SocketAddr, encrypted: &str) -> ServiceKey {
 /// Services for a build with the only permit among those who build.
 fn services(building: &Permits, limit: Duration, cancel: &CancellationToken) -> KeyServices {
     let permit = RUNTIME.block_on(building.acquire("shop"));
-    let permits = BuildPermits::of(
-        (building.clone(), Permits::new(1)),
-        "shop",
-        permit,
-        (RUNTIME.handle().clone(), cancel.clone()),
-    );
+    let permits = BuildPermits {
+        building: building.clone(),
+        reaching: Permits::new(1),
+        namespace: "shop".to_owned(),
+        runtime: RUNTIME.handle().clone(),
+        cancel: cancel.clone(),
+        held: HeldPermits { building: Some(permit), reaching: None },
+    };
     let egress = Egress::with_loopback();
     let budgets = Arc::new(Budgets::within(egress.clone()));
     KeyServices::Reached(Box::new(KeyServiceContext {
-        http: (Arc::new(Clients::within(egress)), budgets),
+        clients: Arc::new(Clients::within(egress)),
+        budgets,
         without_identity: None,
         limit,
         permits: SharedPermits::new(permits),

@@ -176,8 +176,10 @@ impl Check<'_> {
     async fn judge(
         &self,
         field: &'static str,
-        (name, value): (&'static str, Value),
-        (good, bad): (Option<&String>, Option<&String>),
+        name: &'static str,
+        value: Value,
+        good: Option<&String>,
+        bad: Option<&String>,
     ) -> Finding {
         let good = good.cloned();
         let bad = bad.cloned();
@@ -215,8 +217,10 @@ impl Check<'_> {
         let Some(object) = object else {
             return Finding::Wait(format!("{shown} does not exist"));
         };
-        let expressions = (Some(&wait.expression), wait.failure_expression.as_ref());
-        let found = self.judge("waitFor", ("object", object.into_value()), expressions).await;
+        let object = object.into_value();
+        let good = Some(&wait.expression);
+        let bad = wait.failure_expression.as_ref();
+        let found = self.judge("waitFor", "object", object, good, bad).await;
         about(&shown, found)
     }
 
@@ -260,8 +264,9 @@ impl Check<'_> {
         let text = String::from_utf8_lossy(&body);
         let response = json!({"status": status, "body": text, "json": json});
         let is_default = check.expression.is_none() && (200..300).contains(&status);
-        let expressions = (check.expression.as_ref(), check.failure_expression.as_ref());
-        match self.judge("httpCheck", ("response", response), expressions).await {
+        let good = check.expression.as_ref();
+        let bad = check.failure_expression.as_ref();
+        match self.judge("httpCheck", "response", response, good, bad).await {
             Finding::Wait(text) if text.is_empty() && is_default => Finding::Good(shown),
             Finding::Wait(text) if text.is_empty() => Finding::Wait(shown),
             found => about(&shown, found),
@@ -285,7 +290,7 @@ impl Check<'_> {
         };
         let letter = Letter { method, url, headers, body };
         let tls = Tls::default();
-        let sent = send(clients, (&tls, None), letter, MAX_BODY);
+        let sent = send(clients, &tls, None, letter, MAX_BODY);
         match tokio::time::timeout(HTTP_CHECK_TIMEOUT, sent).await {
             Ok(Ok(answer)) => Ok((answer.status, answer.body)),
             Ok(Err((why, _))) => Err(why),

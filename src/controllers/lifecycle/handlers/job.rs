@@ -157,8 +157,8 @@ async fn note(
     let patch = json!({"metadata": metadata, "status": {"steps": steps}});
     let namespace = event.namespace().unwrap_or_default();
     let name = event.name_any();
-    let place = (namespace.as_str(), name.as_str());
-    cluster.merge_patch_status(&resource::<LifecycleEvent>(), place, &patch, MANAGER).await
+    let events = resource::<LifecycleEvent>();
+    cluster.merge_patch_status(&events, &namespace, &name, &patch, MANAGER).await
 }
 
 #[cfg(test)]

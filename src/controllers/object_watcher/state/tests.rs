@@ -145,9 +145,10 @@ async fn a_watch_ends_with_its_last_user_and_what_it_saw_is_forgotten() {
         let begin = || tokio::spawn(std::future::pending::<()>()).abort_handle();
         state.need(&node(at), key.clone(), begin);
     }
-    state.sight("label", &id(1), (5, 6));
+    let seen = Sighting { version: 5, fingerprint: 6 };
+    state.sight("label", &id(1), seen);
     state.release(&node(0), |_| true);
-    assert_eq!(state.sighted("label", &id(1)), Some((5, 6)));
+    assert_eq!(state.sighted("label", &id(1)), Some(seen));
     assert_eq!(state.expected(&key, "label"), BTreeSet::from([&id(1)]));
     state.release(&node(1), |_| true);
     assert_eq!(state.sighted("label", &id(1)), None);

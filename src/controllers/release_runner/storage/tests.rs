@@ -108,7 +108,7 @@ async fn of_records_that_do_not_fit_the_newest_and_what_is_deployed_are_read_and
     let all = (1..=9).map(|version| revision(version, of(version), 0)).collect();
     let storage = of_revisions(all).await;
     assert_eq!(storage.revisions().await.unwrap().all().len(), 9);
-    let one = storage.known().as_ref().unwrap().stored[&9].size;
+    let one = storage.known().as_ref().unwrap().stored[&9].layout.size;
     let selector = storage::selector("web");
     let read = storage.read_what_fits(&selector, 2 * one + one / 2).await.unwrap();
     let versions: Vec<i64> = read.stored.keys().copied().collect();

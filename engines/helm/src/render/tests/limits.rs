@@ -10,7 +10,7 @@ use gotemplate::{FunctionError, LimitError, Set, TemplateBudget, TemplateLimits}
 use serde_json::{Value as Json, json};
 
 use super::super::host::Host;
-use super::super::{Mode, Templates, functions};
+use super::super::{Mode, RenderInput, Templates, functions};
 use super::{chart, env, on_stack, release, render};
 use crate::Env;
 use crate::chart::{Chart, File};
@@ -363,9 +363,9 @@ fn error_within(chart: &Chart, env: &Env, limits: TemplateLimits) -> String {
         let templates = Templates::parse(chart).unwrap();
         let values = Map::default();
         let release = release();
-        let seen = (chart, &values, &release);
+        let input = RenderInput { chart, values: &values, release: &release };
         let mode = Mode::default();
-        let rendered = templates.render_within(seen, env, mode, &mut budget, &mut Vec::new());
+        let rendered = templates.render_within(input, env, mode, &mut budget, &mut Vec::new());
         rendered.unwrap_err().to_string()
     })
 }

@@ -71,5 +71,6 @@ fn an_operation_of_another_context_is_not_taken_for_an_own_one() {
     assert!(journal.is_open() && world.desired.owns(&journal));
     world.desired.kube_context = "east".to_owned();
     assert!(!world.desired.owns(&journal));
-    assert!(!is_under_way(world.desired.identity(), &world.status, &world.revisions()));
+    let owner = &world.desired.owner;
+    assert!(!is_under_way(owner, "east", &world.status, &world.revisions()));
 }
