@@ -520,7 +520,7 @@ impl Session {
         timeouts: Timeouts,
         verify: Verify,
     ) {
-        if verify != Verify::Drifted && matches!(rest, Rest::Settled(..) | Rest::Running(..)) {
+        if verify != Verify::Drifted && (is_at_end(rest) || matches!(rest, Rest::Running(..))) {
             let interval = self.interval(object, &timeouts);
             let mut memory = self.memory();
             memory.verify_at = Some(Instant::now() + interval);

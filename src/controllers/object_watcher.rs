@@ -140,6 +140,11 @@ impl ObjectWatcher {
         self.state().tracked.get(id).is_some_and(|t| t.owner == *owner && t.digest == digest)
     }
 
+    /// Whether an object is known to be no longer as a node applied it.
+    pub(crate) fn has_moved(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
+        self.state().tracked.get(id).is_some_and(|it| it.owner == *owner && it.dirty)
+    }
+
     /// Whether nothing that a node applied is known to have moved since.
     pub(crate) fn is_calm(&self, owner: &ObjectKey) -> bool {
         self.state().tracked_of(owner).all(|(_, t)| !t.dirty && !t.writing)

@@ -11,10 +11,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use crds::ReconciledObject;
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Story, StoryTarget};
@@ -52,6 +55,31 @@ impl StoryTarget {
 pub fn condition<'a>(object: &'a DynamicObject, kind: &str) -> &'a Value {
     let conditions = object.data["status"]["conditions"].as_array();
     conditions.into_iter().flatten().find(|it| it["type"] == kind).unwrap_or(&Value::Null)
+}
+
+/// The statuses that `Ready` of an object has from a version on, write by write, until the object is as `is_last` says.
+pub async fn ready_until<K>(
+    api: Api<K>,
+    name: &'static str,
+    version: String,
+    is_last: fn(&K) -> bool,
+) -> Result<Vec<String>>
+where
+    K: ReconciledObject + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
+    let mut events = Box::pin(api.watch(&params, &version).await?);
+    let mut statuses = Vec::new();
+    loop {
+        match events.try_next().await?.context("the watch ended too early")? {
+            WatchEvent::Modified(object) if is_last(&object) => return Ok(statuses),
+            WatchEvent::Modified(object) => {
+                statuses.extend(object.condition("Ready").map(|ready| ready.status.clone()));
+            }
+            WatchEvent::Error(error) => bail!("{error:?}"),
+            _ => {}
+        }
+    }
 }
 
 /// The ids in the inventory of an object, or of the releases of a Helmfile.

@@ -1,13 +1,17 @@
 //! Incidents: one message when a failure begins and one when it ends, whatever else fails because of it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use crds::incidents::{Incident, IncidentState, IncidentStatus, IncidentStep};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use crds::kustomize::Kustomization;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget, Windlass};
-use kube::api::Api;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::service::Service;
@@ -133,6 +137,86 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     ensure!(incidents(&story).await?.len() == 1, "it is the same object");
     let said = story.windlass_says(&["incidents", "-n", &story.namespace], true)?;
     ensure!(said.contains("Open"), "{said}");
+    story.end().await
+}
+
+/// Writes a value to the ConfigMap `map` whenever windlass has corrected it, and counts these corrections.
+async fn contend(maps: Api<ConfigMap>, corrections: Arc<AtomicUsize>) {
+    let params = PatchParams { field_manager: Some("rival".to_owned()), ..PatchParams::default() };
+    let patch = Patch::Merge(json!({"data": {"value": "mine"}}));
+    loop {
+        let map = maps.get("map").await.unwrap_or_default();
+        let value = map.data.unwrap_or_default().remove("value");
+        if value.is_some_and(|value| value != "mine")
+            && maps.patch("map", &params, &patch).await.is_ok()
+        {
+            corrections.fetch_add(1, Ordering::Relaxed);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until windlass has corrected the ConfigMap of [`contend`] so many times more.
+async fn corrected(story: &Story, corrections: &AtomicUsize, more: usize) -> Result<()> {
+    let wanted = corrections.load(Ordering::Relaxed) + more;
+    let ask = async || Ok((corrections.load(Ordering::Relaxed) >= wanted).then_some(()));
+    story.await_until("further corrections", LONG, ask).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_field_is_ignored()
+-> Result<()> {
+    let story = Story::begin("incident-contest").await?;
+    let service = Service::start().await?;
+    let _windlass = Windlass::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    alert(&story, json!({})).await?;
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    // The pause of corrections is as long, so that both are over at the same time.
+    story.kustomization("app", "app", json!({"interval": "10s"})).await?;
+    let app = StoryTarget::kustomization("app");
+    story.await_ready(&app).await?;
+    let corrections = Arc::new(AtomicUsize::new(0));
+    let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
+    let rival = tokio::spawn(contend(maps, corrections.clone()));
+    let is_contested = |object: &DynamicObject| condition(object, "Ready")["reason"] == "Contested";
+    let contested = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_contested).await?;
+    let version = contested.metadata.resource_version.context("it has a version")?;
+    let kustomizations = Api::<Kustomization>::namespaced(story.client.clone(), &story.namespace);
+    let is_ignored = |object: &Kustomization| !object.spec.ignore.is_empty();
+    let statuses = tokio::spawn(ready_until(kustomizations, "app", version, is_ignored));
+    await_incident(&story, ("Kustomization", "app"), |status| {
+        is_open(status) && is_sent(status, IncidentStep::Opened)
+    })
+    .await?;
+
+    // The interval, a commit and a request correct it at once, and nothing of that ends the contest.
+    corrected(&story, &corrections, 2).await?;
+    let revision = upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    let is_attempted = |object: &DynamicObject| {
+        is_contested(object) && object.data["status"]["lastAttemptedRevision"] == revision
+    };
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_attempted).await?;
+    corrected(&story, &corrections, 1).await?;
+    let paused = json!({"interval": "10s", "retryInterval": "10m"});
+    story.kustomization("app", "app", paused).await?;
+    reconciled(&story, &app).await?;
+    ensure!(about(&service, "Resolved").is_empty(), "{:?}", about(&service, "Resolved"));
+
+    // It ends long before the pause when the field is left to the rival.
+    let ignore = json!([{"paths": ["/data/value"], "target": {"kind": "ConfigMap"}}]);
+    let ignored = json!({"interval": "10s", "retryInterval": "10m", "ignore": ignore});
+    story.kustomization("app", "app", ignored).await?;
+    story.await_ready(&app).await?;
+    await_incident(&story, ("Kustomization", "app"), |status| {
+        !is_open(status) && is_sent(status, IncidentStep::Resolved)
+    })
+    .await?;
+    let statuses = statuses.await??;
+    ensure!(!statuses.is_empty() && !statuses.iter().any(|it| it == "True"), "{statuses:?}");
+    ensure!(about(&service, "Open").len() == 1, "{:?}", about(&service, "Open"));
+    ensure!(about(&service, "Resolved").len() == 1, "{:?}", about(&service, "Resolved"));
+    rival.abort();
     story.end().await
 }
 

@@ -1,7 +1,8 @@
 //! What somebody changes in a release is seen at once: told, or put right, but for what is ignored.
 
-use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use anyhow::{Context as _, Result, ensure};
+use crds::helm::HelmRelease;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, StoryTarget};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -104,12 +105,34 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
     ensure!(ready["status"] == "False" && message.starts_with(&named), "{ready}");
     ensure!(message.ends_with("or list them in spec.driftDetection.ignore"), "{ready}");
     story.await_event("HelmRelease", "app", "'rival'").await?;
-    // Whoever asks gets a correction at once.
-    story.request(&app).await?;
+    // A request has it corrected at once, and the release is contested all the same.
+    let version = contested.metadata.resource_version.context("it has a version")?;
+    let releases = Api::<HelmRelease>::namespaced(story.client.clone(), &story.namespace);
+    let is_ignored = |object: &HelmRelease| {
+        object.spec.drift_detection.as_ref().is_some_and(|drift| !drift.ignore.is_empty())
+    };
+    let statuses = tokio::spawn(ready_until(releases, "app", version, is_ignored));
+    let token = story.request(&app).await?;
     story
         .await_object(&config, DEFAULT_WAIT_TIMEOUT, |object| {
             object.data["data"]["value"] == "none"
         })
         .await?;
+    story
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| {
+            object.data["status"]["lastHandledReconcileAt"] == token
+                && condition(object, "Ready")["reason"] == "Contested"
+        })
+        .await?;
+    // It ends long before the pause when the field is left to the rival.
+    let patch = json!({"data": {"value": "mine"}});
+    api.patch("app-config", &rival, &Patch::Merge(patch)).await?;
+    let ignore = json!([{"paths": ["/data/value"]}]);
+    let drift = json!({"driftDetection": {"mode": "enabled", "ignore": ignore}});
+    charts.release("app", drift).await?;
+    story.await_ready(&app).await?;
+    let statuses = statuses.await??;
+    ensure!(!statuses.is_empty() && !statuses.iter().any(|it| it == "True"), "{statuses:?}");
+    ensure!(story.expect(&config).await?.data["data"]["value"] == "mine");
     story.end().await
 }

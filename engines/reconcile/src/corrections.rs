@@ -20,7 +20,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 ///
 /// # Guarantees
 /// Of one thing ten corrections are allowed at once, and one a minute after that; whatever needs more is contested,
-/// and paused before each further one, until a whole pause has gone by without any.
+/// and paused before each further one, until a whole pause has gone by without any. Another wish is met at once and does
+/// not end that: the client that undoes the one may undo the other.
 #[derive(Debug, Clone)]
 pub struct Corrections<K> {
     buckets: BTreeMap<K, Bucket>,
@@ -70,13 +71,25 @@ impl Bucket {
         }
     }
 
+    /// Whether it is contested, or was until less than a pause ago.
+    fn is_contested(&self, now: Time, pause: Duration) -> bool {
+        self.contested_until.is_some_and(|until| now < later(until, pause))
+    }
+
+    /// It is corrected although it is contested, and a whole pause follows.
+    fn pause(&mut self, now: Time, pause: Duration) {
+        self.contested_until = Some(later(now, pause));
+        // It was paid for by the pause, so what filled meanwhile does not count besides.
+        (self.tokens, self.filling_since) = (0, now);
+    }
+
     /// Whether nothing of it matters any more.
     fn is_over(&self, now: Time, pause: Duration) -> bool {
-        let calm = self.contested_until.is_none_or(|until| later(until, pause) <= now);
-        calm && later(
-            self.filling_since,
-            CORRECTION_REFILL_INTERVAL.min(pause) * MAX_CORRECTION_BURST,
-        ) <= now
+        !self.is_contested(now, pause)
+            && later(
+                self.filling_since,
+                CORRECTION_REFILL_INTERVAL.min(pause) * MAX_CORRECTION_BURST,
+            ) <= now
     }
 }
 
@@ -88,18 +101,17 @@ impl<K: Ord + Clone> Corrections<K> {
     pub fn take(&mut self, key: &K, wish: &str, now: Time, pause: Duration) -> Result<(), Time> {
         self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
         let bucket = self.buckets.entry(key.clone()).or_insert_with(|| Bucket::full(wish, now));
-        if bucket.wish != wish {
-            *bucket = Bucket::full(wish, now);
-        }
-        if bucket.contested_until.is_some_and(|until| later(until, pause) <= now) {
+        if !bucket.is_contested(now, pause) {
             bucket.contested_until = None;
+        }
+        if bucket.wish != wish {
+            let contested_until = bucket.contested_until.map(|until| until.min(now));
+            *bucket = Bucket { contested_until, ..Bucket::full(wish, now) };
         }
         match bucket.contested_until {
             Some(until) if now < until => return Err(until),
             Some(_) => {
-                bucket.contested_until = Some(later(now, pause));
-                // It was paid for by the pause, so what filled meanwhile does not count besides.
-                (bucket.tokens, bucket.filling_since) = (0, now);
+                bucket.pause(now, pause);
                 return Ok(());
             }
             None => bucket.refill(now, pause),
@@ -115,6 +127,26 @@ impl<K: Ord + Clone> Corrections<K> {
                 Err(until)
             }
         }
+    }
+
+    /// Notes that something is corrected now, whatever was corrected before. If it is contested, it is so for another pause.
+    pub fn corrected(&mut self, key: &K, now: Time, pause: Duration) {
+        let bucket = self.buckets.get_mut(key).filter(|bucket| bucket.is_contested(now, pause));
+        if let Some(bucket) = bucket {
+            bucket.pause(now, pause);
+        }
+    }
+
+    /// Ends that something is contested. What was corrected before counts for what comes next.
+    pub fn end_contest(&mut self, key: &K) {
+        if let Some(bucket) = self.buckets.get_mut(key) {
+            bucket.contested_until = None;
+        }
+    }
+
+    /// Whether it is remembered how often something was corrected.
+    pub fn has(&self, key: &K) -> bool {
+        self.buckets.contains_key(key)
     }
 
     /// Until when something counts as contested, if it does.
@@ -178,6 +210,45 @@ mod tests {
         while take(&mut corrections, 0).is_ok() {}
         assert_eq!(corrections.take(&1, "b", at(1), PAUSE), Ok(()));
         assert_eq!(corrections.take(&2, "a", at(1), PAUSE), Ok(()));
+    }
+
+    #[test]
+    fn what_is_contested_stays_so_for_another_wish() {
+        let mut corrections = Corrections::default();
+        while take(&mut corrections, 0).is_ok() {}
+        assert_eq!(corrections.take(&1, "b", at(30_000), PAUSE), Ok(()));
+        assert_eq!(corrections.contested_until(&1, at(30_000)), Some(at(90_000)));
+        assert_eq!(corrections.take(&1, "b", at(30_001), PAUSE), Err(at(90_000)));
+        // One that comes when a pause is over finds it contested as well, until another pause has gone by.
+        assert_eq!(corrections.take(&1, "c", at(100_000), PAUSE), Ok(()));
+        assert_eq!(corrections.contested_until(&1, at(100_000)), Some(at(160_000)));
+        assert_eq!(corrections.take(&1, "d", at(220_000), PAUSE), Ok(()));
+        assert_eq!(corrections.contested_until(&1, at(220_000)), None);
+    }
+
+    #[test]
+    fn a_correction_that_nothing_holds_back_prolongs_a_contest_and_begins_none() {
+        let mut corrections = Corrections::default();
+        corrections.corrected(&1, at(0), PAUSE);
+        assert!(!corrections.has(&1));
+        assert_eq!(take(&mut corrections, 0), Ok(()));
+        corrections.corrected(&1, at(1), PAUSE);
+        assert_eq!(corrections.contested_until(&1, at(1)), None);
+        while take(&mut corrections, 2).is_ok() {}
+        // At the very end of the pause nothing is contested, but the correction shows that it is.
+        assert_eq!(corrections.contested_until(&1, at(60_002)), None);
+        corrections.corrected(&1, at(60_002), PAUSE);
+        assert_eq!(corrections.contested_until(&1, at(60_002)), Some(at(120_002)));
+        assert_eq!(take(&mut corrections, 60_003), Err(at(120_002)));
+    }
+
+    #[test]
+    fn a_contest_that_has_ended_leaves_no_further_corrections() {
+        let mut corrections = Corrections::default();
+        while take(&mut corrections, 0).is_ok() {}
+        corrections.end_contest(&1);
+        assert_eq!(corrections.contested_until(&1, at(1)), None);
+        assert_eq!(take(&mut corrections, 1), Err(at(60_001)));
     }
 
     #[test]

@@ -305,9 +305,11 @@ impl ReleasePlanner<'_> {
         PlanVerdict::Rest(Rest::Blocked(held.reason, held.subject, wake))
     }
 
-    /// Writes the status and what follows from it.
+    /// Writes the status and what follows from it. Also in the middle of a run it does not call a release Ready of which an
+    /// object is contested.
     fn tell(&self, report: Report) -> ReleaseStep {
-        ReleaseStep::Tell(Box::new(report))
+        let contested = self.observed.contested.as_ref().map(|(text, _)| text.clone());
+        ReleaseStep::Tell(Box::new(Report { contested, ..report }))
     }
 
     fn failed(&self, why: reconcile::Reason, text: String) -> PlanVerdict<ReleaseStep> {

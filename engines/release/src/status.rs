@@ -196,6 +196,8 @@ pub struct Report {
     pub progress: Option<Progress>,
     /// What is told.
     pub events: Vec<Event>,
+    /// What is contested, so that `Ready` says this where the status would make it True.
+    pub contested: Option<String>,
     /// Whether something failed without a trace in storage.
     pub is_early_failure: bool,
     /// The operation of whose end it tells.
@@ -237,6 +239,7 @@ impl Report {
             status,
             progress: None,
             events: Vec::new(),
+            contested: None,
             is_early_failure: false,
             ended: None,
             refused: None,

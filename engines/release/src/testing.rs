@@ -386,6 +386,8 @@ impl TestCluster {
     fn done(&mut self, step: &ReleaseStep) -> (String, Option<String>) {
         match step {
             ReleaseStep::Tell(report) => {
+                let contested = self.contested.as_ref().map(|(text, _)| text);
+                assert_eq!(report.contested.as_ref(), contested, "`Ready` is written with this");
                 self.status = report.status.clone();
                 let events = report.events.iter();
                 self.events.extend(events.map(|it| format!("{} {}", it.reason, it.text)));

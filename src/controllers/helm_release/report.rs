@@ -61,9 +61,10 @@ pub(in crate::controllers) fn progress(
     let summary = told.status.summary(desired);
     let rest = match (&told.progress, summary) {
         (Some(Progress { text, makes_unready: true }), _) => running(text),
-        (_, Some(said)) if said.status == Truth::True => {
-            Some(Rest::Settled(said.reason, said.text))
-        }
+        (_, Some(said)) if said.status == Truth::True => Some(match &told.contested {
+            Some(text) => Rest::Failed(reason::CONTESTED, text.clone(), Wake::default()),
+            None => Rest::Settled(said.reason, said.text),
+        }),
         (_, Some(said)) if said.status == Truth::False => {
             Some(Rest::Failed(said.reason, said.text, Wake::default()))
         }
@@ -199,14 +200,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::controllers::helm_release::validated_spec::{ReleaseInputs, check, desired};
+    use crate::settings::tests::settings;
 
-    fn told(rest: &Rest) -> [Option<String>; 2] {
-        let object: HelmRelease = serde_json::from_value(json!({
+    fn release() -> HelmRelease {
+        serde_json::from_value(json!({
             "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "app", "namespace": "apps", "generation": 1},
             "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
         }))
-        .unwrap();
+        .unwrap()
+    }
+
+    fn told(rest: &Rest) -> [Option<String>; 2] {
+        let object = release();
         let run = HelmReleaseRun {
             rest,
             desired: None,
@@ -216,6 +223,36 @@ mod tests {
         };
         let report = report(&object, &run);
         [report.event, report.logged].map(|event| event.map(|it| it.message))
+    }
+
+    #[test]
+    fn a_status_in_the_middle_of_a_run_calls_no_release_ready_that_is_contested() {
+        let object = release();
+        let timeouts = check(&object.spec).unwrap();
+        let desired = desired(&object, ReleaseInputs::default(), &timeouts, false, &settings(&[]));
+        let released = release::status::ReleaseCondition {
+            status: Truth::True,
+            reason: release::status::UPGRADE_SUCCEEDED,
+            text: "Helm upgrade succeeded".to_owned(),
+            generation: 1,
+        };
+        let status = release::status::ReleaseStatus {
+            released: Some(released),
+            ..release::status::ReleaseStatus::default()
+        };
+        let ready = |contested: Option<&str>| {
+            let contested = contested.map(str::to_owned);
+            let told = Told { contested, ..Told::of(status.clone()) };
+            let (_, after) = progress(&object, &told, None, &desired, Time::UNIX_EPOCH).unwrap();
+            let ready =
+                Condition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
+            ready.map(|it| (it.status, it.reason, it.message)).unwrap()
+        };
+        let settled = ready(None);
+        assert_eq!((settled.0, settled.1.as_str()), (Truth::True, "UpgradeSucceeded"));
+        let contested = ready(Some("ConfigMap/apps/a is contested"));
+        let text = "ConfigMap/apps/a is contested".to_owned();
+        assert_eq!(contested, (Truth::False, "Contested".to_owned(), text));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Source of the semantics: helm-controller 1.6 `internal/action/diff.go`, fluxcd/pkg/ssa `jsondiff`.
 //! Elsewhere: what follows (engine `release`), correcting it (`write`).
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use apply::changes::masked;
 use apply::meta::has;
 use apply::rival::contested_text;
 use futures::stream::{self, StreamExt as _};
-use objects::Object;
+use objects::{Object, ObjectId};
 use reconcile::{Rest, Time};
 use release::Record;
 use release::decide::Drift;
@@ -49,6 +50,8 @@ impl<O: Owner> ReleaseExecutor<O> {
             Ok(members) => members,
             Err(error) => return Ok(Drift::Error(self.wish.masked(&error.text()?))),
         };
+        let ids: BTreeSet<&ObjectId> = members.iter().map(|member| &member.id).collect();
+        self.contests().retain(|id| ids.contains(id));
         let action = self.journal(record.version).map(|it| it.action);
         let is_rollback = action == Some(Action::Rollback);
         let observations: Vec<_> =
@@ -111,19 +114,22 @@ impl<O: Owner> ReleaseExecutor<O> {
         let watcher = self.target.watcher();
         let digest = apply::compare::digest(&member.object);
         let rival = self.known().rivals.remove(id);
-        // A run corrects once: what it finds after that is for the next one, and counted there.
-        let has_corrected = self.known().ran.corrected;
-        let is_counted = self.desired().drift == DriftMode::Enabled
-            && !has_corrected
-            && !self.owner.is_asked()
-            && watcher.had_applied(&self.node, id, &digest);
-        if !is_counted {
+        if self.desired().drift != DriftMode::Enabled {
             return true;
         }
         let pause = self.contested_pause();
-        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, IGNORE, pause));
         let now = jiff::Timestamp::now();
-        let is_allowed = self.contests.lock().allows((id, &digest), now, pause, text);
+        // A run corrects once: what it finds after that is for the next one, and counted there.
+        let has_corrected = self.known().ran.corrected;
+        let is_counted = !has_corrected
+            && !self.owner.is_asked()
+            && watcher.had_applied(&self.node, id, &digest);
+        if !is_counted {
+            self.contests().corrected(id, now, pause);
+            return true;
+        }
+        let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, IGNORE, pause));
+        let is_allowed = self.contests().allows(id, &digest, now, pause, text);
         if !is_allowed {
             watcher.hush(&self.node, id);
         }
@@ -131,21 +137,37 @@ impl<O: Owner> ReleaseExecutor<O> {
     }
 
     /// How long a contested object is not corrected: until the release is observed again, to the second.
-    fn contested_pause(&self) -> Duration {
+    pub(super) fn contested_pause(&self) -> Duration {
         let interval = Duration::from_secs(self.desired().interval.as_secs());
         reconcile::contested_pause(interval)
     }
 
-    /// What is not corrected for a while, how that is told, and until when.
+    /// What is not corrected for a while, how that is told, and until when; nothing where drift is not corrected at all.
     pub(super) fn contested(&self) -> Option<(String, Time)> {
-        let mut contests = self.contests.lock();
-        let standing = contests.standing(jiff::Timestamp::now());
+        if self.desired().drift != DriftMode::Enabled {
+            return None;
+        }
+        let standing = self.contests().standing(jiff::Timestamp::now());
         let until = standing.values().map(|(_, until)| *until).min()?;
         let strings: Vec<String> = standing.into_values().map(|(text, _)| text).collect();
         Some((self.wish.masked(&strings.join("; ")), until))
     }
 
+    /// Compares an object with the cluster. One that a rival changed and that has not drifted is no longer contested.
     async fn compared(
+        &self,
+        member: &Member,
+        is_rollback: bool,
+    ) -> Result<DriftComparison, ClusterError> {
+        let has_moved = self.target.watcher().has_moved(&self.node, &member.id);
+        let found = self.compared_with_live(member, is_rollback).await?;
+        if has_moved && matches!(found, DriftComparison::Same) {
+            self.contests().end(&member.id);
+        }
+        Ok(found)
+    }
+
+    async fn compared_with_live(
         &self,
         member: &Member,
         is_rollback: bool,

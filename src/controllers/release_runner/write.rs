@@ -242,6 +242,8 @@ impl<O: Owner> ReleaseExecutor<O> {
                 if is_observed {
                     let digest = apply::compare::digest(object);
                     watcher.applied(&self.node, resource, digest, &written, since);
+                    let now = jiff::Timestamp::now();
+                    self.contests().corrected(id, now, self.contested_pause());
                 }
                 self.wrote(id, written, since);
             }

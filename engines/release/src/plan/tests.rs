@@ -582,6 +582,13 @@ fn a_release_with_a_contested_object_is_not_ready_until_it_is_worth_another_run(
     let End::Rest(Rest::Failed(why, text, wake)) = world.run() else { panic!("{:?}", world.log) };
     assert_eq!((why, text.as_str()), (reason::CONTESTED, "ConfigMap/apps/a is contested"));
     assert_eq!(wake.at, Some(until));
+    // The status is written before and after a correction, too.
+    world.events.clear();
+    world.drift =
+        Drift::Found { digest: "sha256:d".to_owned(), text: "ConfigMap/apps/a changed".to_owned() };
+    let End::Rest(Rest::Failed(why, ..)) = world.run() else { panic!("{:?}", world.log) };
+    assert_eq!((why, world.drift.clone()), (reason::CONTESTED, Drift::None));
+    assert!(world.events.iter().any(|it| it.contains("DriftDetected")), "{:?}", world.events);
     world.contested = None;
     let End::Rest(rest) = world.run() else { panic!("a rest") };
     assert!(rest.is_settled());

@@ -44,6 +44,7 @@ impl KustomizationExecutor {
         if self.known().seen.contains_key(&manifest.id) {
             return Ok(());
         }
+        let has_moved = self.target.watcher().has_moved(&self.node, &manifest.id);
         let compared = match self.compare(manifest).await {
             Ok(state) => self.guarded(manifest, state).await,
             refused => refused,
@@ -55,6 +56,11 @@ impl KustomizationExecutor {
             }
             state => state?,
         };
+        let is_right =
+            matches!(state, SeenState::InSync | SeenState::Skipped | SeenState::Finished);
+        if has_moved && is_right {
+            self.contests().end(&manifest.id);
+        }
         let state = self.within_measure(manifest, state);
         self.known().seen.insert(manifest.id.clone(), state);
         Ok(())
@@ -90,15 +96,20 @@ impl KustomizationExecutor {
         let digest = &manifest.digest;
         let is_wrong =
             matches!(state, SeenState::Missing | SeenState::Differs | SeenState::MustBeRecreated);
-        let watcher = self.target.watcher();
-        let is_drift = is_wrong && watcher.had_applied(&self.node, id, digest);
-        if !is_drift || self.settings.verify != Verify::Drifted {
+        if !is_wrong {
             return state;
         }
+        let watcher = self.target.watcher();
         let pause = reconcile::contested_pause(self.desired.retry);
+        let now = jiff::Timestamp::now();
+        let is_drift = watcher.had_applied(&self.node, id, digest);
+        if !is_drift || self.settings.verify != Verify::Drifted {
+            self.contests().corrected(id, now, pause);
+            return state;
+        }
         let rival = self.known().rivals.remove(id);
         let text = || rival.unwrap_or_else(|| contested_text(id, None, MANAGER, IGNORE, pause));
-        if self.contests().allows((id, digest), jiff::Timestamp::now(), pause, text) {
+        if self.contests().allows(id, digest, now, pause, text) {
             return state;
         }
         watcher.hush(&self.node, id);
