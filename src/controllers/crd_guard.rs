@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use self::claims::Mark;
 use self::error::GuardError;
+use self::migrate::StopCheck;
 use self::policy::{POLICY, Policy};
 use self::removal::Removing;
 use super::context::Context;
@@ -200,15 +201,20 @@ impl<'a> Guard<'a> {
     }
 
     /// Moves objects out of the versions that a manifest drops, to be called before it is written. Nothing is done
-    /// where none is dropped.
+    /// where none is dropped. What has it applied says with `is_stopped` whether that goes on.
     ///
     /// # Errors
-    /// Why they cannot be moved.
-    pub(crate) async fn migrate(&self, manifest: &Object, manager: &str) -> Result<(), GuardError> {
+    /// Why they cannot be moved, or that it was stopped.
+    pub(crate) async fn migrate(
+        &self,
+        manifest: &Object,
+        manager: &str,
+        is_stopped: StopCheck<'_>,
+    ) -> Result<(), GuardError> {
         if self.is_off() || !is_definition(manifest) {
             return Ok(());
         }
-        self.migrated(manifest, manager).await.map_err(|error| match error {
+        self.migrated(manifest, manager, is_stopped).await.map_err(|error| match error {
             GuardError::Cluster(error) if error.is_of_server() => GuardError::Cluster(error),
             refused => {
                 let name = manifest.name();
@@ -217,14 +223,20 @@ impl<'a> Guard<'a> {
         })
     }
 
-    async fn migrated(&self, manifest: &Object, manager: &str) -> Result<(), GuardError> {
+    async fn migrated(
+        &self,
+        manifest: &Object,
+        manager: &str,
+        is_stopped: StopCheck<'_>,
+    ) -> Result<(), GuardError> {
         let cluster = &self.target.cluster;
         let resource = cluster.resource(&manifest.gvk()).await?;
         let Some(live) = cluster.get(&resource, "", manifest.name()).await? else {
             return Ok(());
         };
         let is_named = may_list(&self.target.cluster, &live).await;
-        migrate::migrate(self.target, (&resource, live), manifest, (manager, is_named)).await
+        let by = (manager, is_named);
+        migrate::migrate(self.target, (&resource, live), manifest, by, is_stopped).await
     }
 
     /// Removes a live definition that left the manifests; `mine` are the marks of its owner, and `propagation` is as in

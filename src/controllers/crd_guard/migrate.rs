@@ -43,16 +43,21 @@ pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, Defini
 /// An object of the definition, by namespace, name and uid.
 type ObjectIdentity = [String; 3];
 
+/// Whether what applies a definition was suspended, deleted or changed meanwhile: its objects may be many.
+pub(crate) type StopCheck<'s> = &'s (dyn Fn() -> bool + Sync);
+
 /// Moves the objects of a live definition as far as a manifest needs it, in the name of the identity that applies; only
-/// `status.storedVersions` is written in windlass's own name.
+/// `status.storedVersions` is written in windlass's own name. Before each object it is asked whether `is_stopped`.
 ///
 /// # Errors
-/// Which objects cannot be moved, by name if the applying identity may list them; the definition is another by now.
+/// Which objects cannot be moved, by name if the applying identity may list them; the definition is another by now; it was
+/// stopped.
 pub(super) async fn migrate(
     target: &ClusterTarget,
     (definitions, live): (&Resource, Object),
     manifest: &Object,
     (manager, is_named): (&str, bool),
+    is_stopped: StopCheck<'_>,
 ) -> Result<(), GuardError> {
     let Ok(Some(migration)) = Migration::of(&fields(&live), &fields(manifest)) else {
         return Ok(());
@@ -86,7 +91,7 @@ pub(super) async fn migrate(
     };
     // A list that is read while its objects are written may not outlive the token of its next page.
     let objects = listed(target.as_ourselves(), &resource).await?;
-    let written = match write_back(cluster, &resource, objects, manager).await {
+    let written = match write_back(cluster, &resource, objects, manager, is_stopped).await {
         Ok(written) => written,
         Err((_, error)) if error.is_of_server() => return Err(error.into()),
         Err((object, error)) => {
@@ -142,9 +147,13 @@ async fn write_back(
     resource: &Resource,
     objects: Vec<ObjectIdentity>,
     manager: &str,
+    is_stopped: StopCheck<'_>,
 ) -> Result<u64, (ObjectIdentity, ClusterError)> {
     let writes = objects.into_iter().map(|object| async move {
-        let written = write_one(writer, resource, &object, manager).await;
+        let written = match is_stopped() {
+            true => Err(ClusterError::NoAnswer("the migration of objects was stopped".to_owned())),
+            false => write_one(writer, resource, &object, manager).await,
+        };
         written.map_err(|error| (object, error))
     });
     let mut writes = stream::iter(writes).buffer_unordered(AT_ONCE);
@@ -182,4 +191,41 @@ async fn write_one(
         }
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::fake_cluster::answering;
+
+    #[tokio::test]
+    async fn no_object_is_written_back_after_its_kustomization_or_release_was_suspended() {
+        for suspended_after in [0, 5, 20] {
+            let written = Arc::new(Mutex::new(0));
+            let count = written.clone();
+            let cluster = answering(move |(asked, _)| {
+                assert!(asked.starts_with("PATCH /apis/acme.io/v1/namespaces/shop/widgets/"));
+                *count.lock() += 1;
+                let widget = json!({"apiVersion": "acme.io/v1", "kind": "Widget",
+                    "metadata": {"name": "w", "namespace": "shop"}});
+                (200, Body::from(widget.to_string()))
+            })
+            .await;
+            let gvk = objects::Gvk::new("acme.io/v1", "Widget");
+            let plural = "widgets".to_owned();
+            let widgets = Resource { gvk, plural, namespaced: true, watchable: true };
+            let all = (0..20).map(|at| ["shop".to_owned(), format!("w-{at}"), at.to_string()]);
+            let is_suspended = || *written.lock() >= suspended_after;
+            let done = write_back(&cluster, &widgets, all.collect(), "test", &is_suspended).await;
+            let written = *written.lock();
+            assert_eq!(done.is_ok(), suspended_after == 20, "{written}");
+            // Those that were under way come to their end.
+            assert!((suspended_after..suspended_after + AT_ONCE).contains(&written), "{written}");
+        }
+    }
 }

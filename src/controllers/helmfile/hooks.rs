@@ -259,6 +259,8 @@ impl<K: Model> Round<'_, K> {
     /// Applies objects one after the other.
     async fn objects(&mut self, objects: Vec<Object>) -> Result<HookApplyOutcome, ClusterError> {
         match self.applied(objects).await {
+            // A migration is interrupted for that.
+            Err(_) if self.owner.is_overtaken(self.desired) => Ok(HookApplyOutcome::Overtaken),
             Err(GuardError::Refused(text)) => Ok(HookApplyOutcome::Refused(text)),
             Err(GuardError::Cluster(error)) => Err(error),
             Ok(outcome) => Ok(outcome),
@@ -313,7 +315,9 @@ impl<K: Model> Round<'_, K> {
             ManifestPermission::Skipped => return Ok(None),
             ManifestPermission::Refused(text) => return Err(GuardError::Refused(text)),
             ManifestPermission::Migrates => {
-                self.permit.aside(guard.migrate(&object, MANAGER)).await?;
+                let is_overtaken = || self.owner.is_overtaken(self.desired);
+                let migration = guard.migrate(&object, MANAGER, &is_overtaken);
+                self.permit.aside(migration).await?;
             }
         }
         let before = match context.settings.release_audits {

@@ -237,11 +237,13 @@ impl<O: Owner> ReleaseExecutor<O> {
         self.migrated(&member.object).await
     }
 
-    /// The same for a manifest.
+    /// The same for a manifest. It is interrupted when the owner is suspended, deleted or changed.
     pub(super) async fn migrated(&self, manifest: &Object) -> Result<Option<String>, Rest> {
         let guard = self.guard();
-        match self.permit.aside(guard.migrate(manifest, MANAGER)).await {
+        let is_overtaken = || self.owner.is_overtaken(self.desired());
+        match self.permit.aside(guard.migrate(manifest, MANAGER, &is_overtaken)).await {
             Ok(()) => Ok(None),
+            Err(_) if is_overtaken() => Err(self.overtaken()),
             Err(error) => error.refusal().map(Some).map_err(|error| self.no_answer(&error)),
         }
     }

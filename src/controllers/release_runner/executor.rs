@@ -511,7 +511,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         events
     }
 
-    fn overtaken(&self) -> Rest {
+    pub(super) fn overtaken(&self) -> Rest {
         self.known().outdated = true;
         let text = "the spec was changed during the run".to_owned();
         Rest::Running(reason::PROGRESSING, text, Wake::default())

@@ -69,7 +69,11 @@ impl KustomizationExecutor {
         let outcomes: Vec<Result<(), WriteFailure>> =
             stream::iter(writes).buffered(width).collect().await;
         let failed: Vec<WriteFailure> = outcomes.into_iter().filter_map(Result::err).collect();
-        self.failed(reason::RECONCILIATION_FAILED, &failed)
+        match self.stopped().filter(|_| !failed.is_empty()) {
+            // A migration is interrupted for that, which is no failure.
+            Some(rest) => Err(rest),
+            None => self.failed(reason::RECONCILIATION_FAILED, &failed),
+        }
     }
 
     /// Permission to delete objects that are created again.
@@ -186,7 +190,9 @@ impl KustomizationExecutor {
         }
         if crd_guard::is_definition(&payload) {
             let guard = self.guard();
-            let migrated = self.permit.aside(guard.migrate(&payload, MANAGER)).await;
+            let is_stopped = || self.stopped().is_some();
+            let migration = guard.migrate(&payload, MANAGER, &is_stopped);
+            let migrated = self.permit.aside(migration).await;
             migrated
                 .map_err(|error| error.refusal().map_or_else(|it| it, ClusterError::Withheld))?;
         }
