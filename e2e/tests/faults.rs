@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use e2e::api_proxy::{ApiFault, ApiProxy};
-use e2e::harness::flux::{Upstream, inventory};
+use e2e::harness::flux::{Upstream, condition, inventory};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -316,6 +316,34 @@ async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> 
     story.await_applied_within("app", &revision, RECOVERY).await?;
     let map = story.await_value("map-000", "2").await?;
     ensure!(map.uid() != old, "it is the one that was deleted");
+    story.end().await
+}
+
+/// The gate of removals is asked before each object: the deletions of many take long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prune_that_is_suspended_midway_deletes_no_further_object() -> Result<()> {
+    let story = Story::begin("prune-suspended").await?;
+    let stage = Stage::set(&story).await?;
+    let app = StoryTarget::kustomization("app");
+    // Each deletion takes a second.
+    stage.proxy.begin(ApiFault::Slow(Duration::from_secs(1)));
+    let files = config_maps("1");
+    let leaving: Vec<&str> = files.iter().skip(1).map(|(path, _)| path.as_str()).collect();
+    let revision = stage.upstream.remove(&leaving).await?;
+    let has_begun = async || Ok((owned(&story).await?.len() < COUNT).then_some(()));
+    story.await_until("the prune to begin", RECOVERY, has_begun).await?;
+    story.merge(&app, json!({"spec": {"suspend": true}})).await?;
+    let is_stopped =
+        |object: &kube::api::DynamicObject| condition(object, "Ready")["reason"] == "Suspended";
+    let object = story.await_object(&app, RECOVERY, is_stopped).await?;
+    let left = owned(&story).await?.len();
+    ensure!(left > 1, "it was pruned to its end");
+    ensure!(inventory(&object).len() >= left, "{left} are left: {:?}", inventory(&object));
+    stage.proxy.heal();
+    story.merge(&app, json!({"spec": {"suspend": false}})).await?;
+    story.await_applied_within("app", &revision, RECOVERY).await?;
+    let left: Vec<String> = owned(&story).await?.into_keys().collect();
+    ensure!(left == ["map-000"], "{left:?}");
     story.end().await
 }
 

@@ -23,9 +23,9 @@ fn crd() -> StoryTarget {
 }
 
 /// Volumes for the replicas: the bed makes none.
-async fn volumes(story: &Story) -> Result<()> {
+async fn volumes(story: &Story, names: [&str; 2]) -> Result<()> {
     let api = Api::<PersistentVolume>::all(story.client.clone());
-    for name in ["volume-a", "volume-b"] {
+    for name in names {
         let volume: PersistentVolume = serde_json::from_value(json!({
             "metadata": {"name": name},
             "spec": {
@@ -90,7 +90,9 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     story.await_value("map", "1").await?;
     definitions_go(&story).await?;
     kinds_removed(&story).await?;
-    uninstalled_by_flux(&story).await?;
+    uninstalled_by_flux(&story, "single").await?;
+    volumes(&story, ["volume-c", "volume-d"]).await?;
+    uninstalled_by_flux(&story, "high-availability").await?;
     getting_started(&story).await
 }
 
@@ -122,18 +124,25 @@ async fn kinds_removed(story: &Story) -> Result<()> {
 }
 
 /// The stock `flux uninstall` beside a process of windlass that goes on, with the rights of an administrator since the roles
-/// go as well: workloads of Kustomizations and of releases stay, as they do with Flux.
-async fn uninstalled_by_flux(story: &Story) -> Result<()> {
-    story.windlass_says(&["install", "-n", "gitops"], true)?;
+/// go as well: workloads of Kustomizations and of releases stay, as they do with Flux. It knows no StatefulSets: that of a
+/// profile stays, until windlass is uninstalled.
+async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
+    let flag = format!("--profile={profile}");
+    story.windlass_says(&["install", &flag, "-n", "gitops"], true)?;
+    let replicas = StoryTarget::new("apps/v1", "StatefulSet", "windlass-controller");
+    let replicas = replicas.in_namespace("gitops");
+    ensure!(story.read(&replicas).await?.is_some() == (profile == "high-availability"), "{flag}");
     let administrator = format!("--kubeconfig={}", story.kubeconfig().display());
     let flags = ["--runtime-namespace=gitops", &administrator];
     let mut windlass = Windlass::start(story.bed, &flags).await?;
-    let _upstream = story.follow("left", &[("map.yaml", config_map("left", "1"))]).await?;
-    story.kustomization("left", "left", json!({})).await?;
+    let left = format!("left-by-{profile}");
+    let released = format!("released-by-{profile}");
+    let _upstream = story.follow(&left, &[("map.yaml", config_map(&left, "1"))]).await?;
+    story.kustomization(&left, &left, json!({})).await?;
     let charts = Charts::of(story).await?;
-    charts.publish("1.0.0", &[("templates/map.yaml", &config_map("left-by-release", "1"))]).await?;
-    let release = charts.release("left", json!({})).await?;
-    for target in [&StoryTarget::kustomization("left"), &release] {
+    charts.publish("1.0.0", &[("templates/map.yaml", &config_map(&released, "1"))]).await?;
+    let release = charts.release(&released, json!({})).await?;
+    for target in [&StoryTarget::kustomization(&left), &release] {
         let object = story.await_ready(target).await?;
         ensure!(object.metadata.finalizers.is_some(), "nothing would be deleted in any case");
     }
@@ -143,12 +152,15 @@ async fn uninstalled_by_flux(story: &Story) -> Result<()> {
     let releases =
         StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", releases);
     story.await_gone(&releases, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_value("left", "1").await?;
-    story.await_value("left-by-release", "1").await?;
-    let history = story.history("left")?;
+    story.await_value(&left, "1").await?;
+    story.await_value(&released, "1").await?;
+    let history = story.history(&released)?;
     ensure!(history.len() == 1 && history[0].contains("deployed"), "{history:?}");
+    story.await_gone(&deployment("gitops"), DEFAULT_WAIT_TIMEOUT).await?;
+    ensure!(story.read(&replicas).await?.is_some() == (profile == "high-availability"), "{flag}");
     windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
-    definitions_go(story).await
+    definitions_go(story).await?;
+    story.await_gone(&replicas, DEFAULT_WAIT_TIMEOUT).await
 }
 
 /// What the page says can be typed as it stands, and does what it says.
@@ -218,7 +230,7 @@ async fn getting_started(story: &Story) -> Result<()> {
 
 /// Each of the other profiles becomes ready in a namespace of its own, and goes again.
 async fn profiles(story: &Story) -> Result<()> {
-    volumes(story).await?;
+    volumes(story, ["volume-a", "volume-b"]).await?;
     for (profile, workload) in [
         ("high-availability", "StatefulSet/high-availability/windlass-controller"),
         ("lockdown", "Deployment/lockdown/windlass-controller"),

@@ -28,6 +28,7 @@ mod interop;
 mod lifecycle_checks;
 mod lifecycle_handlers;
 mod lifecycles;
+mod merges;
 mod places;
 mod post_renderers;
 mod readiness;

@@ -175,6 +175,70 @@ async fn addresses_that_specs_may_not_name_are_not_asked_by_files_either() {
 }
 
 #[tokio::test]
+async fn neither_a_file_nor_a_redirect_leads_a_token_to_metadata_or_to_a_service_of_the_cluster() {
+    let rules = Rules::default().with_loopback();
+    rules.refuse_services(vec!["10.96.0.0/12".parse().unwrap()]);
+    let egress = Egress::Named(Arc::new(rules));
+    let keys = keys(&[("sops.vault-token", TOKEN)]);
+    for (place, wanted) in [
+        ("http://169.254.169.254", "link-local or cloud metadata address"),
+        ("http://[fd00:ec2::254]", "link-local or cloud metadata address"),
+        ("http://10.96.0.1:8200", "resolves to a Service of the cluster"),
+        ("http://[::ffff:10.96.0.1]:8200", "resolves to a Service of the cluster"),
+    ] {
+        let head = "HTTP/1.1 307 Elsewhere\r\nconnection: close\r\ncontent-length: 0\r\n";
+        let answer = format!("{head}location: {place}/v1/sops/decrypt/one\r\n\r\n");
+        let server = Server::start(Some(answer));
+        for key in [server.key("one"), vault(place, "one")] {
+            let mut session = session(&keys, None, &egress);
+            let why = session.decrypt(&key).await.unwrap_err().to_string();
+            assert!(why.contains(wanted), "{place}: {why}");
+        }
+        assert_eq!(server.asked().len(), 1, "{place}");
+    }
+}
+
+#[tokio::test]
+async fn keys_of_clouds_do_not_name_the_server_that_gets_their_credentials() {
+    let server = Server::answering("200 OK", "{}");
+    let keys = keys(&[
+        ("sops.aws-kms", "aws_access_key_id: a\naws_secret_access_key: b\n"),
+        ("sops.azure-kv", "tenantId: t\nclientId: c\nclientSecret: s\n"),
+        ("sops.gcp-kms", r#"{"type": "service_account"}"#),
+    ]);
+    let mut session = session(&keys, None, &Egress::with_loopback());
+    let place = server.address.to_string();
+    let encrypted = || "AAAA".to_owned();
+    let aws = |arn: String| ServiceKey::AwsKms {
+        arn,
+        role: String::new(),
+        context: BTreeMap::new(),
+        profile: String::new(),
+        encrypted: encrypted(),
+    };
+    let google = |resource_id: String| ServiceKey::GcpKms { resource_id, encrypted: encrypted() };
+    let azure = |vault_url: String| ServiceKey::AzureKeyVault {
+        vault_url,
+        name: "k".to_owned(),
+        version: "1".to_owned(),
+        encrypted: encrypted(),
+    };
+    for key in [
+        aws(format!("arn:aws:kms:{place}/:1:key/a")),
+        aws(format!("arn:aws:kms:a@{place}:1:key/a")),
+        google(format!("http://{place}/locations/l/keyRings/r/cryptoKeys/k")),
+        google(format!("projects/..//{place}/keyRings/r/cryptoKeys/k")),
+        azure(format!("http://{place}")),
+        azure(format!("https://{place}/.vault.azure.net")),
+        azure(format!("https://shop.vault.azure.net@{place}")),
+    ] {
+        let why = session.decrypt(&key).await.unwrap_err().to_string();
+        assert!(why.contains("correct the file"), "{key}: {why}");
+    }
+    assert!(server.asked().is_empty());
+}
+
+#[tokio::test]
 async fn without_credentials_of_the_secret_the_flag_is_named_and_no_server_asked() {
     let empty = Keys::default();
     let flag = Some("--no-cross-namespace-refs");

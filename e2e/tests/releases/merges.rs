@@ -1,0 +1,174 @@
+//! Upgrades of which the client merges the objects: windlass makes of what others changed what both versions of the stock
+//! `helm` make of it.
+//!
+//! Elsewhere: answers of Kubernetes' library to merges, kind by kind (`src/controllers/release_runner/merge.rs`).
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use e2e::authority::Authority;
+use e2e::harness::release::Charts;
+use e2e::harness::{Story, StoryTarget};
+use serde_json::{Value, json};
+
+/// The API server asks these webhooks about nothing that exists.
+const WEBHOOKS_TEMPLATE: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: {{ .Release.Namespace }}-{{ .Release.Name }}
+webhooks:
+- name: first.windlass.dev
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  timeoutSeconds: {{ if eq .Chart.Version \"1.0.0\" }}1{{ else }}2{{ end }}
+  clientConfig: {url: \"https://127.0.0.1:1/first\"}
+  rules:
+  - {apiGroups: [none.windlass.dev], apiVersions: [v1], operations: [CREATE], resources: [nothings]}
+{{- if eq .Chart.Version \"1.0.0\" }}
+- name: second.windlass.dev
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Ignore
+  clientConfig: {url: \"https://127.0.0.1:1/second\"}
+  rules:
+  - {apiGroups: [none.windlass.dev], apiVersions: [v1], operations: [CREATE], resources: [nothings]}
+{{- end }}
+";
+
+const ACCOUNT_TEMPLATE: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: {{ .Release.Name }}}
+secrets: [{name: own}]
+imagePullSecrets:
+- name: own
+- name: {{ if eq .Chart.Version \"1.0.0\" }}former{{ else }}later{{ end }}
+";
+
+/// It has no Pods.
+const DEPLOYMENT_TEMPLATE: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec:
+      containers: [{name: main, image: \"example.com/app:{{ .Chart.Version }}\"}]
+      topologySpreadConstraints:
+      - topologyKey: kubernetes.io/hostname
+        maxSkew: {{ if eq .Chart.Version \"1.0.0\" }}1{{ else }}2{{ end }}
+        whenUnsatisfiable: ScheduleAnyway
+        labelSelector: {matchLabels: {app: {{ .Release.Name }}}}
+";
+
+const CHART_FILES: [(&str, &str); 3] = [
+    ("templates/account.yaml", ACCOUNT_TEMPLATE),
+    ("templates/deployment.yaml", DEPLOYMENT_TEMPLATE),
+    ("templates/webhooks.yaml", WEBHOOKS_TEMPLATE),
+];
+
+/// The objects of a release.
+fn objects(story: &Story, release: &str) -> [StoryTarget; 3] {
+    let webhooks = format!("{}-{release}", story.namespace);
+    [
+        StoryTarget::new(
+            "admissionregistration.k8s.io/v1",
+            "ValidatingWebhookConfiguration",
+            &webhooks,
+        ),
+        StoryTarget::new("v1", "ServiceAccount", release),
+        StoryTarget::new("apps/v1", "Deployment", release),
+    ]
+}
+
+/// Changes the objects of a release as other clients do.
+async fn inject(story: &Story, release: &str, bundle: &str) -> Result<()> {
+    let [webhooks, account, deployment] = objects(story, release);
+    let mut all = story.expect(&webhooks).await?.data["webhooks"].clone();
+    all[0]["clientConfig"]["caBundle"] = json!(bundle);
+    story.merge(&webhooks, json!({"webhooks": all})).await?;
+
+    let named = |name: &str| json!({"name": name});
+    let secrets = ["own", "token"].map(named);
+    let pull_secrets = ["registry", "own", "former"].map(named);
+    let patch = json!({"secrets": secrets, "imagePullSecrets": pull_secrets});
+    story.merge(&account, patch).await?;
+
+    let live = story.expect(&deployment).await?;
+    let template = &live.data["spec"]["template"]["spec"];
+    let mut constraints = template["topologySpreadConstraints"].clone();
+    let zones = json!({"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway"});
+    constraints.as_array_mut().context("the chart has constraints")?.push(zones);
+    let patch = json!({"spec": {"template": {"spec": {"topologySpreadConstraints": constraints}}}});
+    story.merge(&deployment, patch).await?;
+    Ok(())
+}
+
+/// The objects of a release as they are, without metadata and status, and with another word for its name.
+async fn live(story: &Story, release: &str) -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for target in objects(story, release) {
+        let mut data = story.expect(&target).await?.data;
+        if let Some(fields) = data.as_object_mut() {
+            fields.remove("status");
+        }
+        all.push(serde_json::from_str(&data.to_string().replace(release, "RELEASE"))?);
+    }
+    Ok(all)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
+    let story = Story::with_windlass("release-merges").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &CHART_FILES).await?;
+    let url = charts.server.url();
+    let first = ["app", "--repo", &url, "--version", "1.0.0"];
+    story.helm_says(
+        &[&["install", "by-helm-four"][..], &first, &["--server-side=false"]].concat(),
+    )?;
+    story.helm3(&[&["install", "by-helm-three"][..], &first].concat())?;
+    let spec = json!({"install": {"serverSideApply": false}});
+    let ours = charts.release("by-windlass", spec).await?;
+    story.await_revision(&ours, 1).await?;
+
+    let bundle = STANDARD.encode(Authority::generate()?.certificate());
+    let releases = ["by-helm-four", "by-helm-three", "by-windlass"];
+    for release in releases {
+        inject(&story, release, &bundle).await?;
+    }
+    charts.publish("2.0.0", &CHART_FILES).await?;
+    let second = ["app", "--repo", &url, "--version", "2.0.0"];
+    story.helm_says(&[&["upgrade", "by-helm-four"][..], &second].concat())?;
+    story.helm3(&[&["upgrade", "by-helm-three"][..], &second].concat())?;
+    story.await_revision(&ours, 2).await?;
+    let metadata = story.helm_says(&["get", "metadata", "by-helm-four"])?;
+    ensure!(metadata.contains("client-side apply"), "{metadata}");
+
+    let merged = live(&story, "by-windlass").await?;
+    for release in ["by-helm-four", "by-helm-three"] {
+        let wanted = live(&story, release).await?;
+        ensure!(merged == wanted, "{release} has {wanted:#?}, and by-windlass {merged:#?}");
+    }
+    // They are merged, and neither replaced nor left as they were.
+    let [webhooks, account, deployment] = merged.as_slice() else { bail!("{merged:?}") };
+    let webhook = &webhooks["webhooks"][0];
+    ensure!(webhook["clientConfig"]["caBundle"] == bundle && webhook["timeoutSeconds"] == 2);
+    ensure!(webhooks["webhooks"].as_array().is_some_and(|all| all.len() == 1), "{webhooks}");
+    let names = account["imagePullSecrets"].to_string();
+    ensure!(names.contains("registry") && names.contains("later"), "{names}");
+    ensure!(!names.contains("former"), "{names}");
+    let constraints = &deployment["spec"]["template"]["spec"]["topologySpreadConstraints"];
+    ensure!(constraints.as_array().is_some_and(|all| all.len() == 2), "{constraints}");
+    for release in releases {
+        let [webhooks, ..] = objects(&story, release);
+        story.delete(&webhooks).await?;
+    }
+    story.end().await
+}
