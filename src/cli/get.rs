@@ -327,13 +327,17 @@ mod tests {
         let targets = [target(kustomize, "Kustomization"), target(source, "GitRepository")];
         let ready = |status: &str, message: &str| json!([{"type": "Ready", "status": status, "reason": "X", "message": message}]);
         let revision = "main@sha1:0123456789abcdef0123456789abcdef01234567";
+        let fields = json!({"f:spec": {"f:suspend": {}},
+            "f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let managed =
+            json!([{"manager": "windlass-cli", "operation": "Update", "fieldsV1": fields}]);
         let rows = [
             json!({"apiVersion": source, "kind": "GitRepository",
                 "metadata": {"name": "shop", "namespace": "apps"},
                 "status": {"artifact": {"revision": revision, "lastUpdateTime": "2026-11-24T11:00:00Z"},
                     "conditions": ready("True", "stored artifact for revision 'main@sha1:01234567'")}}),
             json!({"apiVersion": kustomize, "kind": "Kustomization",
-                "metadata": {"name": "shop-with-a-long-name", "namespace": "apps", "annotations": {
+                "metadata": {"name": "shop-with-a-long-name", "namespace": "apps", "managedFields": managed, "annotations": {
                     "windlass.dev/suspended-by": "alice", "windlass.dev/suspended-until": "2026-11-24T21:00:00Z"}},
                 "spec": {"suspend": true},
                 "status": {"lastAppliedRevision": revision, "conditions": ready("False",

@@ -280,14 +280,25 @@ mod tests {
 
     #[test]
     fn a_suspension_shows_its_owner_and_its_end() {
-        let suspended = |annotations: Value| {
-            row(json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "app", "annotations": annotations},
-                "spec": {"suspend": true}}))
-            .suspended
+        let suspended = |annotations: Value, manager: &str| {
+            let until = json!({"f:annotations": {"f:windlass.dev/suspended-until": {}}});
+            let managed = json!([
+                {"manager": "windlass-cli", "operation": "Update", "fieldsV1": {"f:metadata": until}},
+                {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": {"f:suspend": {}}}},
+            ]);
+            let metadata =
+                json!({"name": "app", "annotations": annotations, "managedFields": managed});
+            row(json!({"apiVersion": "v1", "kind": "X", "metadata": metadata, "spec": {"suspend": true}}))
+                .suspended
         };
-        assert_eq!(suspended(json!({})), "yes");
+        let held = |annotations: Value| suspended(annotations, "windlass-cli");
+        assert_eq!(held(json!({})), "yes");
         let until = |at: &str| json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-until": at});
-        assert_eq!(suspended(until("2026-11-24T21:00:00Z")), "alice until 2026-11-24T21:00Z");
-        assert_eq!(suspended(until("2026-11-24T11:00:00Z")), "");
+        assert_eq!(held(until("2026-11-24T21:00:00Z")), "alice until 2026-11-24T21:00Z");
+        assert_eq!(held(until("2026-11-24T11:00:00Z")), "");
+        // It was resumed and suspended again by a program that does not know the annotation.
+        for at in ["2026-11-24T21:00:00Z", "2026-11-24T11:00:00Z"] {
+            assert_eq!(suspended(until(at), "flux"), "alice");
+        }
     }
 }

@@ -6,19 +6,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use cause::{hold, related};
+use cause::{hold, owners, related};
 use clap::Args as ClapArgs;
 use jiff::{SignedDuration, Timestamp};
 use objects::Object;
 use reconcile::{
     Hold, REQUESTED_BY, REQUESTED_REASON, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
+    may_end_suspension,
 };
 use serde_json::{Value, json};
 
 use super::complete;
 use super::connection::{Mark, say};
 use super::kind::{self, ResourceArgument};
-use super::release;
+use super::release::{self, ReleaseSuspension};
 use super::scope::{NamespaceScope, Site, say_left_out};
 use super::table::clean;
 use crate::settings::parse_duration;
@@ -85,24 +86,29 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         });
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
         let annotation = |key: &str| annotations[key].as_str();
-        let told = Hold::of(annotation).map(|hold| hold.to_string()).unwrap_or_default();
+        let until = annotation(SUSPENDED_UNTIL);
+        let wanted = Hold::parse(annotation(SUSPENDED_BY), annotation(SUSPENDED_REASON), until);
+        let told = wanted.map(|hold| hold.to_string()).unwrap_or_default();
         each(&site, &args.chosen, async |target, object| {
             ensure!(until.is_none() || expires(object), "{NEVER_EXPIRES}");
             if let Some(name) = &args.chosen.release {
                 let row = release::named(object, name)?;
                 let reason = by(&owner, args.reason.as_deref());
-                let until = annotations[SUSPENDED_UNTIL].as_str();
-                release::suspend(&site, target, object, &row, (&reason, until)).await?;
+                let suspension = ReleaseSuspension { reason: &reason, until, rollback: None };
+                release::suspend(&site, target, object, &row, &suspension).await?;
                 let release = release::full_name(&row);
                 let subject = object.id().subject();
                 let told = format!("release {release} of {subject} is suspended: {reason}");
                 say(Mark::Success, &clean(&told));
                 return Ok(());
             }
+            ensure!(until.is_none() || may_end(object), "{NOT_ENDED}");
             if let Some(before) = replaced(object, &told) {
                 say(Mark::Warning, &clean(&format!("{} was {before}", object.id().subject())));
             }
-            change(&site, target, object, &patch).await?;
+            let changed = change(&site, target, object, &patch).await?;
+            // Another program may have suspended it meanwhile, so that the end does not count.
+            let told = hold(&changed).map(|hold| hold.to_string()).unwrap_or_default();
             say(Mark::Success, &clean(&format!("{} is {told}", object.id().subject())));
             Ok(())
         })
@@ -110,12 +116,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+fn is_suspended(object: &Object) -> bool {
+    object.get("spec").is_some_and(|spec| spec["suspend"] == true)
+}
+
 /// The suspension that another one replaces, with its owner, reason and end.
 fn replaced(object: &Object, by: &str) -> Option<String> {
-    let is_suspended = object.get("spec").is_some_and(|spec| spec["suspend"] == true);
-    let before = hold(object).filter(|_| is_suspended)?.to_string();
+    let before = hold(object).filter(|_| is_suspended(object))?.to_string();
     (before != by).then_some(before)
 }
+
+/// Whether a suspension of an object would have an end that this command gives it: it is not suspended yet, or by this command.
+fn may_end(object: &Object) -> bool {
+    !is_suspended(object) || may_end_suspension(owners(object), |manager| manager == MANAGER)
+}
+
+const NOT_ENDED: &str = "it is suspended already, and not by `windlass suspend`, which does not end what another program or a \
+                         manifest suspended: leave out --until, or end that suspension first";
 
 /// Whether windlass ends a suspension of an object: it reconciles its kind.
 fn expires(object: &Object) -> bool {
@@ -268,6 +285,22 @@ mod tests {
         assert_eq!(replaced(&suspended("incident-1", true), &again), Some(before.clone()));
         assert_eq!(replaced(&suspended("incident-1", true), &before), None);
         assert_eq!(replaced(&suspended("incident-1", false), ""), None);
+    }
+
+    #[test]
+    fn an_end_is_given_to_no_suspension_that_another_program_or_a_manifest_set() {
+        let ends = |suspend: bool, entries: Value| {
+            let object = json!({"apiVersion": "v1", "kind": "X", "spec": {"suspend": suspend},
+                "metadata": {"name": "a", "managedFields": entries}});
+            may_end(&Object::new(object).unwrap())
+        };
+        let entry = |manager: &str, operation: &str| json!({"manager": manager, "operation": operation, "fieldsV1": {"f:spec": {"f:suspend": {}}}});
+        let own = entry(MANAGER, "Update");
+        let applied = entry("kustomize-controller", "Apply");
+        assert!(ends(true, json!([own])));
+        assert!(ends(false, json!([applied])), "a manifest says that it is not suspended");
+        assert!(!ends(true, json!([entry("flux", "Update")])));
+        assert!(!ends(true, json!([own, applied])));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::core::{Resource, ResourceExt as _};
-use reconcile::{ConditionStatus, HOLD, Hold, Mark, Time, reason};
+use reconcile::{
+    ConditionStatus, HOLD, Hold, Mark, OwnedFields, ROLLBACK, Rollback, SUSPEND_FIELD, Time, reason,
+};
 
 use super::context::Context;
 use super::kind::ControllerKind;
@@ -18,12 +20,20 @@ pub(super) use reconcile::{
     SUSPENDED_BY as BY, SUSPENDED_REASON as REASON, SUSPENDED_UNTIL as UNTIL,
 };
 
-/// The path of `spec.suspend` in `managedFields`.
-const SUSPEND: [&str; 2] = ["f:spec", "f:suspend"];
-
 /// What the annotations say.
 pub(super) fn of<K: Resource>(object: &K) -> Option<Hold> {
-    Hold::of(|key| object.annotations().get(key).map(String::as_str))
+    Hold::of(|key| object.annotations().get(key).map(String::as_str), owners(object))
+}
+
+/// Who owns which fields.
+fn owners<K: Resource>(object: &K) -> impl Iterator<Item = OwnedFields<'_>> {
+    object.managed_fields().iter().filter_map(|entry| {
+        Some(OwnedFields {
+            manager: entry.manager.as_deref().unwrap_or_default(),
+            is_applied: entry.operation.as_deref() == Some("Apply"),
+            fields: &entry.fields_v1.as_ref()?.0,
+        })
+    })
 }
 
 fn expired<K: Resource>(object: &K, now: Time) -> Option<(Hold, Time)> {
@@ -62,7 +72,7 @@ fn spelled(at: Time) -> String {
 
 /// Why `spec.suspend` is true although it does not count any more.
 fn still_there<K: Resource>(object: &K) -> String {
-    match applier(object, &SUSPEND) {
+    match applier(object, &SUSPEND_FIELD) {
         Some(manager) => format!(
             "spec.suspend is still true in the manifest applied by {manager}, and is ignored"
         ),
@@ -70,21 +80,19 @@ fn still_there<K: Resource>(object: &K) -> String {
     }
 }
 
-/// Who owns a field by server-side apply, and would put back what somebody else writes there.
+/// Who owns a field by server-side apply, and would put back what another client writes there.
 fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
-    let entries = object.managed_fields().iter();
-    let owner =
-        entries.filter(|entry| entry.operation.as_deref() == Some("Apply")).find(|entry| {
-            let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-            path.iter().try_fold(fields, |at, key| at.map(|at| at.get(key))).flatten().is_some()
-        })?;
-    Some(owner.manager.as_deref().unwrap_or("another field manager"))
+    let owner = owners(object).find(|it| it.is_applied && it.has(path))?;
+    Some(match owner.manager {
+        "" => "another field manager",
+        manager => manager,
+    })
 }
 
-/// Ends what an expired hold left behind: `spec.suspend`, then the annotations.
+/// Ends what a hold that is over left behind: `spec.suspend` of one that has expired, and the annotations, also those of an
+/// object that another program resumed, so that they end no later suspension.
 ///
-/// What somebody applies server-side is left as it is, since it would come back. Annotations of a hold that has
-/// expired go even when the object was resumed before, so that they do not lift a later suspension.
+/// What is applied server-side is left as it is, since it would come back.
 ///
 /// Returns the object as it is now; `None` when it is gone.
 ///
@@ -96,10 +104,13 @@ pub(crate) async fn lift<K: ControllerKind>(
     object: Arc<K>,
     now: Time,
 ) -> Result<Option<Arc<K>>, ClusterError> {
-    let Some((hold, at)) = expired(&*object, now) else { return Ok(Some(object)) };
     let suspended = object.is_suspended();
-    let text = format!("{} expired at {}", hold.name(), spelled(at));
-    if suspended && applier(&*object, &SUSPEND).is_some() {
+    let text = match (suspended, expired(&*object, now)) {
+        (true, None) => return Ok(Some(object)),
+        (true, Some((hold, at))) => format!("{} expired at {}", hold.name(), spelled(at)),
+        (false, _) => "the object was resumed".to_owned(),
+    };
+    if suspended && applier(&*object, &SUSPEND_FIELD).is_some() {
         if object.condition(HOLD).is_none_or(|was| was.reason != reason::EXPIRED.as_str()) {
             tell(context, &object, format!("{text}; {}", still_there(&*object)));
         }
@@ -129,14 +140,20 @@ pub(crate) async fn lift<K: ControllerKind>(
     }
 }
 
-/// The annotations of a hold that nobody would put back.
+/// The annotations of a suspension that is over, of those that no manifest would put back: of a hold with an end, and the
+/// rollback that was requested of the suspended object. One of a release of a Helmfile is about another suspension.
 fn left_behind<K: Resource>(object: &K) -> Vec<&'static str> {
+    let annotations = object.annotations();
+    let hold: &[&'static str] =
+        if annotations.contains_key(UNTIL) { &[BY, REASON, UNTIL] } else { &[] };
+    let asked = annotations.get(ROLLBACK).and_then(|text| Rollback::of(text, None));
     let is_ours_to_remove = |key: &&'static str| {
         let field = format!("f:{key}");
-        object.annotations().contains_key(*key)
+        annotations.contains_key(*key)
             && applier(object, &["f:metadata", "f:annotations", &field]).is_none()
     };
-    [BY, REASON, UNTIL].into_iter().filter(is_ours_to_remove).collect()
+    let over = hold.iter().copied().chain(asked.map(|_| ROLLBACK));
+    over.filter(is_ours_to_remove).collect()
 }
 
 fn tell<K: ControllerKind>(context: &Context, object: &Arc<K>, message: String) {
@@ -172,9 +189,20 @@ mod tests {
         .unwrap()
     }
 
-    fn owned(operation: &str, fields: Value) -> Value {
-        json!([{"manager": "flux", "operation": operation, "apiVersion": "v1",
-            "fieldsType": "FieldsV1", "fieldsV1": fields}])
+    fn owned(manager: &str, operation: &str, fields: Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1",
+            "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    /// The fields that a command or a manifest with all of a hold owns.
+    fn whole() -> Value {
+        json!({"f:metadata": {"f:annotations": {"f:windlass.dev/suspended-by": {},
+            "f:windlass.dev/suspended-until": {}}}, "f:spec": {"f:suspend": {}}})
+    }
+
+    /// An object with a hold that `windlass suspend` made.
+    fn held() -> GitRepository {
+        object(true, json!([owned("windlass-cli", "Update", whole())]))
     }
 
     fn time(text: &str) -> Time {
@@ -183,25 +211,36 @@ mod tests {
 
     #[test]
     fn a_hold_suspends_until_its_time() {
-        let held = object(true, json!([]));
-        assert!(is_suspended(&held, time("2026-11-23T20:59:59Z")));
-        assert!(!is_suspended(&held, time(AT)));
+        assert!(is_suspended(&held(), time("2026-11-23T20:59:59Z")));
+        assert!(!is_suspended(&held(), time(AT)));
         assert!(!is_suspended(&object(false, json!([])), time("2026-11-23T20:59:59Z")));
+    }
+
+    #[test]
+    fn a_hold_does_not_end_a_later_suspension_by_another_program() {
+        let until =
+            json!({"f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let suspend = json!({"f:spec": {"f:suspend": {}}});
+        let fields = [owned("windlass-cli", "Update", until), owned("flux", "Update", suspend)];
+        let later = object(true, json!(fields));
+        assert!(is_suspended(&later, Time::MAX));
+        let mark = mark(&later, Time::MAX).unwrap();
+        assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::SUSPENDED));
+        assert!(mark.text.ends_with("so the suspension does not expire"), "{}", mark.text);
     }
 
     #[test]
     fn a_hold_is_shown_while_the_object_is_suspended() {
         let before = time("2026-11-23T20:59:59Z");
-        let mark = mark(&object(true, json!([])), before).unwrap();
+        let mark = mark(&held(), before).unwrap();
         assert_eq!((mark.status, mark.reason), (ConditionStatus::True, reason::SUSPENDED));
         assert_eq!(mark.text, "suspended by alice until 2026-11-23T21:00:00Z");
         assert_eq!(self::mark(&object(false, json!([])), before), None);
     }
 
     #[test]
-    fn what_somebody_applies_is_named_and_left() {
-        let suspend = json!({"f:spec": {"f:suspend": {}, "f:url": {}}});
-        let applied = object(true, owned("Apply", suspend.clone()));
+    fn what_a_manifest_declares_is_named_and_left() {
+        let applied = object(true, json!([owned("flux", "Apply", whole())]));
         let mark = mark(&applied, time(AT)).unwrap();
         assert_eq!((mark.status, mark.reason), (ConditionStatus::False, reason::EXPIRED));
         assert_eq!(
@@ -209,16 +248,31 @@ mod tests {
             "expired at 2026-11-23T21:00:00Z; spec.suspend is still true in the manifest applied by flux, and is \
              ignored"
         );
-        assert_eq!(applier(&object(true, owned("Update", suspend)), &SUSPEND), None);
-        let other = object(true, owned("Apply", json!({"f:spec": {"f:url": {}}})));
-        assert_eq!(applier(&other, &SUSPEND), None);
+        assert_eq!(applier(&held(), &SUSPEND_FIELD), None);
+        let url = json!({"f:spec": {"f:url": {}}});
+        let other = object(true, json!([owned("flux", "Apply", url)]));
+        assert_eq!(applier(&other, &SUSPEND_FIELD), None);
     }
 
     #[test]
-    fn annotations_that_somebody_applies_are_left() {
+    fn annotations_that_a_manifest_declares_are_left() {
         assert_eq!(left_behind(&object(true, json!([]))), [BY, UNTIL]);
         let by =
             json!({"f:metadata": {"f:annotations": {".": {}, "f:windlass.dev/suspended-by": {}}}});
-        assert_eq!(left_behind(&object(true, owned("Apply", by))), [UNTIL]);
+        let applied = object(true, json!([owned("flux", "Apply", by)]));
+        assert_eq!(left_behind(&applied), [UNTIL]);
+    }
+
+    #[test]
+    fn what_is_left_behind_is_a_hold_with_an_end_and_the_rollback_of_the_object() {
+        let left = |annotations: Value| {
+            let mut object = object(false, json!([]));
+            object.metadata.annotations = serde_json::from_value(annotations).unwrap();
+            left_behind(&object)
+        };
+        assert_eq!(left(json!({BY: "alice", REASON: "incident-1"})), [] as [&str; 0]);
+        assert_eq!(left(json!({BY: "alice", UNTIL: AT})), [BY, UNTIL]);
+        assert_eq!(left(json!({ROLLBACK: "5->3"})), [ROLLBACK]);
+        assert_eq!(left(json!({ROLLBACK: "apps/db:5->3"})), [] as [&str; 0]);
     }
 }

@@ -74,10 +74,14 @@ mod tests {
 
     fn object<K: ControllerKind>(annotations: &serde_json::Value) -> K {
         let of = json!({"kind": "GitRepository", "name": "app"});
+        let fields = json!({"f:spec": {"f:suspend": {}},
+            "f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let managed =
+            json!([{"manager": "windlass-cli", "operation": "Update", "fieldsV1": fields}]);
         serde_json::from_value(json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
-            "metadata": {"name": "app", "annotations": annotations},
+            "metadata": {"name": "app", "annotations": annotations, "managedFields": managed},
             "spec": {"interval": "10m", "prune": true, "sourceRef": of, "url": "http://git.test/app"},
         }))
         .unwrap()

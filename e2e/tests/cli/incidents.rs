@@ -1,7 +1,7 @@
 //! `windlass why`: the first line names the true cause and its object, in many failures. More are in `failures.rs`.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::{Pods, config_map, deployment, job};
 use e2e::harness::release::{Charts, by_value, hook};
 use e2e::harness::{Story, StoryTarget};
@@ -127,7 +127,7 @@ async fn why_names_what_a_run_cannot_do() -> Result<()> {
 async fn why_names_holds_and_windows() -> Result<()> {
     let story = Story::with_windlass("why-holds").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    for name in ["held", "closed", "invalid", "expired"] {
+    for name in ["held", "closed", "invalid"] {
         story.kustomization(name, "app", json!({"suspend": true})).await?;
     }
     let annotate = async |name: &str, suspend: bool, annotations: Value| {
@@ -138,7 +138,12 @@ async fn why_names_holds_and_windows() -> Result<()> {
         json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-reason": "migration"});
     annotate("held", true, hold).await?;
     let past = json!({"windlass.dev/suspended-by": "bob", "windlass.dev/suspended-until": "2020-01-01T00:00:00Z"});
-    annotate("expired", true, past).await?;
+    // All of it is in a manifest.
+    let spec = json!({"interval": NEVER, "prune": true, "targetNamespace": story.namespace, "suspend": true,
+        "sourceRef": {"kind": "GitRepository", "name": "app"}});
+    let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": {"name": "expired", "annotations": past}, "spec": spec});
+    story.apply_value(object).await?;
     annotate("closed", false, json!({"windlass.dev/window": "0 0 29 2 * 1s"})).await?;
     annotate("invalid", false, json!({"windlass.dev/window": "sometimes"})).await?;
     for (name, problem, parts) in [

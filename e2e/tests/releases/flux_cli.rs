@@ -5,7 +5,11 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts};
 use e2e::harness::{Story, StoryTarget};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
 use serde_json::json;
+
+use crate::cli::windlass;
 
 /// Runs `flux` beside the runtime: it waits for windlass.
 async fn flux(story: &Story, arguments: &[&str]) -> Result<String> {
@@ -68,6 +72,30 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
     flux(&story, &["delete", "helmrelease", "app", "--silent"]).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(feature = "thorough"), ignore = "builds flux: cargo xtask test --thorough")]
+async fn a_hold_that_the_stock_flux_ends_does_not_end_its_next_suspension() -> Result<()> {
+    let story = Story::with_windlass("flux-hold").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = StoryTarget::kustomization("app");
+    story.await_ready(&app).await?;
+    windlass(&story, &["suspend", "ks/app", "--until", "25s", "--owner", "alice"])?.ended(0)?;
+    flux(&story, &["resume", "kustomization", "app"]).await?;
+    let is_bare =
+        |object: &DynamicObject| !object.annotations().contains_key("windlass.dev/suspended-until");
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_bare).await?;
+    flux(&story, &["suspend", "kustomization", "app"]).await?;
+    // When a hold has ended that began later and is longer, the first would have ended, too.
+    windlass(&story, &["suspend", "gitrepo/app", "--until", "26s"])?.ended(0)?;
+    let has_ended = |object: &DynamicObject| object.data["spec"]["suspend"] != true;
+    let source = StoryTarget::git_repository("app");
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, has_ended).await?;
+    let object = story.expect(&app).await?;
+    ensure!(object.data["spec"]["suspend"] == true, "{:?}", object.data);
     story.end().await
 }
 

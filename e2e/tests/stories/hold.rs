@@ -1,7 +1,7 @@
 //! Holds: who suspended an object, why, and until when.
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryTarget};
 use jiff::{SignedDuration, Timestamp};
@@ -118,14 +118,17 @@ async fn a_hold_on_a_receiver_ends_by_itself() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_somebody_applies_expires_without_a_fight() -> Result<()> {
+async fn a_hold_that_a_manifest_declares_expires_without_a_fight() -> Result<()> {
     let story = Story::with_windlass("applied-hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     let app = StoryTarget::kustomization("app");
-    // The story applies it server-side, as a GitOps operator above would.
-    story.kustomization("app", "app", json!({"suspend": true})).await?;
-    let (annotations, at) = until(5);
-    suspend(&story, &app, &annotations).await?;
+    // The story applies all of it server-side, as a GitOps operator above would.
+    let (annotations, at) = until(10);
+    let spec = json!({"interval": NEVER, "prune": true, "targetNamespace": story.namespace, "suspend": true,
+        "sourceRef": {"kind": "GitRepository", "name": "app"}});
+    let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": {"name": "app", "annotations": annotations}, "spec": spec});
+    story.apply_value(object).await?;
     await_hold(&story, &app, "True").await?;
 
     let object = story.await_condition(&app, HOLD, "False", DEFAULT_WAIT_TIMEOUT).await?;
@@ -140,6 +143,27 @@ async fn a_hold_that_somebody_applies_expires_without_a_fight() -> Result<()> {
     ensure!(object.annotations().len() == 3, "{:?}", object.annotations());
     let events = story.events("Kustomization", "app").await?;
     ensure!(events.iter().filter(|it| it.contains("HoldExpired")).count() == 1, "{events:#?}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_does_not_end_a_suspension_that_a_manifest_declares_without_an_end() -> Result<()> {
+    let story = Story::with_windlass("declared-hold").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = StoryTarget::kustomization("app");
+    story.kustomization("app", "app", json!({"suspend": true})).await?;
+    let said = windlass(&story, &["suspend", "ks/app", "--until", "1h"])?;
+    ensure!(said.code == Some(2) && said.err.contains("leave out --until"), "{said:?}");
+    // Anyone who may write the object may annotate it.
+    let (annotations, at) = until(-60);
+    suspend(&story, &app, &annotations).await?;
+    let message = await_hold(&story, &app, "True").await?;
+    let expected =
+        format!("suspended-until {at} was not set by the field manager that set spec.suspend");
+    ensure!(message.contains(&expected), "{message}");
+    let table = windlass(&story, &["get", "ks"])?.ended(0)?;
+    ensure!(table.contains("alice") && !table.contains("until"), "{table}");
+    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it was applied");
     story.end().await
 }
 
@@ -188,5 +212,7 @@ async fn a_suspension_without_a_word_leaves_the_status_alone_and_a_resumed_hold_
     story.merge(&app, json!({"spec": {"suspend": false}})).await?;
     let object = story.await_ready(&app).await?;
     ensure!(condition(&object, HOLD).is_null(), "{:?}", object.data["status"]);
+    let is_bare = |object: &DynamicObject| object.annotations().is_empty();
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_bare).await?;
     story.end().await
 }

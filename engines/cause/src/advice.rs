@@ -7,10 +7,11 @@ mod apply;
 
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
-use reconcile::{ROLLBACK, Time};
+use reconcile::{RollbackProgress, Time};
 use serde_json::Value;
 
 use crate::condition::text;
+use crate::hold::{RequestedRollback, rollback};
 use crate::needs::Needs;
 use crate::related;
 use crate::result::{Advice, Cause, Problem};
@@ -38,14 +39,7 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
             Some(owner) => deleted(owner),
             None => missing(id, about),
         },
-        // Resumed before something is committed, it goes on to what it was rolled back from.
-        Problem::Suspension if held.is_some_and(|it| it.annotation(ROLLBACK).is_some()) => (
-            "it was rolled back: commit what keeps it so, see what resuming changes, then resume it".to_owned(),
-            Some(format!("windlass resume {ours} -n {namespace} --plan")),
-        ),
-        Problem::Suspension => {
-            (suspension(held, now), Some(format!("windlass resume {ours} -n {namespace}")))
-        }
+        Problem::Suspension => suspended(id, held, now),
         Problem::ExpiredHold => {
             ("remove spec.suspend where its manifest is kept, such as in Git".to_owned(), None)
         }
@@ -71,7 +65,11 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
         Problem::Verification => {
             ("compare the key or digest in the spec with the published one".to_owned(), None)
         }
-        Problem::Cycle => ("remove one of the entries of the cycle from its spec, where that is committed".to_owned(), None),
+        Problem::Cycle => (
+            "remove one of the entries of the cycle from its spec, where that is committed"
+                .to_owned(),
+            None,
+        ),
         Problem::Dependency => {
             ("check the dependency".to_owned(), Some(format!("windlass why {ours} -n {namespace}")))
         }
@@ -118,6 +116,38 @@ fn is_plain(id: &ObjectId) -> bool {
     let kind = id.kind.to_lowercase();
     !id.name.is_empty()
         && [&id.name, &id.namespace, &id.group, &kind].into_iter().all(|it| is_word(it))
+}
+
+/// What to do about a suspended object, and about the rollback for which it is suspended.
+fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> (String, Option<String>) {
+    let ours = windlass_name(id);
+    let namespace = &id.namespace;
+    let resumption = format!("windlass resume {ours} -n {namespace}");
+    let Some(RequestedRollback { asked, progress, failure }) = held.and_then(rollback) else {
+        return (suspension(held, now), Some(resumption));
+    };
+    match (progress, failure) {
+        // Resumed before something is committed, it goes on to what it was rolled back from.
+        (RollbackProgress::Succeeded, _) => (
+            "it was rolled back: commit what keeps it so, see what resuming changes, then resume it"
+                .to_owned(),
+            Some(format!("{resumption} --plan")),
+        ),
+        (RollbackProgress::Requested, None) => (
+            "check that windlass runs, which carries the rollback out; to withdraw the request, resume it"
+                .to_owned(),
+            Some("windlass check".to_owned()),
+        ),
+        (RollbackProgress::Requested, Some(_)) => (
+            "request a rollback to a revision that there is, or resume it".to_owned(),
+            Some(format!("windlass history {ours} -n {namespace}")),
+        ),
+        (RollbackProgress::Overtaken | RollbackProgress::Failed, _) => (
+            "request the rollback once more, or resume it".to_owned(),
+            Some(format!("windlass rollback {ours} -n {namespace} --to {}", asked.to)),
+        ),
+        (RollbackProgress::Unknown, _) => (suspension(held, now), Some(resumption)),
+    }
 }
 
 /// Whom to ask before a suspension is ended.

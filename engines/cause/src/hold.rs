@@ -1,9 +1,9 @@
-//! Suspensions of an object, from its spec and its annotations.
+//! Suspensions of an object, from its spec and its annotations, and what a suspended release is to be rolled back to.
 
 use objects::Object;
-use reconcile::{Hold, Time};
+use reconcile::{Hold, MadeRevision, OwnedFields, ROLLBACK, Rollback, RollbackProgress, Time};
 
-use crate::condition::is_set;
+use crate::condition::{condition, is_set};
 
 /// A suspension in force; its hold, if it has one.
 pub fn suspension(object: &Object, now: Time) -> Option<Option<Hold>> {
@@ -14,5 +14,51 @@ pub fn suspension(object: &Object, now: Time) -> Option<Option<Hold>> {
 
 /// What the annotations say about a suspension.
 pub fn hold(object: &Object) -> Option<Hold> {
-    Hold::of(|key| object.annotation(key))
+    Hold::of(|key| object.annotation(key), owners(object))
+}
+
+/// Who owns which fields of an object.
+pub fn owners(object: &Object) -> impl Iterator<Item = OwnedFields<'_>> {
+    OwnedFields::listed(object.meta("managedFields"))
+}
+
+/// The rollback that an annotation requests of a suspended HelmRelease.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestedRollback<'o> {
+    pub(crate) asked: Rollback,
+    pub(crate) progress: RollbackProgress,
+    /// What the status says if it failed, or is not carried out.
+    pub(crate) failure: Option<&'o str>,
+}
+
+/// The rollback that is requested of an object, and how far it is.
+pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
+    let text = object.annotation(ROLLBACK).filter(|_| object.kind() == "HelmRelease")?;
+    let asked = Rollback::of(text, None)?;
+    let history = object.get("status").and_then(|it| it.get("history"));
+    let progress = asked.progress(MadeRevision::listed(history));
+    // What is said of an older spec may be about another rollback.
+    let said = condition(object, "Ready")
+        .filter(|it| it.reason == "RollbackFailed" && it.generation == Some(object.generation()));
+    Some(RequestedRollback { asked, progress, failure: said.map(|it| it.message) })
+}
+
+impl RequestedRollback<'_> {
+    /// What is said of one that is not done; nothing of one that is, or about which nothing is known.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        let Rollback { from, to } = self.asked;
+        let what = format!("rollback from revision {from} to {to}");
+        match (self.progress, self.failure) {
+            (RollbackProgress::Succeeded | RollbackProgress::Unknown, _) => None,
+            (_, Some(failure)) => Some(failure.to_owned()),
+            (RollbackProgress::Requested, None) => {
+                Some(format!("the {what} is requested and not yet done"))
+            }
+            (RollbackProgress::Failed, None) => Some(format!("the {what} failed")),
+            (RollbackProgress::Overtaken, None) => Some(format!(
+                "the requested {what} was not carried out, because another operation made revision {}",
+                from.saturating_add(1)
+            )),
+        }
+    }
 }

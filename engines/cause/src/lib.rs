@@ -28,7 +28,7 @@ mod tests;
 pub use condition::{ConditionView, condition, exhausted};
 pub use event::last_seen;
 pub use fact::{FactAnswer, Query, QueryAnswers};
-pub use hold::{hold, suspension};
+pub use hold::{hold, owners, suspension};
 pub use result::{Advice, Cause, CauseStep, Problem, State, Why};
 
 use objects::ObjectId;

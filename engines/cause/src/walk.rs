@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use apply::health::{self, Health};
 use objects::{Object, ObjectId};
-use reconcile::{Time, WindowState, depends_on};
+use reconcile::{RollbackProgress, Time, WindowState, depends_on};
 use serde_json::Value;
 
 use crate::advice::About;
 use crate::condition::{ConditionView, condition, exhausted, is_set, text, time};
 use crate::fact::{FactAnswer, Query, QueryAnswers};
-use crate::hold::suspension;
+use crate::hold::{rollback, suspension};
 use crate::needs::Needs;
 use crate::reason;
 use crate::related::{self, Dependency};
@@ -313,7 +313,10 @@ impl<'k> Walk<'k> {
             return Some(CausePath { steps: Vec::new(), cause });
         }
         if let Some(hold) = suspension(object, self.now) {
-            let text = hold.map_or_else(|| "suspended".to_owned(), |hold| hold.to_string());
+            let mut text = hold.map_or_else(|| "suspended".to_owned(), |hold| hold.to_string());
+            if let Some(unfinished) = rollback(object).and_then(|it| it.unfinished()) {
+                text = format!("{text}; {}", shortened(&unfinished));
+            }
             let since = condition(object, reconcile::HOLD).and_then(|said| said.since);
             return Some(CausePath {
                 steps: Vec::new(),
@@ -560,6 +563,14 @@ impl<'k> Walk<'k> {
             Some(Problem::Suspension) if found.is_some_and(|it| it.object == object.id()) => {
                 let until =
                     suspension(object, self.now).flatten().and_then(|hold| hold.expires_at());
+                let is_pending = rollback(object).is_some_and(|it| {
+                    it.progress == RollbackProgress::Requested && it.failure.is_none()
+                });
+                if is_pending {
+                    return Some(
+                        "it is rolled back when windlass runs, and stays suspended".to_owned(),
+                    );
+                }
                 return Some(until.map_or_else(
                     || "not reconciled until it is resumed".to_owned(),
                     |at| format!("the suspension expires at {}", seconds(at)),

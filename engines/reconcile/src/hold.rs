@@ -1,7 +1,9 @@
 //! Holds: who suspended an object, why, and until when.
 //!
-//! Here: [`Hold`], from the strings of the annotations. Elsewhere: suspension itself (`gate.rs`), lifting a hold
-//! (the program).
+//! Here: [`Hold`], from the strings of the annotations, and whether its end counts, from `managedFields`. Elsewhere: suspension
+//! itself (`gate.rs`), lifting a hold (the program).
+
+use serde_json::Value;
 
 use crate::Time;
 
@@ -14,6 +16,49 @@ pub const SUSPENDED_UNTIL: &str = "windlass.dev/suspended-until";
 
 /// Longest name and reason that are repeated, in characters.
 const MAX_TEXT_CHARACTERS: usize = 500;
+
+/// The path of `spec.suspend` in `managedFields`.
+pub const SUSPEND_FIELD: [&str; 2] = ["f:spec", "f:suspend"];
+
+/// The fields that a field manager owns: an entry of `managedFields`.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnedFields<'o> {
+    /// The field manager.
+    pub manager: &'o str,
+    /// Whether it applies them server-side.
+    pub is_applied: bool,
+    /// `fieldsV1`
+    pub fields: &'o Value,
+}
+
+impl<'o> OwnedFields<'o> {
+    /// The entries of `managedFields`, as JSON.
+    pub fn listed(entries: Option<&'o Value>) -> impl Iterator<Item = Self> {
+        entries.and_then(Value::as_array).into_iter().flatten().map(|entry| Self {
+            manager: entry["manager"].as_str().unwrap_or_default(),
+            is_applied: entry["operation"] == "Apply",
+            fields: &entry["fieldsV1"],
+        })
+    }
+
+    /// Whether a field is among them, such as [`SUSPEND_FIELD`].
+    pub fn has(&self, path: &[&str]) -> bool {
+        path.iter().try_fold(self.fields, |at, key| at.get(*key)).is_some()
+    }
+}
+
+/// Whether some field managers may end a suspension: one of them set `spec.suspend`, and no other one declares it by
+/// server-side apply.
+///
+/// So a hold ends neither a suspension that came after it, nor one that a GitOps operator declares.
+pub fn may_end_suspension<'o>(
+    owners: impl IntoIterator<Item = OwnedFields<'o>>,
+    is_ending: impl Fn(&str) -> bool,
+) -> bool {
+    let setters = owners.into_iter().filter(|it| it.has(&SUSPEND_FIELD));
+    let (ending, others): (Vec<_>, Vec<_>) = setters.partition(|it| is_ending(it.manager));
+    !ending.is_empty() && !others.iter().any(|it| it.is_applied)
+}
 
 /// A suspension about which more is known than that it is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,16 +74,35 @@ enum Until {
     At(Time),
     /// It cannot be read, so it is not known when the hold ends: it does not.
     Malformed(String),
+    /// It is not about the suspension that there is, so that one does not end.
+    OfAnother(Time),
 }
 
 impl Hold {
-    /// From the annotations of an object; `None` if it has none of a hold.
-    pub fn of<'o>(annotation: impl Fn(&str) -> Option<&'o str>) -> Option<Self> {
+    /// From the annotations of an object and its `managedFields`; `None` if it has no annotation of a hold.
+    ///
+    /// An end counts only if the field manager that set it has set `spec.suspend`, too ([`may_end_suspension`]): the annotation
+    /// stays where another program resumes the object, and must not end a later suspension.
+    pub fn of<'o>(
+        annotation: impl Fn(&str) -> Option<&'o str>,
+        owners: impl IntoIterator<Item = OwnedFields<'o>>,
+    ) -> Option<Self> {
         let [by, reason, until] = [SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL];
-        Self::parse(annotation(by), annotation(reason), annotation(until))
+        let hold = Self::parse(annotation(by), annotation(reason), annotation(until))?;
+        let Until::At(time) = hold.until else { return Some(hold) };
+        let owners: Vec<OwnedFields<'o>> = owners.into_iter().collect();
+        let field = format!("f:{SUSPENDED_UNTIL}");
+        let path = ["f:metadata", "f:annotations", field.as_str()];
+        let is_ending =
+            |manager: &str| owners.iter().any(|it| it.manager == manager && it.has(&path));
+        match may_end_suspension(owners.iter().copied(), is_ending) {
+            true => Some(hold),
+            false => Some(Self { until: Until::OfAnother(time), ..hold }),
+        }
     }
 
-    /// From the values of `windlass.dev/suspended-by`, `-reason` and `-until`; `None` if there are none.
+    /// From the values of `windlass.dev/suspended-by`, `-reason` and `-until` of a hold whose end counts; `None` if there are
+    /// none.
     pub fn parse(by: Option<&str>, reason: Option<&str>, until: Option<&str>) -> Option<Self> {
         by.or(reason).or(until)?;
         let shown = |text: Option<&str>| {
@@ -64,7 +128,7 @@ impl Hold {
     pub fn expires_at(&self) -> Option<Time> {
         match self.until {
             Until::At(time) => Some(time),
-            Until::Resumed | Until::Malformed(_) => None,
+            Until::Resumed | Until::Malformed(_) | Until::OfAnother(_) => None,
         }
     }
 
@@ -99,12 +163,22 @@ impl std::fmt::Display for Hold {
                  suspension does not expire"
             )?;
         }
+        if let Until::OfAnother(time) = &self.until {
+            write!(
+                f,
+                "; windlass.dev/suspended-until {} was not set by the field manager that set spec.suspend, so the suspension \
+                 does not expire",
+                crate::time::whole_seconds(*time)
+            )?;
+        }
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn time(text: &str) -> Time {
@@ -139,6 +213,70 @@ mod tests {
             assert!(!hold.is_expired(Time::MAX), "{until}");
             assert!(hold.to_string().contains(&format!("`{until}` is not a time")), "{hold}");
         }
+    }
+
+    const CLI_MANAGER: &str = "windlass-cli";
+
+    /// The fields that a field manager owns, of `spec.suspend` and the end.
+    fn entry(manager: &str, operation: &str, suspends: bool, ends: bool) -> Value {
+        let mut fields = json!({"f:spec": {"f:interval": {}}, "f:metadata": {"f:annotations": {}}});
+        if suspends {
+            fields["f:spec"]["f:suspend"] = json!({});
+        }
+        if ends {
+            fields["f:metadata"]["f:annotations"]["f:windlass.dev/suspended-until"] = json!({});
+        }
+        json!({"manager": manager, "operation": operation, "fieldsV1": fields})
+    }
+
+    fn hold(entries: &Value) -> Hold {
+        let until = |key: &str| (key == SUSPENDED_UNTIL).then_some("2026-11-23T21:00:00Z");
+        Hold::of(until, OwnedFields::listed(Some(entries))).unwrap()
+    }
+
+    #[test]
+    fn an_end_counts_only_from_the_field_manager_that_set_the_suspension() {
+        let is_ended = |entries: Value| hold(&entries).is_expired(Time::MAX);
+        // As `windlass suspend` leaves it, also where it is extended in another version of the API.
+        assert!(is_ended(json!([entry(CLI_MANAGER, "Update", true, true)])));
+        assert!(is_ended(json!([
+            entry(CLI_MANAGER, "Update", true, false),
+            entry(CLI_MANAGER, "Update", false, true),
+            entry("flux", "Update", false, false),
+        ])));
+        // All of it is in a manifest.
+        assert!(is_ended(json!([entry("kustomize-controller", "Apply", true, true)])));
+        // Resumed and suspended by another program, which does not know the annotation.
+        for manager in ["flux", "kubectl-patch"] {
+            let later =
+                [entry(CLI_MANAGER, "Update", false, true), entry(manager, "Update", true, false)];
+            assert!(!is_ended(json!(later)), "{manager}");
+        }
+        // A manifest that declares the suspension: with a hold of another field manager beside it, before it, or alone.
+        let declared = entry("kustomize-controller", "Apply", true, false);
+        assert!(!is_ended(json!([declared, entry("kubectl-annotate", "Update", false, true)])));
+        assert!(!is_ended(json!([declared, entry(CLI_MANAGER, "Update", true, true)])));
+        // Taken out of the manifest again, the hold is what remains.
+        let undeclared = entry("kustomize-controller", "Apply", false, false);
+        assert!(is_ended(json!([undeclared, entry(CLI_MANAGER, "Update", true, true)])));
+        // It is not known who set what.
+        assert!(!is_ended(json!([])));
+        assert!(!is_ended(json!([entry(CLI_MANAGER, "Update", false, true)])));
+    }
+
+    #[test]
+    fn an_end_that_does_not_count_is_not_shown_as_one() {
+        let later = json!([
+            entry(CLI_MANAGER, "Update", false, true),
+            entry("flux", "Update", true, false)
+        ]);
+        let hold = hold(&later);
+        assert_eq!(hold.expires_at(), None);
+        assert_eq!(
+            hold.to_string(),
+            "suspended; windlass.dev/suspended-until 2026-11-23T21:00:00Z was not set by the field manager that set \
+             spec.suspend, so the suspension does not expire"
+        );
     }
 
     #[test]

@@ -46,13 +46,18 @@ pub use duration::{DurationError, format_duration, parse_duration};
 pub use gate::{Dependency, DependencyState, Facts, Gate, after_resolve, before_resolve};
 pub use graph::{Edge, Graph};
 pub use history::{History, Snapshot};
-pub use hold::{Hold, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+pub use hold::{
+    Hold, OwnedFields, SUSPEND_FIELD, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
+    may_end_suspension,
+};
 pub use node::ObjectKey;
 pub use reason::Reason;
 pub use removal::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefused};
 pub use rest::{Rest, Wake};
 pub use retries::Retries;
-pub use rollback::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback};
+pub use rollback::{
+    MadeRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback, RollbackProgress,
+};
 pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout, seed};
 pub use schedule_times::{ScheduleTimes, ScheduleTimesError};
 pub use time::Time;

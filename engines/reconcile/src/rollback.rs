@@ -1,8 +1,11 @@
 //! Rollbacks that a person asks for by annotation.
 //!
-//! Here: [`Rollback`], from the text of the annotation. Elsewhere: when it is done (engine `release`).
+//! Here: [`Rollback`], from the text of the annotation, and how far it is, from the history in a status
+//! ([`RollbackProgress`]). Elsewhere: when it is done (engine `release`).
 
 use std::fmt;
+
+use serde_json::Value;
 
 /// The annotation that asks a suspended object to roll a release back.
 pub const ROLLBACK: &str = "windlass.dev/rollback";
@@ -40,6 +43,67 @@ impl Rollback {
     pub fn annotation(&self, release: Option<&str>) -> String {
         release.map_or_else(|| self.to_string(), |release| format!("{release}:{self}"))
     }
+
+    /// How far it is, as the history in a status tells: the revision after `from` is its own, or that of another operation.
+    pub fn progress(&self, history: impl IntoIterator<Item = MadeRevision>) -> RollbackProgress {
+        let mut newest: Option<i64> = None;
+        let mut next: Option<MadeRevision> = None;
+        for made in history {
+            newest = newest.max(Some(made.version));
+            if made.version == self.from.saturating_add(1) {
+                next = Some(made);
+            }
+        }
+        match (next, newest) {
+            (Some(next), _) if !next.is_rollback => RollbackProgress::Overtaken,
+            (Some(next), _) if next.is_failed => RollbackProgress::Failed,
+            (Some(_), _) => RollbackProgress::Succeeded,
+            (None, Some(newest)) if newest <= self.from => RollbackProgress::Requested,
+            (None, _) => RollbackProgress::Unknown,
+        }
+    }
+}
+
+/// How far a rollback is that was requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RollbackProgress {
+    /// No revision came after the one from which it goes back: it has still to be carried out.
+    Requested,
+    /// It is done.
+    Succeeded,
+    /// It was tried, and failed.
+    Failed,
+    /// Another operation made the next revision, so that it is not carried out any more.
+    Overtaken,
+    /// The history does not go back so far.
+    Unknown,
+}
+
+/// What a history says of a revision.
+#[derive(Debug, Clone, Copy)]
+pub struct MadeRevision {
+    /// Its number.
+    pub version: i64,
+    /// Whether a rollback made it.
+    pub is_rollback: bool,
+    /// Whether what made it failed.
+    pub is_failed: bool,
+}
+
+impl MadeRevision {
+    /// From what `status.history` has of it.
+    pub fn new(version: i64, status: &str, action: &str) -> Self {
+        let is_failed = !matches!(status, "deployed" | "superseded");
+        Self { version, is_rollback: action == "rollback", is_failed }
+    }
+
+    /// The entries of `status.history`, as JSON.
+    pub fn listed(history: Option<&Value>) -> impl Iterator<Item = Self> {
+        history.and_then(Value::as_array).into_iter().flatten().filter_map(|entry| {
+            let text = |key: &str| entry[key].as_str().unwrap_or_default();
+            Some(Self::new(entry["version"].as_i64()?, text("status"), text("action")))
+        })
+    }
 }
 
 impl fmt::Display for Rollback {
@@ -50,6 +114,8 @@ impl fmt::Display for Rollback {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -62,6 +128,34 @@ mod tests {
         assert_eq!(Rollback::of("apps/web:5->3", Some("apps/api")), None);
         assert_eq!(Rollback::of("apps/web:5->3", None), None);
         assert_eq!(Rollback::of("5->3", Some("apps/web")), None);
+    }
+
+    #[test]
+    fn the_revision_after_the_newest_one_tells_how_far_a_rollback_is() {
+        let asked = Rollback { from: 5, to: 3 };
+        let progress = |entries: &[(i64, &str, &str)]| {
+            let history: Vec<Value> = entries
+                .iter()
+                .map(|(version, status, action)| {
+                    json!({"version": version, "status": status, "action": action})
+                })
+                .collect();
+            asked.progress(MadeRevision::listed(Some(&json!(history))))
+        };
+        let before = (5, "superseded", "upgrade");
+        assert_eq!(progress(&[(5, "deployed", "upgrade")]), RollbackProgress::Requested);
+        // The status is behind: an operation is under way.
+        assert_eq!(progress(&[(4, "deployed", "upgrade")]), RollbackProgress::Requested);
+        let done = (6, "deployed", "rollback");
+        assert_eq!(progress(&[done, before]), RollbackProgress::Succeeded);
+        let later = (7, "deployed", "upgrade");
+        let done = (6, "superseded", "rollback");
+        assert_eq!(progress(&[later, done]), RollbackProgress::Succeeded);
+        assert_eq!(progress(&[(6, "failed", "rollback"), before]), RollbackProgress::Failed);
+        assert_eq!(progress(&[(6, "deployed", "upgrade"), before]), RollbackProgress::Overtaken);
+        assert_eq!(progress(&[later]), RollbackProgress::Unknown);
+        assert_eq!(progress(&[]), RollbackProgress::Unknown);
+        assert_eq!(asked.progress(MadeRevision::listed(None)), RollbackProgress::Unknown);
     }
 
     #[test]

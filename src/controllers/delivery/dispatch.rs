@@ -473,9 +473,13 @@ mod tests {
 
     #[test]
     fn a_suspension_that_has_expired_suspends_no_alert() {
+        let fields = json!({"f:spec": {"f:suspend": {}},
+            "f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let managed =
+            json!([{"manager": "windlass-cli", "operation": "Update", "fieldsV1": fields}]);
         let asked = |until: &str| {
             let alert: Alert = serde_json::from_value(json!({
-                "metadata": {"name": "a", "namespace": "apps",
+                "metadata": {"name": "a", "namespace": "apps", "managedFields": managed,
                     "annotations": {"windlass.dev/suspended-until": until}},
                 "spec": {"providerRef": {"name": "p"}, "suspend": true,
                     "eventSources": [{"kind": "Kustomization", "name": "*"}]},

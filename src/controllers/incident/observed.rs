@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use kube::core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::{Object, ObjectId};
-use reconcile::Time;
+use reconcile::{SUSPENDED_UNTIL, Time};
 use serde_json::Value;
 
 use crate::controllers::context::Context;
@@ -36,8 +36,15 @@ const STATUS: [&str; 6] = [
 const ARTIFACT: [&str; 2] = ["lastUpdateTime", "revision"];
 
 /// What of the metadata is needed.
-const METADATA: [&str; 6] =
-    ["annotations", "creationTimestamp", "deletionTimestamp", "generation", "name", "namespace"];
+const METADATA: [&str; 7] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "name",
+    "namespace",
+];
 
 /// Longest message that is kept, in bytes.
 const MAX_MESSAGE_BYTES: usize = 2 << 10;
@@ -152,6 +159,11 @@ fn slim(mut object: Value) -> Option<Object> {
     keep(object.get_mut("spec"), &SPEC);
     keep(object.get_mut("status"), &STATUS);
     keep(object.get_mut("metadata"), &METADATA);
+    // Who set the end of a suspension tells whether it counts; nothing else is read of them.
+    let has_end = object["metadata"]["annotations"].get(SUSPENDED_UNTIL).is_some();
+    if !has_end && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
     if let Some(annotations) = object.pointer_mut("/metadata/annotations")
         && let Some(annotations) = annotations.as_object_mut()
     {
@@ -287,6 +299,10 @@ mod tests {
         let message = slim["status"]["conditions"][0]["message"].as_str().unwrap();
         assert!(message.len() <= MAX_MESSAGE_BYTES && message.ends_with('ä'));
         assert!(slim["metadata"].get("managedFields").is_none());
+        let mut held = kustomization("app");
+        held["metadata"]["annotations"][SUSPENDED_UNTIL] = json!("2026-11-24T21:00:00Z");
+        let slim = self::slim(held).unwrap().into_value();
+        assert_eq!(slim["metadata"]["managedFields"], json!([{}]));
     }
 
     #[test]

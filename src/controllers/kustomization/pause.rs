@@ -166,11 +166,16 @@ mod tests {
             }),
             Obstacle::None | Obstacle::Suspended | Obstacle::Kept => json!({}),
         };
+        let fields = json!({"f:spec": {"f:suspend": {}},
+            "f:metadata": {"f:annotations": {"f:windlass.dev/suspended-until": {}}}});
+        let managed =
+            json!([{"manager": "windlass-cli", "operation": "Update", "fieldsV1": fields}]);
         let is_suspended = matches!(obstacle, Obstacle::Suspended | Obstacle::HoldExpired);
         let deleted = if is_deleted { json!("1970-01-02T00:00:00Z") } else { Value::Null };
         serde_json::from_value(json!({
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-            "metadata": {"name": "app", "namespace": "ns", "annotations": annotations, "deletionTimestamp": deleted},
+            "metadata": {"name": "app", "namespace": "ns", "annotations": annotations, "deletionTimestamp": deleted,
+                "managedFields": managed},
             "spec": {"interval": "10m", "prune": true, "suspend": is_suspended,
                 "sourceRef": {"kind": "GitRepository", "name": "r"}},
         }))

@@ -6,6 +6,15 @@ fn annotated(annotations: &Value) -> Value {
     json!({"metadata": {"annotations": annotations}})
 }
 
+/// `managedFields` of an object whose suspension one field manager set, and its end another one or the same.
+fn managed(suspension: &str, end: &str) -> Value {
+    let until = json!({"f:annotations": {"f:windlass.dev/suspended-until": {}}});
+    json!({"metadata": {"managedFields": [
+        {"manager": suspension, "operation": "Update", "fieldsV1": {"f:spec": {"f:suspend": {}}}},
+        {"manager": end, "operation": "Update", "fieldsV1": {"f:metadata": until}},
+    ]}})
+}
+
 #[test]
 fn a_suspension_says_who_why_and_until_when() {
     let hold = annotated(
@@ -14,13 +23,31 @@ fn a_suspension_says_who_why_and_until_when() {
     );
     let suspended = json!({"spec": {"suspend": true}});
     let failed = status("False", "BuildFailed", "missing file");
-    let app = kustomization("app", &[&hold, &suspended, &failed]);
+    let own = managed("windlass-cli", "windlass-cli");
+    let app = kustomization("app", &[&hold, &own, &suspended, &failed]);
     let why = Cluster::of(&[app, source()]).why("Kustomization/app");
     let line = "Kustomization/apps/app is suspended by alice until 2026-11-24T21:00:00Z: migration";
     expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", line);
     assert_eq!(why.next.as_deref(), Some("the suspension expires at 2026-11-24T21:00:00Z"));
     let command = why.advice.unwrap().command;
     assert_eq!(command.as_deref(), Some("windlass resume kustomization/app -n apps"));
+}
+
+#[test]
+fn an_end_of_an_earlier_suspension_is_not_shown_for_the_present_one() {
+    for until in ["2026-11-24T21:00:00Z", "2026-11-24T11:00:00Z"] {
+        let hold = annotated(&json!({"windlass.dev/suspended-until": until}));
+        let later = managed("flux", "windlass-cli");
+        let suspended = json!({"spec": {"suspend": true}});
+        let app = kustomization("app", &[&hold, &later, &suspended, &ready()]);
+        let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+        let line = format!(
+            "Kustomization/apps/app is suspended; windlass.dev/suspended-until {until} was not set by the field manager \
+             that set spec.suspend, so the suspension does not expire"
+        );
+        expect(&why, State::Suspended, Problem::Suspension, "Kustomization/app", &line);
+        assert_eq!(why.next.as_deref(), Some("not reconciled until it is resumed"));
+    }
 }
 
 #[test]
@@ -73,7 +100,9 @@ fn a_revision_that_waits_for_a_suspended_object_is_told() {
 #[test]
 fn an_expired_hold_in_the_manifest_is_told() {
     let hold = annotated(&json!({"windlass.dev/suspended-until": "2026-11-24T11:00:00Z"}));
-    let mut app = kustomization("app", &[&hold, &json!({"spec": {"suspend": true}}), &ready()]);
+    let own = managed("kustomize-controller", "kustomize-controller");
+    let suspended = json!({"spec": {"suspend": true}});
+    let mut app = kustomization("app", &[&hold, &own, &suspended, &ready()]);
     app["status"]["conditions"].as_array_mut().unwrap().push(json!({"type": "windlass.dev/Hold",
         "status": "False", "reason": "Expired", "message": "expired at 2026-11-24T11:00:00Z; spec.suspend is still true"}));
     let why = Cluster::of(&[app, source()]).why("Kustomization/app");
@@ -136,16 +165,58 @@ fn a_deletion_is_told() {
     expect(&why, State::NotReady, Problem::Deletion, "Kustomization/app", line);
 }
 
+/// A suspended HelmRelease, of which a rollback from revision 2 to 1 is requested.
+fn rolling_back(history: &Value, status: &Value) -> Why {
+    let metadata = annotated(&json!({"windlass.dev/rollback": "2->1"}));
+    let spec = json!({"spec": {"suspend": true}});
+    let history = json!({"status": {"history": history}});
+    Cluster::of(&[with("HelmRelease/web", &[&metadata, &spec, status, &history])])
+        .why("HelmRelease/web")
+}
+
+fn made(version: i64, status: &str, action: &str) -> Value {
+    json!({"version": version, "status": status, "action": action})
+}
+
 #[test]
 fn a_release_that_was_rolled_back_is_not_resumed_before_that_is_committed() {
-    let metadata = json!({"metadata": {"annotations": {"windlass.dev/rollback": "2 to 1"}}});
-    let spec = json!({"spec": {"suspend": true}});
-    let app = with("HelmRelease/web", &[&metadata, &spec, &ready()]);
-    let advice = Cluster::of(&[app]).why("HelmRelease/web").advice.unwrap();
+    let history = json!([made(3, "deployed", "rollback"), made(2, "superseded", "upgrade")]);
+    let why = rolling_back(&history, &status("False", "RollbackSucceeded", "done"));
+    assert_eq!(why.line(), "HelmRelease/apps/web is suspended");
+    let advice = why.advice.unwrap();
     assert!(
         advice.text.starts_with("it was rolled back: commit what keeps it so"),
         "{}",
         advice.text
     );
     assert_eq!(advice.command.unwrap(), "windlass resume helmrelease/web -n apps --plan");
+}
+
+#[test]
+fn a_rollback_that_nothing_carried_out_is_not_reported_as_done() {
+    let newest = made(2, "deployed", "upgrade");
+    let why = rolling_back(&json!([newest]), &ready());
+    let line = "HelmRelease/apps/web is suspended; the rollback from revision 2 to 1 is requested and not yet done";
+    assert_eq!(why.line(), line);
+    let next = "it is rolled back when windlass runs, and stays suspended";
+    assert_eq!(why.next.as_deref(), Some(next));
+    assert_eq!(why.advice.unwrap().command.unwrap(), "windlass check");
+    // Windlass says why it is not done.
+    let refused = "The requested rollback from revision 2 to 1 is not carried out: Helm has no revision 1 of the release";
+    let why = rolling_back(&json!([newest]), &status("False", "RollbackFailed", refused));
+    assert_eq!(why.line(), format!("HelmRelease/apps/web is suspended; {refused}"));
+    assert_eq!(why.next.as_deref(), Some("not reconciled until it is resumed"));
+    assert_eq!(why.advice.unwrap().command.unwrap(), "windlass history helmrelease/web -n apps");
+    for (next, told) in [
+        (made(3, "failed", "rollback"), "the rollback from revision 2 to 1 failed"),
+        (
+            made(3, "deployed", "upgrade"),
+            "the requested rollback from revision 2 to 1 was not carried out, because another operation made revision 3",
+        ),
+    ] {
+        let why = rolling_back(&json!([next, newest]), &ready());
+        assert_eq!(why.line(), format!("HelmRelease/apps/web is suspended; {told}"));
+        let again = "windlass rollback helmrelease/web -n apps --to 1";
+        assert_eq!(why.advice.unwrap().command.unwrap(), again);
+    }
 }
