@@ -15,7 +15,7 @@ use axum::{Json, Router};
 use crds::lifecycle::LifecyclePhase;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
 use e2e::harness::manifests::{Pods, config_map, deployment};
-use e2e::harness::release::{CONFIG, Charts};
+use e2e::harness::release::{CONFIG, Charts, newest};
 use e2e::harness::{Story, StoryTarget, Windlass};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -115,6 +115,64 @@ async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Resul
     let created = story.creations(&["lifecycleevents", "releaseaudits"])?;
     ensure!(created.len() == 4 && created.values().all(|count| *count == 1), "{created:?}");
     story.end_lifecycles().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_that_was_requested_while_it_was_away_is_done_when_it_is_back() -> Result<()> {
+    let story = Story::begin("rollback-away").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let app = charts.release("app", json!({"values": {"value": "1"}})).await?;
+    story.await_revision(&app, 1).await?;
+    charts.release("app", json!({"values": {"value": "2"}})).await?;
+    story.await_revision(&app, 2).await?;
+    windlass.operator.kill()?;
+    let run = |arguments: &[&str]| crate::cli::windlass(&story, arguments);
+    let said = run(&["rollback", "hr/app", "--owner", "alice", "--timeout", "3s"])?;
+    ensure!(said.code == Some(2) && said.err.contains("requested and not yet done"), "{said:?}");
+    let told = run(&["why", "hr/app"])?.ended(1)?;
+    let what = "the rollback from revision 2 to 1 is requested and not yet done";
+    ensure!(told.contains(what) && !told.contains("it was rolled back"), "{told}");
+
+    windlass.resume().await?;
+    let is_done = |object: &DynamicObject| {
+        newest(object)["version"] == 3
+            && condition(object, "Ready")["reason"] == "RollbackSucceeded"
+    };
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_done).await?;
+    story.await_value("app-config", "1").await?;
+    let told = run(&["why", "hr/app"])?.ended(1)?;
+    ensure!(told.contains("it was rolled back") && !told.contains("not yet done"), "{told}");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_was_ended_while_it_was_away_does_not_end_a_later_suspension() -> Result<()> {
+    let story = Story::begin("hold-away").await?;
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = StoryTarget::kustomization("app");
+    story.await_ready(&app).await?;
+    windlass.operator.kill()?;
+    let arguments = ["suspend", "ks/app", "--until", "2s", "--owner", "alice"];
+    crate::cli::windlass(&story, &arguments)?.ended(0)?;
+    // Another program resumes it, and suspends it again without an end.
+    story.merge(&app, json!({"spec": {"suspend": null}})).await?;
+    let object = story.merge(&app, json!({"spec": {"suspend": true}})).await?;
+    let until =
+        object.annotations().get("windlass.dev/suspended-until").context("it has an end")?;
+    let until: jiff::Timestamp = until.parse()?;
+    let is_past = async || Ok((jiff::Timestamp::now() > until).then_some(()));
+    story.await_until("the end of the hold", DEFAULT_WAIT_TIMEOUT, is_past).await?;
+    windlass.resume().await?;
+    let hold = "windlass.dev/Hold";
+    let object = story.await_condition(&app, hold, "True", DEFAULT_WAIT_TIMEOUT).await?;
+    let message = condition(&object, hold)["message"].as_str().unwrap_or_default();
+    ensure!(message.ends_with("so the suspension does not expire"), "{message}");
+    ensure!(object.data["spec"]["suspend"] == true, "{:?}", object.data["spec"]);
+    story.end().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

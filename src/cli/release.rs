@@ -76,6 +76,15 @@ pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
     }
 }
 
+/// How one release of a Helmfile is suspended.
+pub(super) struct ReleaseSuspension<'s> {
+    pub(super) reason: &'s str,
+    /// When it ends by itself.
+    pub(super) until: Option<&'s str>,
+    /// The annotation that requests a rollback of the suspended release.
+    pub(super) rollback: Option<&'s str>,
+}
+
 /// Suspends one release of a Helmfile, or changes the entry by which it is suspended.
 ///
 /// # Errors
@@ -85,8 +94,9 @@ pub(super) async fn suspend(
     target: &ResourceArgument,
     object: &Object,
     row: &Value,
-    (reason, until): (&str, Option<&str>),
+    suspension: &ReleaseSuspension<'_>,
 ) -> anyhow::Result<Object> {
+    let ReleaseSuspension { reason, until, rollback } = suspension;
     let (_, mut others) = entries(object, row);
     others.push(json!({
         "name": row["name"],
@@ -95,7 +105,8 @@ pub(super) async fn suspend(
         "reason": reason,
         "until": until,
     }));
-    write(site, target, object, &others, json!({})).await
+    let annotations = rollback.map_or_else(|| json!({}), |asked| json!({ROLLBACK: asked}));
+    write(site, target, object, &others, annotations).await
 }
 
 /// Resumes one release of a Helmfile. Returns `None` if `spec.suspendedReleases` does not list it.

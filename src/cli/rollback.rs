@@ -1,7 +1,8 @@
 //! `windlass rollback`: takes a release back to an earlier revision, and keeps it there until it is resumed.
 //!
-//! The operator rolls back, with its hooks, waits and audit; this command suspends and asks for it by annotation. Below: what to
-//! commit (`rollback/commit.rs`). Elsewhere: the annotation (`reconcile::Rollback`), one release of a Helmfile (`release.rs`).
+//! The operator rolls back, with its hooks, waits and audit; this command suspends and asks for it by annotation, in one write,
+//! so that an operator which is away does it when it is back. Below: what to commit (`rollback/commit.rs`). Elsewhere: the
+//! annotation (`reconcile::Rollback`), one release of a Helmfile (`release.rs`).
 
 mod commit;
 
@@ -13,12 +14,16 @@ use anyhow::{Context as _, bail, ensure};
 use cause::condition;
 use clap::Args as ClapArgs;
 use objects::{Gvk, Object};
-use reconcile::{ROLLBACK, Rollback, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
+use reconcile::{
+    MadeRevision, ROLLBACK, Rollback, RollbackProgress, SUSPENDED_BY, SUSPENDED_REASON,
+    SUSPENDED_UNTIL,
+};
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
 use super::kind::{self, ResourceArgument};
 use super::patience::Patience;
+use super::release::ReleaseSuspension;
 use super::scope::{ClusterScope, Site};
 use super::suspend::{by, change};
 use super::table::clean;
@@ -54,8 +59,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass rollback hr/web -n apps --to 3
   windlass rollback helmfile/all -n apps --release db --to 3
 
-The release is suspended first: otherwise the next reconciliation would undo the rollback. Afterwards, commit what the command
-prints, then run windlass resume.
+The release is suspended, too: otherwise the next reconciliation would undo the rollback. Afterwards, commit what the command
+prints, then run windlass resume. What is requested while windlass does not run is carried out when it runs.
 
 Exit status: 0; 2 if the release was not rolled back; 3 if the cluster cannot be reached.";
 
@@ -75,12 +80,37 @@ struct RollbackTarget {
     row: Option<Value>,
 }
 
+/// Who asks for a rollback, and why.
+struct Requester {
+    owner: String,
+    reason: Option<String>,
+}
+
+/// What a rollback that was requested came to.
+enum RollbackOutcome {
+    Made(Box<RollbackRevision>),
+    /// The operator says why it cannot begin.
+    Refused(String),
+    /// The request is gone, as after a resumption.
+    Withdrawn,
+}
+
+/// What a rollback made.
+struct RollbackRevision {
+    /// The release afterwards.
+    done: RollbackTarget,
+    /// The revision, as the history has it.
+    made: Value,
+    /// What was asked for last.
+    asked: Rollback,
+}
+
 /// Rolls back.
 ///
 /// # Errors
 /// There is no such release or revision, or the rollback failed.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    // What is said if this ends after the suspension and before the rollback.
+    // What is said if this ends after the suspension without a rollback that succeeded.
     let suspended: RefCell<Option<String>> = RefCell::new(None);
     let ended = args.place.run(async |site| roll_back(&site, args, &suspended).await);
     if !matches!(&ended, Ok(status) if *status == ExitCode::SUCCESS)
@@ -104,32 +134,29 @@ async fn roll_back(
     let found = read(site, &target, args.release.as_deref()).await?;
     // What cannot be done is refused before anything is suspended.
     let asked = wanted(&found, args.to)?;
-    is_stored(site, &found, asked.to).await?;
-    let reason = match &args.reason {
-        Some(reason) => format!("rolled back to revision {}: {reason}", asked.to),
-        None => format!("rolled back to revision {}", asked.to),
-    };
-    suspend(site, &target, &found, &owner, &reason).await?;
+    let newest = newest_stored(site, &found, asked.to).await?;
+    // The status has the revision of an operation when that has ended.
+    let asked = Rollback { from: newest.map_or(asked.from, |it| it.max(asked.from)), ..asked };
+    let requester = Requester { owner, reason: args.reason.clone() };
+    request(site, &target, &found, asked, &requester).await?;
     let subject = clean(&found.owner.id().subject());
-    let name = found.release();
     let title = found.title();
-    *suspended.borrow_mut() =
-        Some(clean(&format!("{title} stays suspended until `{}`", found.resumption())));
+    let resumption = found.resumption();
+    let stays = format!("{title} stays suspended until `{resumption}`");
+    *suspended.borrow_mut() = Some(clean(&format!("{stays}; {}", found.unfinished())));
     say(Mark::Success, &clean(&format!("{title} is suspended")));
-    let found = at_rest(site, &target, name.as_deref(), &found).await?;
-    let asked = Rollback { to: asked.to, ..wanted(&found, Some(asked.to))? };
-    let annotation = asked.annotation(name.as_deref());
-    let patch = json!({"metadata": {"annotations": {ROLLBACK: annotation}}});
-    change(site, &target, &found.owner, &patch).await?;
-    let text = format!("{subject}: rolling back from revision {} to {}", asked.from, asked.to);
-    say(Mark::Action, &text);
-    let (done, made) = done(site, &target, &found, asked).await?;
+    say_requested(&subject, asked);
+    let outcome = outcome(site, &target, &found, asked).await?;
+    *suspended.borrow_mut() = Some(clean(&stays));
+    let RollbackRevision { done, made, asked } = match outcome {
+        RollbackOutcome::Made(revision) => *revision,
+        RollbackOutcome::Refused(why) => bail!("{}", clean(&why)),
+        RollbackOutcome::Withdrawn => {
+            *suspended.borrow_mut() = None;
+            bail!("the request for the rollback was withdrawn, so that {title} is not rolled back");
+        }
+    };
     let version = &made["version"];
-    // One that had begun before the suspension was seen.
-    ensure!(
-        made["action"] == "rollback",
-        "another operation made revision {version} meanwhile, so that nothing was rolled back: run this again"
-    );
     if made["status"] != "deployed" {
         let why = done.message().unwrap_or_else(|| "the status does not say why".to_owned());
         let text = format!("{subject}: revision {version}, the rollback, failed: {why}");
@@ -142,6 +169,12 @@ async fn roll_back(
     let text = commit::advice(&done, &made, &found, asked, &known);
     print(&clean_lines(&text))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn say_requested(subject: &str, asked: Rollback) {
+    let Rollback { from, to } = asked;
+    let text = format!("{subject}: the rollback from revision {from} to {to} is requested");
+    say(Mark::Action, &text);
 }
 
 /// Every line without control characters.
@@ -160,13 +193,29 @@ impl RollbackTarget {
         self.release().map_or_else(|| subject.clone(), |it| format!("release {it} of {subject}"))
     }
 
+    /// The object and its namespace, as arguments of a command.
+    fn arguments(&self) -> String {
+        let id = self.owner.id();
+        format!("{}/{} -n {}", id.kind.to_lowercase(), id.name, id.namespace)
+    }
+
     /// The command that resumes it.
     fn resumption(&self) -> String {
-        let id = self.owner.id();
         let release = self.release().map(|it| format!(" --release {it}")).unwrap_or_default();
-        let kind = id.kind.to_lowercase();
-        let namespace = &id.namespace;
-        format!("windlass resume {kind}/{} -n {namespace}{release}", id.name)
+        format!("windlass resume {}{release}", self.arguments())
+    }
+
+    /// What is said of a rollback that was requested, and whose end was not awaited.
+    fn unfinished(&self) -> String {
+        let arguments = self.arguments();
+        let command = match self.release() {
+            Some(release) => format!("windlass history {arguments} --release {release}"),
+            None => format!("windlass why {arguments}"),
+        };
+        format!(
+            "the rollback is requested and not yet done: windlass carries it out when it runs, unless the release is resumed \
+             before, and `{command}` shows whether it is done"
+        )
     }
 
     /// The status of the release.
@@ -188,6 +237,21 @@ impl RollbackTarget {
         all
     }
 
+    /// A revision that the status knows.
+    fn revision(&self, version: i64) -> Option<Value> {
+        self.history().into_iter().find(|it| it["version"].as_i64() == Some(version))
+    }
+
+    /// How far a rollback is.
+    fn progress(&self, asked: Rollback) -> RollbackProgress {
+        asked.progress(MadeRevision::listed(self.status().get("history")))
+    }
+
+    /// The condition that says of a rollback that it failed, or cannot begin.
+    fn failure(&self) -> Option<Value> {
+        remediated(&self.status()).filter(|it| it["reason"] == "RollbackFailed")
+    }
+
     /// Whether nothing is under way.
     fn is_at_rest(&self) -> bool {
         match &self.row {
@@ -200,7 +264,9 @@ impl RollbackTarget {
     fn message(&self) -> Option<String> {
         let text = match &self.row {
             Some(row) => {
-                remediated(&row["status"]).or_else(|| row["message"].as_str().map(str::to_owned))
+                let said = remediated(&row["status"]);
+                let said = said.and_then(|it| it["message"].as_str().map(str::to_owned));
+                said.or_else(|| row["message"].as_str().map(str::to_owned))
             }
             None => condition(&self.owner, "Ready").map(|it| it.message.to_owned()),
         };
@@ -208,11 +274,10 @@ impl RollbackTarget {
     }
 }
 
-/// What the condition `Remediated` says.
-fn remediated(status: &Value) -> Option<String> {
+/// The condition `Remediated`.
+fn remediated(status: &Value) -> Option<Value> {
     let all = status["conditions"].as_array()?;
-    let found = all.iter().find(|it| it["type"] == "Remediated")?;
-    found["message"].as_str().map(str::to_owned)
+    all.iter().find(|it| it["type"] == "Remediated").cloned()
 }
 
 async fn read(
@@ -277,20 +342,24 @@ async fn stored_revisions(
     Ok(stored)
 }
 
-/// Whether a revision is among the records of Helm, where the user may read them.
+/// The newest revision among the records of Helm, where the user may read them.
 ///
 /// # Errors
-/// It is not; names those that are.
-async fn is_stored(site: &Site, found: &RollbackTarget, to: i64) -> anyhow::Result<()> {
+/// A revision is not among them; names those that are.
+async fn newest_stored(
+    site: &Site,
+    found: &RollbackTarget,
+    to: i64,
+) -> anyhow::Result<Option<i64>> {
     let status = found.status();
     let history = found.history();
     let place =
         status["storageNamespace"].as_str().zip(history.first().and_then(|it| it["name"].as_str()));
-    let Some((namespace, name)) = place.filter(|_| !found.is_remote()) else { return Ok(()) };
+    let Some((namespace, name)) = place.filter(|_| !found.is_remote()) else { return Ok(None) };
     let selector = format!("owner=helm,name={name}");
     // The operator reads them in any case.
     let stored = stored_revisions(&site.cluster, namespace, &selector).await;
-    let Ok(mut stored) = stored else { return Ok(()) };
+    let Ok(mut stored) = stored else { return Ok(None) };
     stored.sort_unstable();
     let all: Vec<String> = stored.iter().map(i64::to_string).collect();
     ensure!(
@@ -298,61 +367,80 @@ async fn is_stored(site: &Site, found: &RollbackTarget, to: i64) -> anyhow::Resu
         "Helm has no revision {to} of release {namespace}/{name}: it has {}",
         all.join(", ")
     );
-    Ok(())
+    Ok(stored.last().copied())
 }
 
-async fn suspend(
+/// Suspends a release and asks for its rollback, in one write.
+async fn request(
     site: &Site,
     target: &ResourceArgument,
     found: &RollbackTarget,
-    owner: &str,
-    reason: &str,
+    asked: Rollback,
+    requester: &Requester,
 ) -> anyhow::Result<()> {
+    let Requester { owner, reason } = requester;
+    // It is shown from now on, whether the rollback is done or not.
+    let reason = match reason {
+        Some(reason) => format!("rollback to revision {}: {reason}", asked.to),
+        None => format!("rollback to revision {}", asked.to),
+    };
+    let annotation = asked.annotation(found.release().as_deref());
     if let Some(row) = &found.row {
-        let reason = by(owner, Some(reason));
-        return release::suspend(site, target, &found.owner, row, (&reason, None)).await.map(drop);
+        let reason = by(owner, Some(reason.as_str()));
+        let rollback = Some(annotation.as_str());
+        let suspension = ReleaseSuspension { reason: &reason, until: None, rollback };
+        return release::suspend(site, target, &found.owner, row, &suspension).await.map(drop);
     }
-    let annotations = json!({SUSPENDED_BY: owner, SUSPENDED_REASON: reason, SUSPENDED_UNTIL: null, ROLLBACK: null});
+    let annotations = json!({SUSPENDED_BY: owner, SUSPENDED_REASON: reason, SUSPENDED_UNTIL: null,
+        ROLLBACK: annotation});
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
     change(site, target, &found.owner, &patch).await.map(drop)
 }
 
-/// Waits until no operation is under way; returns the release.
-async fn at_rest(
-    site: &Site,
-    target: &ResourceArgument,
-    name: Option<&str>,
-    before: &RollbackTarget,
-) -> anyhow::Result<RollbackTarget> {
-    let mut patience = Patience::with(&before.owner);
-    loop {
-        let found = read(site, target, name).await?;
-        patience.look(&site.cluster, &found.owner).await;
-        if found.is_at_rest() {
-            return Ok(found);
-        }
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
-}
-
-/// Waits until the status has the revision that the rollback created; returns the release and that revision.
-async fn done(
+/// Waits until the status has the revision that the rollback made. Where an operation that was under way made one before it, the
+/// rollback is requested of that one.
+///
+/// # Errors
+/// The release cannot be read, or not be changed.
+async fn outcome(
     site: &Site,
     target: &ResourceArgument,
     before: &RollbackTarget,
-    asked: Rollback,
-) -> anyhow::Result<(RollbackTarget, Value)> {
+    first: Rollback,
+) -> anyhow::Result<RollbackOutcome> {
     let name = before.release();
+    let failure = before.failure();
+    let mut asked = first;
     let mut patience = Patience::with(&before.owner);
     loop {
         let found = read(site, target, name.as_deref()).await?;
         patience.look(&site.cluster, &found.owner).await;
-        let made = asked.from.saturating_add(1);
-        let history = found.history();
-        let is_made = |it: &&Value| it["version"].as_i64() == Some(made);
-        if let Some(made) = history.iter().find(is_made).filter(|_| found.is_at_rest()) {
-            let made = made.clone();
-            return Ok((found, made));
+        if found.is_at_rest() {
+            let annotation = asked.annotation(name.as_deref());
+            let is_requested = found.owner.annotation(ROLLBACK) == Some(annotation.as_str());
+            match found.progress(asked) {
+                RollbackProgress::Succeeded | RollbackProgress::Failed => {
+                    let made = found.revision(asked.from.saturating_add(1)).unwrap_or_default();
+                    let revision = RollbackRevision { done: found, made, asked };
+                    return Ok(RollbackOutcome::Made(Box::new(revision)));
+                }
+                _ if !is_requested => return Ok(RollbackOutcome::Withdrawn),
+                // What is said after a further request may be about the first one.
+                RollbackProgress::Requested if asked != first => {}
+                RollbackProgress::Requested => {
+                    let said = found.failure().filter(|it| Some(it) != failure.as_ref());
+                    if let Some(why) = said.as_ref().and_then(|it| it["message"].as_str()) {
+                        return Ok(RollbackOutcome::Refused(why.to_owned()));
+                    }
+                }
+                RollbackProgress::Overtaken | RollbackProgress::Unknown => {
+                    asked = wanted(&found, Some(asked.to))?;
+                    let annotation = asked.annotation(name.as_deref());
+                    let patch = json!({"metadata": {"annotations": {ROLLBACK: annotation}}});
+                    change(site, target, &found.owner, &patch).await?;
+                    say_requested(&clean(&found.owner.id().subject()), asked);
+                }
+            }
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -372,6 +460,23 @@ mod tests {
             "metadata": {"name": "web", "namespace": "apps"}, "spec": spec,
             "status": {"history": history, "storageNamespace": "apps"}});
         RollbackTarget { owner: Object::new(owner).unwrap(), row: None }
+    }
+
+    #[test]
+    fn what_was_requested_and_not_awaited_is_not_reported_as_done() {
+        let found = release(&json!({}), &[revision(5, "deployed", "2.0.0", "b")]);
+        assert_eq!(
+            found.unfinished(),
+            "the rollback is requested and not yet done: windlass carries it out when it runs, unless the release is resumed \
+             before, and `windlass why helmrelease/web -n apps` shows whether it is done"
+        );
+        assert_eq!(found.resumption(), "windlass resume helmrelease/web -n apps");
+        let asked = Rollback { from: 5, to: 4 };
+        assert_eq!(found.progress(asked), RollbackProgress::Requested);
+        let mut made = revision(6, "deployed", "1.0.0", "a");
+        made["action"] = json!("rollback");
+        let done = release(&json!({}), &[made]);
+        assert_eq!(done.progress(asked), RollbackProgress::Succeeded);
     }
 
     #[test]

@@ -41,7 +41,7 @@ async fn a_release_goes_back_and_stays_there_until_it_is_resumed() -> Result<()>
     ensure!(history.len() == 3 && history.last() == Some(&last), "{history:?}");
     let object = story.expect(&app).await?;
     ensure!(condition(&object, "Ready")["reason"] == "RollbackSucceeded", "{:?}", object.data);
-    let hold = "suspended by alice: rolled back to revision 1: incident-1";
+    let hold = "suspended by alice: rollback to revision 1: incident-1";
     ensure!(condition(&object, "windlass.dev/Hold")["message"] == hold, "{:?}", object.data);
     let table = windlass(&story, &["get", "hr"])?.ended(0)?;
     ensure!(table.contains("alice"), "{table}");

@@ -80,6 +80,7 @@ const STATUSES: &[Row] = &[
             SILENCE,
             "longer than 12 s",
             "HelmRelease/{ns}/web stays suspended until `windlass resume",
+            "the rollback is requested and not yet done: windlass carries it out when it runs",
         ],
         &["has the contents of"],
     ),
@@ -105,6 +106,14 @@ const READS_NO_STATUS: &[&str] = &[
     "uninstall",
     "values",
 ];
+
+/// What is said of a rollback that was requested meanwhile.
+const REQUESTED: &[Row] = &[row(
+    "why hr/web",
+    1,
+    &["the rollback from revision 2 to 1 is requested and not yet done", "windlass check", OLD],
+    &["it was rolled back"],
+)];
 
 /// What is said while a process holds the Lease that is none of the Pods.
 const OUTSIDE: &[Row] = &[
@@ -227,6 +236,7 @@ async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<
     ensure_all_have_rows(STATUSES, &others).await?;
     let sweep = Sweep::of(&story, story.kubeconfig())?;
     sweep.check(STATUSES, ALL_WELL).await?;
+    sweep.check(REQUESTED, ALL_WELL).await?;
 
     story.apply_value(workload(0)).await?;
     let zero = [row("check", 1, &["is scaled to zero, so nothing is reconciled"], &[])];

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reconcile::{ConditionStatus as Truth, Reason, format_duration};
+use reconcile::{ConditionStatus as Truth, Reason, Rollback, format_duration};
 
 use crate::journal::{Action, Journal};
 use crate::operation;
@@ -74,9 +74,10 @@ pub fn begun(desired: &ReleaseDesiredState, status: &ReleaseStatus, action: Acti
     Report { progress: Some(Progress { text, makes_unready }), ..Report::of(next) }
 }
 
-/// A release that was undone and is what is wished for again counts as upgraded.
+/// A release that was undone and is what is wished for again counts as upgraded. So does one that a person wanted to have rolled
+/// back, and that stayed as it is.
 fn confirm(next: &mut ReleaseStatus, desired: &ReleaseDesiredState) {
-    let Some(said) = next.remediated.take_if(|said| said.status == Truth::True) else { return };
+    let Some(said) = next.remediated.take() else { return };
     if let Some(known) = latest(&next.history) {
         let text = upgraded_text(known);
         let reason = status::UPGRADE_SUCCEEDED;
@@ -110,6 +111,29 @@ pub fn failed_early(
     (next.post_renderers_digest, next.common_metadata_digest) = before;
     let event = wished_event(desired, reason, text);
     Report { events: vec![event], is_early_failure: true, ..Report::of(next) }
+}
+
+/// A rollback that was requested cannot begin, for a reason; `None` if the status says so already. Nothing else follows from it.
+pub fn rollback_refused(
+    desired: &ReleaseDesiredState,
+    status: &ReleaseStatus,
+    asked: Rollback,
+    why: &str,
+) -> Option<Report> {
+    let Rollback { from, to } = asked;
+    let text =
+        format!("The requested rollback from revision {from} to {to} is not carried out: {why}");
+    let reason = status::ROLLBACK_FAILED;
+    if status.remediated.as_ref().is_some_and(|it| it.reason == reason && it.text == text) {
+        return None;
+    }
+    let mut next = status.clone();
+    next.remediated = said(desired, Truth::False, reason, text.clone());
+    let event = match latest(&status.history) {
+        Some(known) => snapshot_event(known, true, reason, text),
+        None => wished_event(desired, reason, text),
+    };
+    Some(Report { events: vec![event], ..Report::of(next) })
 }
 
 /// An installation or upgrade failed because a lifecycle did not let it begin. Nothing was written, so there is nothing to

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 use lifecycle::{DismissedEvent, dismissed};
 use reconcile::{
-    ConditionStatus as Truth, PlanVerdict, ReconciledKind, RemovalCause, Rest, Rollback, Time,
-    Wake, reason,
+    ConditionStatus as Truth, PlanVerdict, ReconciledKind, RemovalCause, Rest, Rollback,
+    RollbackProgress, Time, Wake, reason,
 };
 
 use crate::account;
@@ -190,6 +190,16 @@ fn accounted(record: &Record, journal: &Journal) -> ReleaseStep {
     ReleaseStep::Write(Box::new(Write { version, changes, others, journal }))
 }
 
+/// What becomes of the rollback that a person requests by annotation.
+enum AskedRollback {
+    /// None is requested, or it has been carried out.
+    Nothing,
+    /// It begins, to this revision.
+    To(i64),
+    /// It cannot begin, for this reason.
+    Refused(Rollback, String),
+}
+
 /// A wish and a run.
 struct ReleasePlanner<'r> {
     desired: &'r ReleaseDesiredState,
@@ -220,10 +230,11 @@ impl ReleasePlanner<'_> {
         }
         let status = &self.observed.status;
         if self.desired.suspended {
-            return match self.asked_rollback()? {
-                Some(target) => Ok(self.begin(Action::Rollback, Some(target), status)?),
-                None => Ok(self.suspended()),
-            };
+            return Ok(match self.asked_rollback()? {
+                AskedRollback::Nothing => self.suspended(),
+                AskedRollback::To(target) => self.begin(Action::Rollback, Some(target), status)?,
+                AskedRollback::Refused(asked, why) => self.refused(asked, &why),
+            });
         }
         let changed = change(
             &self.desired.target,
@@ -253,21 +264,55 @@ impl ReleasePlanner<'_> {
 
     /// The revision that a person requests to roll back to. It has to be in Helm's storage, as the status has it where the
     /// status has it, and the newest one has to be the one that is meant, with nothing under way on it.
-    fn asked_rollback(&self) -> Result<Option<i64>, DigestError> {
+    fn asked_rollback(&self) -> Result<AskedRollback, DigestError> {
         let ReleaseObservedState { revisions, status, .. } = self.observed;
-        let asked = self.desired.requests.rollback;
-        let Some(Rollback { from, to }) = asked else { return Ok(None) };
-        let is_whole = revisions.last().is_some_and(|last| {
-            let life = &last.record.info.status;
-            last.record.version == from && matches!(life, Life::Deployed | Life::Failed)
-        });
-        let Some(target) = revisions.get(to).filter(|_| is_whole) else { return Ok(None) };
-        let known = status.history.iter().find(|it| it.version == to);
-        let is_same = match known {
-            Some(known) => known.matches(&target.record)? == Match::Same,
-            None => true,
+        let requests = &self.desired.requests;
+        let Some(asked) = requests.rollback.or(requests.unverified_rollback) else {
+            return Ok(AskedRollback::Nothing);
         };
-        Ok(is_same.then_some(to))
+        let Rollback { from, to } = asked;
+        let refused = |why: String| Ok(AskedRollback::Refused(asked, why));
+        let Some(last) = revisions.last().filter(|last| last.record.version == from) else {
+            let progress = asked.progress(status.history.iter().map(Snapshot::made));
+            if !matches!(progress, RollbackProgress::Requested | RollbackProgress::Overtaken) {
+                return Ok(AskedRollback::Nothing);
+            }
+            return refused(match revisions.last() {
+                Some(last) => {
+                    format!("revision {} is the newest one, and not {from}", last.record.version)
+                }
+                None => "Helm has no revision of the release".to_owned(),
+            });
+        };
+        let life = &last.record.info.status;
+        if !matches!(life, Life::Deployed | Life::Failed) {
+            return refused(format!("revision {from} is {life}"));
+        }
+        let Some(target) = revisions.get(to) else {
+            return refused(format!("Helm has no revision {to} of the release"));
+        };
+        let known = status.history.iter().find(|it| it.version == to);
+        if let Some(known) = known
+            && known.matches(&target.record)? != Match::Same
+        {
+            return refused(format!(
+                "revision {to} of Helm is not the one that status.history has"
+            ));
+        }
+        match requests.rollback {
+            Some(_) => Ok(AskedRollback::To(to)),
+            None => refused(format!(
+                "status.history does not have revision {to}, as windlass.dev/require-verified demands"
+            )),
+        }
+    }
+
+    /// A rollback that was requested and cannot begin is reported once.
+    fn refused(&self, asked: Rollback, why: &str) -> PlanVerdict<ReleaseStep> {
+        match account::rollback_refused(self.desired, &self.observed.status, asked, why) {
+            Some(report) => PlanVerdict::Act(vec![self.tell(report)]),
+            None => self.suspended(),
+        }
     }
 
     /// Events of lifecycles that nothing waits for any more, beside an open operation or none.

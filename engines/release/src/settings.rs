@@ -217,6 +217,8 @@ pub struct Requests {
     pub reset: Option<String>,
     /// `windlass.dev/rollback`, which counts while the release is suspended.
     pub rollback: Option<reconcile::Rollback>,
+    /// The same, where it is not carried out because it is not known whether what it would apply is verified.
+    pub unverified_rollback: Option<reconcile::Rollback>,
 }
 
 impl Requests {
@@ -240,7 +242,7 @@ impl Requests {
     /// unverified may be applied, a stored manifest counts for nothing by itself.
     pub fn keep_known(&mut self, status: &ReleaseStatus) {
         let is_known = |to: i64| status.history.iter().any(|it| it.version == to);
-        self.rollback = self.rollback.filter(|it| is_known(it.to));
+        self.unverified_rollback = self.rollback.take_if(|it| !is_known(it.to));
     }
 
     /// Whether failures are to be forgotten.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use helm::manifests::HookEvent;
 use helm::values;
-use reconcile::Time;
+use reconcile::{MadeRevision, Time};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -204,6 +204,15 @@ impl Snapshot {
     /// `namespace/name.v1`.
     pub fn full_name(&self) -> String {
         format!("{}/{}.v{}", self.namespace, self.name, self.version)
+    }
+
+    /// What it says of how it was made.
+    pub fn made(&self) -> MadeRevision {
+        let action = match self.action {
+            Some(SnapshotAction::Rollback) => "rollback",
+            _ => "",
+        };
+        MadeRevision::new(self.version, &self.status, action)
     }
 
     /// `name@version` of the chart.

@@ -69,8 +69,8 @@ pub(super) fn advice(
     asked: Rollback,
     known: &Evidence,
 ) -> String {
-    let history = before.history();
-    let newest = history.first().cloned().unwrap_or_default();
+    let newest = done.revision(asked.from).or_else(|| before.revision(asked.from));
+    let newest = newest.unwrap_or_default();
     let mut lines = vec!["to keep it, commit:".to_owned()];
     lines.extend(chart(done, made, &newest, known));
     lines.extend(changed_values(done, made, &newest, asked, known));

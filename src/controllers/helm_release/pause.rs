@@ -12,11 +12,11 @@ use crds::helm::HelmRelease;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
-use reconcile::{Rest, reason};
+use reconcile::{Rest, RollbackProgress, reason};
 use release::ReleaseDesiredState;
 use release::phase::Gates;
 use release::plan::is_under_way;
-use release::snapshot::latest;
+use release::snapshot::{Snapshot, latest};
 use release::status::{RELEASED, ReleaseStatus};
 
 use super::validated_spec::{self, ReleaseInputs, Timeouts};
@@ -71,11 +71,13 @@ impl Session {
         self.has_open_journal(object, &target, &known.storage_namespace, &of.name).await
     }
 
-    /// Whether a person asks a suspended release to roll back, as far as the status knows the newest revision.
+    /// Whether a person asks a suspended release to roll back, and that is neither done nor known to be over: it is carried
+    /// out, or the status says why not.
     fn is_to_roll_back(&self, object: &HelmRelease) -> bool {
         let Some(asked) = validated_spec::requests(object).rollback else { return false };
-        let newest = latest(&status::read(object).history).map(|it| it.version);
-        newest == Some(asked.from) && hold::is_suspended(object, self.began)
+        let progress = asked.progress(status::read(object).history.iter().map(Snapshot::made));
+        matches!(progress, RollbackProgress::Requested | RollbackProgress::Overtaken)
+            && hold::is_suspended(object, self.began)
     }
 
     /// The same where nothing was released before.

@@ -201,6 +201,7 @@ pub(super) fn requests(object: &HelmRelease) -> Requests {
         force: asked(FORCE_AT),
         reset: asked(RESET_AT),
         rollback: rollback.and_then(|text| reconcile::Rollback::of(text, None)),
+        unverified_rollback: None,
     }
 }
 

@@ -6,14 +6,17 @@ use apply::ignore::Rules;
 use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, CrdsPolicy, DeletionPropagation, DriftDetection,
     DriftDetectionMode, HelmRelease, HelmReleaseSpec, HelmReleaseStatus, Install,
-    InstallRemediation, InstallStrategy, Rollback, ServerSideApplyMode, Uninstall, Upgrade,
-    UpgradeRemediation, UpgradeStrategy,
+    InstallRemediation, InstallStrategy, Rollback, ServerSideApplyMode, Snapshot, Uninstall,
+    Upgrade, UpgradeRemediation, UpgradeStrategy,
 };
 use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use crds::{GoDuration, Time};
 use helmfile::Operation;
 use kube::core::ResourceExt as _;
-use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit, Rest, Wake};
+use reconcile::{
+    MadeRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, RemovalPermit, Rest, RollbackProgress,
+    Wake,
+};
 use release::snapshot;
 use release::status::ReleaseStatus;
 use sha2::{Digest as _, Sha256};
@@ -162,12 +165,16 @@ fn rollback<K: Model>(helmfile: &K, key: &Key) -> Option<reconcile::Rollback> {
     reconcile::Rollback::of(annotation, Some(&key.to_string()))
 }
 
-/// Whether a person asks a release that is suspended to roll back, as far as its row knows the newest revision.
+/// Whether a person asks a release that is suspended to roll back, and that is neither done nor known to be over, as far as its
+/// row tells: it is carried out, or the status says why not.
 pub(super) fn rolls_back<K: Model>(helmfile: &K, key: &Key, row: Option<&ReleaseRow>) -> bool {
     let asked = rollback(helmfile, key).zip(row);
-    asked.is_some_and(|(it, row)| {
-        let newest = row.status.history.iter().map(|it| it.version).max();
-        newest == Some(it.from)
+    asked.is_some_and(|(asked, row)| {
+        let made = |it: &Snapshot| {
+            MadeRevision::new(it.version, &it.status, it.action.as_deref().unwrap_or_default())
+        };
+        let progress = asked.progress(row.status.history.iter().map(made));
+        matches!(progress, RollbackProgress::Requested | RollbackProgress::Overtaken)
     })
 }
 

@@ -354,7 +354,7 @@ fn annotations_ask_and_deletion_is_seen() {
     let desired = wished(&object, &[]);
     let at = |text: &str| Some(text.to_owned());
     let rollback = Some(reconcile::Rollback { from: 5, to: 3 });
-    let asked = Requests { reconcile: at("1"), force: at("2"), reset: None, rollback };
+    let asked = Requests { reconcile: at("1"), force: at("2"), rollback, ..Requests::default() };
     assert_eq!(desired.requests, asked);
     assert!(desired.deleted);
 }

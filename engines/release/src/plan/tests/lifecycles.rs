@@ -228,8 +228,7 @@ fn a_request_asks_anew_after_a_refusal() {
     world.answer(State::Failed);
     assert!(text(&world.settle()).starts_with("stalled RetriesExceeded"));
     let now = || Some("now".to_owned());
-    world.desired.requests =
-        Requests { rollback: None, reconcile: now(), force: None, reset: now() };
+    world.desired.requests = Requests { reconcile: now(), reset: now(), ..Requests::default() };
     assert!(step(&mut world).contains("ask a at PreInstall"));
 }
 

@@ -90,6 +90,62 @@ fn a_rollback_that_was_asked_for_survives_a_crash_at_every_step() {
 }
 
 #[test]
+fn a_rollback_that_cannot_begin_is_reported_once_with_the_reason_and_forgotten_on_resume() {
+    for (from, to, why) in [
+        (2, 1, "revision 3 is the newest one, and not 2"),
+        (4, 1, "revision 3 is the newest one, and not 4"),
+        (3, 7, "Helm has no revision 7 of the release"),
+    ] {
+        let mut world = asked(from, to);
+        world.settle();
+        let text = format!(
+            "The requested rollback from revision {from} to {to} is not carried out: {why}"
+        );
+        assert_eq!(world.events, [format!("RollbackFailed {text}")]);
+        let ready = world.status.summary(&world.desired).unwrap();
+        assert_eq!((ready.status, ready.text), (Truth::False, text));
+        world.settle();
+        assert_eq!(world.events.len(), 1, "it is reported once");
+        world.desired = ReleaseDesiredState { generation: 5, ..desired("3.0.0", "a") };
+        let rest = world.settle();
+        assert!(rest.is_settled(), "{rest:?}");
+        let ready = world.status.summary(&world.desired).unwrap();
+        assert_eq!(ready.status, Truth::True, "{ready:?}");
+    }
+}
+
+#[test]
+fn a_rollback_to_what_may_be_unverified_is_reported_and_not_carried_out() {
+    let mut world = asked(3, 1);
+    let status = world.status.clone();
+    assert!(!status.history.iter().any(|it| it.version == 1), "{:?}", status.history);
+    world.desired.requests.keep_known(&status);
+    world.settle();
+    assert!(world.log.is_empty(), "{:?}", world.log);
+    assert!(world.events[0].contains("windlass.dev/require-verified"), "{:?}", world.events);
+    let mut world = asked(3, 2);
+    world.desired.requests.keep_known(&status);
+    world.settle();
+    assert_eq!(world.lives().rsplit("; ").next(), Some("v4 deployed (Rollback to 2)"));
+}
+
+#[test]
+fn what_came_after_a_rollback_does_not_make_it_one_that_was_not_carried_out() {
+    let mut world = asked(3, 1);
+    world.settle();
+    let requests = world.desired.requests.clone();
+    // Another program resumes it, which leaves the annotation, and suspends it again.
+    world.desired = ReleaseDesiredState { generation: 5, ..desired("5.0.0", "a") };
+    world.settle();
+    world.desired.suspended = true;
+    world.desired.requests = requests;
+    world.log.clear();
+    world.events.clear();
+    world.settle();
+    assert!(world.log.is_empty() && world.events.is_empty(), "{:?}", world.events);
+}
+
+#[test]
 fn nothing_is_rolled_back_but_the_revision_that_was_meant_to_one_that_is_there() {
     for (from, to) in [(2, 1), (4, 1), (3, 7)] {
         let mut world = asked(from, to);
