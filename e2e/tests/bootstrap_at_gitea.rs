@@ -158,8 +158,8 @@ async fn a_cluster_is_bootstrapped_from_repositories_that_are_created_at_gitea()
     let scene = Scene::begin().await?;
     let namespace = &scene.story.namespace;
     // Pods have no processes here: one with the token of the installation stands in for them.
-    scene.story.windlass_says(&["install", "-n", namespace], true)?;
-    let mut windlass = scene.story.installed(namespace).await?;
+    let install = ["install", "-n", namespace];
+    let (_, mut windlass) = scene.story.windlass_installs(&install, &deployment(namespace)).await?;
     with_a_key(&scene).await?;
     with_the_token(&scene).await?;
     windlass.operator.stop(Duration::from_secs(10))?;

@@ -63,14 +63,17 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     ensure!(text.contains("+kind: Deployment\n"), "{text}");
     ensure!(story.read(&deployment("gitops")).await?.is_none(), "a dry run created it");
 
-    let text = story.windlass_says(&with(&["install"]), true)?;
+    let (text, windlass) =
+        story.windlass_installs(&with(&["install"]), &deployment("gitops")).await?;
     ensure!(text.contains("Deployment/gitops/windlass-controller created"), "{text}");
+    ensure!(text.contains("windlass acts: 'windlass-controller-"), "{text}");
     let text = story.windlass_says(&with(&["install"]), true)?;
     ensure_each(&text, "unchanged")?;
     let text = story.windlass_says(&with(&["check"]), true)?;
     ensure!(text.contains("Deployment/gitops/windlass-controller ready: ghcr.io/"), "{text}");
+    ensure!(text.contains("windlass acts: 'windlass-controller-"), "{text}");
 
-    works(&story).await?;
+    works(&story, windlass).await?;
 
     let text = story.windlass_says(&["uninstall", "--silent", "-n", "wrong"], false)?;
     ensure!(text.contains("`windlass uninstall -n gitops`"), "{text}");
@@ -110,8 +113,8 @@ async fn definitions_go(story: &Story) -> Result<()> {
 /// The kinds are removed while windlass acts, and finalizers are there, as `flux uninstall` finds them where a source that is
 /// gone had them added again: what was applied stays.
 async fn kinds_removed(story: &Story) -> Result<()> {
-    story.windlass_says(&["install", "-n", "gitops"], true)?;
-    let mut windlass = story.installed("gitops").await?;
+    let install = ["install", "-n", "gitops"];
+    let (_, mut windlass) = story.windlass_installs(&install, &deployment("gitops")).await?;
     let _upstream = story.follow("kept", &[("map.yaml", config_map("kept", "1"))]).await?;
     story.kustomization("kept", "kept", json!({})).await?;
     let found = story.await_ready(&StoryTarget::kustomization("kept")).await?;
@@ -128,7 +131,15 @@ async fn kinds_removed(story: &Story) -> Result<()> {
 /// profile stays, until windlass is uninstalled.
 async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
     let flag = format!("--profile={profile}");
-    story.windlass_says(&["install", &flag, "-n", "gitops"], true)?;
+    let install = ["install", &flag, "-n", "gitops"];
+    let workload = match profile {
+        "high-availability" => {
+            StoryTarget::new("apps/v1", "StatefulSet", "windlass-controller").in_namespace("gitops")
+        }
+        _ => deployment("gitops"),
+    };
+    let (_, mut installed) = story.windlass_installs(&install, &workload).await?;
+    installed.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
     let replicas = StoryTarget::new("apps/v1", "StatefulSet", "windlass-controller");
     let replicas = replicas.in_namespace("gitops");
     ensure!(story.read(&replicas).await?.is_some() == (profile == "high-availability"), "{flag}");
@@ -192,9 +203,14 @@ async fn getting_started(story: &Story) -> Result<()> {
     let mut windlass = None;
     let mut told = String::new();
     for command in &commands {
+        if command == "windlass install" {
+            let target = deployment("flux-system");
+            let (_, started) = story.windlass_installs(&["install"], &target).await?;
+            windlass = Some(started);
+            continue;
+        }
         told = story.typed(command, folder.path())?;
         match command.as_str() {
-            "windlass install" => windlass = Some(story.installed("flux-system").await?),
             "windlass get all -n hello" => {
                 ensure!(told.contains("stored artifact for revision 'master@sha1:"), "{told}");
                 ensure!(told.contains("Applied revision: master@sha1:"), "{told}");
@@ -231,15 +247,17 @@ async fn getting_started(story: &Story) -> Result<()> {
 /// Each of the other profiles becomes ready in a namespace of its own, and goes again.
 async fn profiles(story: &Story) -> Result<()> {
     volumes(story, ["volume-a", "volume-b"]).await?;
-    for (profile, workload) in [
-        ("high-availability", "StatefulSet/high-availability/windlass-controller"),
-        ("lockdown", "Deployment/lockdown/windlass-controller"),
-    ] {
+    for (profile, kind) in [("high-availability", "StatefulSet"), ("lockdown", "Deployment")] {
         let flag = format!("--profile={profile}");
-        let text = story.windlass_says(&["install", &flag, "-n", profile], true)?;
+        let target = StoryTarget::new("apps/v1", kind, "windlass-controller");
+        let target = target.in_namespace(profile);
+        let install = ["install", &flag, "-n", profile];
+        let (text, mut windlass) = story.windlass_installs(&install, &target).await?;
+        let workload = format!("{kind}/{profile}/windlass-controller");
         ensure!(text.contains(&format!("{workload} created")), "{text}");
         let text = story.windlass_says(&["check", "-n", profile], true)?;
         ensure!(text.contains(&format!("{workload} ready")), "{text}");
+        windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
         story.windlass_says(&["uninstall", "--silent", "-n", profile], true)?;
     }
     Ok(())
@@ -310,8 +328,7 @@ async fn charted(story: &Story) -> Result<()> {
 }
 
 /// It applies what a source says.
-async fn works(story: &Story) -> Result<()> {
-    let mut windlass = story.installed("gitops").await?;
+async fn works(story: &Story, mut windlass: Windlass) -> Result<()> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&StoryTarget::kustomization("app")).await?;

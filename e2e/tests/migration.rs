@@ -217,7 +217,9 @@ async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     obstacles(&story).await?;
     undone(&story, &system).await?;
 
-    let text = migrate(&story, "from-flux", &["--observe=1s"], true)?;
+    let take_over = ["migrate", "from-flux", "-n", &namespace, "--observe=1s"];
+    let (text, mut windlass) = story.windlass_installs(&take_over, &deployment(&namespace)).await?;
+    ensure!(text.contains("windlass acts: 'windlass-controller-"), "{text}");
     ensure!(text.contains("nothing was written to what is managed"), "{text}");
     ensure!(text.contains("clusters/one/") && text.contains("gotk-components.yaml"), "{text}");
     await_flux(&story, [0, 0, 0]).await?;
@@ -225,7 +227,6 @@ async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     ensure!(found.data["spec"]["selector"] == json!({"app": "windlass-controller"}), "{found:?}");
     ensure!(story.expect(&system).await?.data["spec"]["suspend"] == true, "it is not suspended");
 
-    let mut windlass = story.installed(&namespace).await?;
     let revision = upstream.push(&[("other.yaml", config_map("other", "1"))]).await?;
     story.await_applied("app", &revision).await?;
     story.await_value("other", "1").await?;

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::connection::{Connection, Mark, block_on, say};
 use super::install::{POLL_INTERVAL, name};
-use super::operators::{self, ApiOperator, LeaseHolder, Operator, Operators, replicas};
+use super::operators::{self, ApiOperator, LeaseHolder, Operator, Operators, OwnLeases, replicas};
 use crate::settings::lease_name;
-use windlass_cluster::Cluster;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";
@@ -23,6 +23,9 @@ pub(super) const OURS: &str = "app.kubernetes.io/name=windlass";
 
 /// The flag by which the objects are divided between processes.
 const SELECTOR_FLAG: &str = "--watch-label-selector=";
+
+/// The flag by which the Lease is in another namespace.
+const NAMESPACE_FLAG: &str = "--leader-election-namespace";
 
 /// How long a process may take to follow another one that has released its Lease.
 const SUCCESSION: Duration = Duration::from_secs(10);
@@ -42,7 +45,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass check                                whether it is installed and works
   windlass check -n gitops                      the same where it is in another namespace
 
-A Deployment that is scaled to zero is no failure while a process outside of the cluster holds the Lease of windlass.
+A Deployment that is scaled to zero is no failure while a process outside of the cluster holds the Lease of windlass. Where
+the Lease was not renewed within the last seconds, the next renewal is waited for, or that the Lease runs out.
 
 Exit status: 0; 1 if a check failed; 2 if the command line is wrong; 3 if the cluster cannot be reached.";
 
@@ -144,34 +148,70 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
         is_known &= listed.is_some();
         found.extend(listed.into_iter().flatten());
     }
-    let outside = match found.is_empty() || found.iter().any(|it| replicas(it) == 0) {
-        true => operators::outside(cluster, namespace, jiff::Timestamp::now()).await,
-        false => Ok(Vec::new()),
-    };
-    let outside = outside.unwrap_or_else(|error| {
-        findings
-            .fail(&format!("cannot tell whether windlass runs outside of the cluster: {error}"));
-        Vec::new()
-    });
-    for workload in &found {
-        check_workload(workload, &outside, findings);
-    }
-    if found.is_empty() && is_known {
-        match outside.is_empty() {
-            true => findings.fail(&format!(
-                "windlass is not in namespace {namespace}: run `windlass install`, or name its namespace with -n"
-            )),
-            false => outside.iter().for_each(|it| say(Mark::Success, &runs_outside(it))),
+    let is_active = found.iter().any(|it| replicas(it) > 0 && is_elected(it));
+    let is_idle = found.is_empty() || found.iter().any(|it| replicas(it) == 0);
+    let mut processes = Processes::default();
+    if is_active || is_idle {
+        match Processes::observe(cluster, args).await {
+            Ok(observed) => processes = observed,
+            Err(error) => {
+                is_known = false;
+                findings.fail(&format!("cannot tell whether windlass acts: {error}"));
+            }
         }
     }
-    if found.iter().any(|it| replicas(it) > 0 && is_elected(it)) {
-        leader(cluster, args, findings).await;
+    let Processes { leases, outside } = &processes;
+    for text in &leases.unconfirmed {
+        findings.fail(&format!("cannot tell whether windlass acts: {text}, and not since"));
+    }
+    for workload in &found {
+        check_workload(workload, &processes, findings);
+    }
+    if found.is_empty() && is_known {
+        outside.iter().for_each(|it| say(Mark::Success, &runs_outside(it)));
+        if outside.is_empty() && leases.unconfirmed.is_empty() {
+            findings.fail(&absence(namespace, leases));
+        }
+    }
+    if is_active && is_known {
+        leader(cluster, args, processes.leases, findings).await;
     }
     found
 }
 
+/// The processes that act, as far as Leases tell.
+#[derive(Debug, Default)]
+struct Processes {
+    leases: OwnLeases,
+    /// Those that are none of the Pods of windlass.
+    outside: Vec<LeaseHolder>,
+}
+
+impl Processes {
+    /// Waits until it is seen who renews Leases.
+    ///
+    /// # Errors
+    /// The API server refuses to list Leases or Pods.
+    async fn observe(cluster: &Cluster, args: &Args) -> Result<Self, ClusterError> {
+        let Connection { namespace, timeout, .. } = &args.connection;
+        let leases = OwnLeases::observe(cluster, namespace, Instant::now() + *timeout).await?;
+        let outside = operators::none_of_pods(cluster, namespace, leases.holders.clone()).await?;
+        Ok(Self { leases, outside })
+    }
+}
+
+/// What is said where windlass neither is a workload nor runs outside of the cluster.
+fn absence(namespace: &str, leases: &OwnLeases) -> String {
+    let absent = format!("windlass is not in namespace {namespace}");
+    match leases.restart() {
+        Some(restart) => format!("{absent}: {restart}; or run `windlass install`"),
+        None => format!("{absent}: run `windlass install`, or name its namespace with -n"),
+    }
+}
+
 /// Whether one workload runs, or another process does outside of the cluster what it would do.
-fn check_workload(workload: &Object, outside: &[LeaseHolder], findings: &mut Findings) {
+fn check_workload(workload: &Object, processes: &Processes, findings: &mut Findings) {
+    let Processes { leases, outside } = processes;
     let id = name(workload);
     let namespace = workload.namespace();
     let lease = format!("{namespace}/{}", lease_name(selector(workload)));
@@ -180,11 +220,14 @@ fn check_workload(workload: &Object, outside: &[LeaseHolder], findings: &mut Fin
             Some(holder) => {
                 say(Mark::Success, &format!("{id} is scaled to zero, and {}", runs_outside(holder)));
             }
+            // Whether another process acts is not known.
+            None if !leases.unconfirmed.is_empty() => {}
             None => findings.fail(&format!(
                 "{id} is scaled to zero, so nothing is reconciled; `kubectl -n {namespace} scale {}/{} --replicas=1` \
-                 starts it",
+                 starts it{}",
                 workload.kind().to_lowercase(),
-                workload.name()
+                workload.name(),
+                leases.restart().map(|it| format!(", or {it}")).unwrap_or_default()
             )),
         },
         Ok(report) if report.is_current() => {
@@ -205,33 +248,23 @@ fn runs_outside(holder: &LeaseHolder) -> String {
 }
 
 /// The selector by which the objects of a workload are selected; empty for all.
-fn selector(workload: &Object) -> &str {
-    let args = containers(workload).filter_map(|it| it["args"].as_array()).flatten();
-    let mut flags = args.filter_map(Value::as_str);
-    flags.find_map(|it| it.strip_prefix(SELECTOR_FLAG)).unwrap_or_default()
+pub(super) fn selector(workload: &Object) -> &str {
+    arguments(workload).find_map(|it| it.strip_prefix(SELECTOR_FLAG)).unwrap_or_default()
 }
 
-/// Whether the processes of a workload act under a Lease.
-fn is_elected(workload: &Object) -> bool {
-    let args = containers(workload).filter_map(|it| it["args"].as_array()).flatten();
-    args.filter_map(Value::as_str)
-        .any(|it| matches!(it, "--enable-leader-election" | "--enable-leader-election=true"))
+/// Whether the processes of a workload act under a Lease of their namespace.
+pub(super) fn is_elected(workload: &Object) -> bool {
+    let is_set =
+        |it: &str| matches!(it, "--enable-leader-election" | "--enable-leader-election=true");
+    arguments(workload).any(is_set) && !arguments(workload).any(|it| it.starts_with(NAMESPACE_FLAG))
 }
 
 /// Whether a process acts, where Leases tell: one that follows another takes the Lease after a moment.
-async fn leader(cluster: &Cluster, args: &Args, findings: &mut Findings) {
+async fn leader(cluster: &Cluster, args: &Args, mut leases: OwnLeases, findings: &mut Findings) {
     let Connection { namespace, timeout, .. } = &args.connection;
     let deadline = Instant::now() + SUCCESSION.min(*timeout);
     let mut is_told = false;
-    loop {
-        let vacancy = operators::vacancy(cluster, namespace, jiff::Timestamp::now()).await;
-        let text = match vacancy {
-            Ok(None) => return,
-            Ok(Some(text)) => text,
-            Err(error) => {
-                return findings.fail(&format!("cannot tell whether windlass acts: {error}"));
-            }
-        };
+    while let Some(text) = leases.vacancy(namespace) {
         if Instant::now() >= deadline {
             return findings
                 .fail(&format!("{text}; `kubectl -n {namespace} logs -l {OURS}` shows why"));
@@ -241,12 +274,28 @@ async fn leader(cluster: &Cluster, args: &Args, findings: &mut Findings) {
             is_told = true;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
+        leases = match OwnLeases::observe(cluster, namespace, deadline).await {
+            Ok(leases) => leases,
+            Err(error) => {
+                return findings.fail(&format!("cannot tell whether windlass acts: {error}"));
+            }
+        };
+    }
+    for holder in &leases.holders {
+        say(Mark::Success, &format!("windlass acts: {holder} and renews it"));
     }
 }
 
-fn containers(object: &Object) -> impl Iterator<Item = &Value> {
+/// The containers of a workload.
+pub(super) fn containers(object: &Object) -> impl Iterator<Item = &Value> {
     let containers = object.get("spec").map(|spec| &spec["template"]["spec"]["containers"]);
     containers.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The arguments of the containers of a workload.
+pub(super) fn arguments(object: &Object) -> impl Iterator<Item = &str> {
+    let arguments = containers(object).filter_map(|it| it["args"].as_array()).flatten();
+    arguments.filter_map(Value::as_str)
 }
 
 fn images(object: &Object) -> String {
@@ -308,12 +357,7 @@ struct Terms {
 
 impl Terms {
     fn of(workloads: &[Object], is_before: bool) -> Self {
-        let has = |flag: &str| {
-            let is_it = |it: &Value| it.as_str().is_some_and(|it| it.starts_with(flag));
-            let has =
-                |container: &Value| container["args"].as_array().into_iter().flatten().any(is_it);
-            workloads.iter().any(|workload| containers(workload).any(has))
-        };
+        let has = |flag: &str| workloads.iter().flat_map(arguments).any(|it| it.starts_with(flag));
         let divides = has(SELECTOR_FLAG);
         let forwards = has("--events-addr=");
         Self { is_before, divides, forwards }
@@ -509,9 +553,32 @@ mod tests {
         let text = "no process holds Lease flux-system/windlass-leader-election-73fdc1be since 2026-01-01T00:00:00Z";
         assert!(found[0].starts_with(text), "{found:?}");
         assert_eq!(findings(&[elected(), lease("a", &now)], &[]).await, [""; 0]);
-        // It has not held one yet, or needs none.
-        assert_eq!(findings(&[elected()], &[]).await, [""; 0]);
+        let found = findings(&[elected()], &["--timeout=1ms"]).await;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("no process has acquired Lease flux-system/"), "{found:?}");
+        // It needs none, or has it elsewhere.
         assert_eq!(findings(&[windlass(1, &[]), old()], &[]).await, [""; 0]);
+        let elsewhere = ["--enable-leader-election", "--leader-election-namespace=leases"];
+        assert_eq!(findings(&[windlass(1, &elsewhere), old()], &[]).await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_was_killed_is_not_taken_for_one_that_acts() {
+        let killed = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(20);
+        let held = |holder: &str| lease_of("windlass-leader-election", holder, &killed.to_string());
+        let elected = windlass(1, &["--enable-leader-election"]);
+        for objects in [vec![held("laptop")], vec![elected, held("windlass-controller-1")]] {
+            let found = findings(&objects, &["--timeout=1ms"]).await;
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains("renewed Lease flux-system/"), "{found:?}");
+        }
+        // It has run out meanwhile.
+        let old =
+            |holder: &str| lease_of("windlass-leader-election", holder, "2026-01-01T00:00:00Z");
+        let found = findings(&[old("laptop")], &[]).await;
+        assert!(found[0].contains("start windlass again where it ran as 'laptop'"), "{found:?}");
+        let found = findings(&[old("windlass-controller-1")], &[]).await;
+        assert!(found[0].contains("is not in namespace flux-system: run `windlass install`"));
     }
 
     #[tokio::test]

@@ -1,12 +1,15 @@
 //! `windlass install`: applies what is embedded in the program, waits until it is ready, and says what comes next.
 //!
 //! Run again, it upgrades. Below: the manifests and their flags (`install/manifests.rs`), when a CRD may be replaced
-//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/kept.rs`).
+//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/kept.rs`), whether windlass acts
+//! (`install/leader.rs`).
 
 pub(super) mod definitions;
 mod kept;
+mod leader;
 pub(super) mod manifests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,8 +22,10 @@ use similar::TextDiff;
 use tokio::time::Instant;
 
 use self::manifests::Manifests;
+use super::check::arguments;
 use super::connection::{Connection, Mark, block_on, print, say};
 use super::operators::Operators;
+use super::table::clean;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
 
@@ -70,6 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         super::check::is_supported(&version)?;
         Operators::find(&cluster).await?.permit_installation(namespace)?;
         definitions::check(&cluster, &objects, args.force).await?;
+        say_lost_flags(&cluster, &objects).await?;
         if args.dry_run {
             return preview(&cluster, &objects).await;
         }
@@ -77,14 +83,57 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             Mark::Action,
             &format!("installing windlass in namespace {namespace} (Kubernetes {version})"),
         );
-        apply(&cluster, objects, Instant::now() + args.connection.timeout).await?;
+        let deadline = Instant::now() + args.connection.timeout;
+        apply_windlass(&cluster, namespace, objects, deadline).await?;
         say(Mark::Success, "windlass is installed");
         say(Mark::Action, "next: `windlass check`, then docs/getting-started.md");
         Ok(())
     })
 }
 
-/// Applies the objects of an installation in their order, and waits until they are ready.
+/// Warns of flags that the program has now and would not have any more.
+///
+/// # Errors
+/// The API server refuses to read a workload.
+async fn say_lost_flags(cluster: &Cluster, objects: &[Object]) -> anyhow::Result<()> {
+    for wanted in manifests::workloads(objects) {
+        let id = name(wanted);
+        let found = definitions::read(cluster, wanted).await.with_context(|| id.clone())?;
+        for flag in found.iter().flat_map(|found| lost_flags(found, wanted)) {
+            let text = format!("{id} loses its flag `{flag}`: add `-- {flag}` to keep it");
+            say(Mark::Warning, &clean(&text));
+        }
+    }
+    Ok(())
+}
+
+/// Flags of a workload whose names are not among those of the workload that replaces it.
+fn lost_flags(found: &Object, wanted: &Object) -> Vec<String> {
+    let kept: BTreeSet<&str> = arguments(wanted).map(flag_name).collect();
+    let lost = arguments(found).filter(|it| it.starts_with("--") && !kept.contains(flag_name(it)));
+    lost.map(str::to_owned).collect()
+}
+
+fn flag_name(flag: &str) -> &str {
+    flag.split_once('=').map_or(flag, |(name, _)| name)
+}
+
+/// Applies the objects of an installation, and waits until they are ready and one of the Pods acts.
+///
+/// # Errors
+/// The API server refuses one, or it is not ready in time, or no Pod acts in time.
+pub(super) async fn apply_windlass(
+    cluster: &Cluster,
+    namespace: &str,
+    objects: Vec<Object>,
+    deadline: Instant,
+) -> anyhow::Result<()> {
+    let leases = leader::leases_of(&objects);
+    apply(cluster, objects, deadline).await?;
+    leader::await_leader(cluster, namespace, &leases, deadline).await
+}
+
+/// Applies objects in their order, and waits until they are ready.
 ///
 /// # Errors
 /// The API server refuses one, or it is not ready in time.
@@ -197,5 +246,33 @@ pub(super) fn name(object: &Object) -> String {
     match object.namespace() {
         "" => format!("{}/{}", object.kind(), object.name()),
         namespace => format!("{}/{namespace}/{}", object.kind(), object.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_upgrade_tells_which_flags_it_drops() {
+        let workload = |flags: &[&str]| {
+            let container = json!({"name": "manager", "args": flags});
+            Object::new(
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"},
+                "spec": {"template": {"spec": {"containers": [container]}}}}),
+            )
+            .unwrap()
+        };
+        let found = workload(&[
+            "serve",
+            "--storage-path=/old",
+            "--no-cross-namespace-refs",
+            "--concurrent=9",
+        ]);
+        let wanted = workload(&["serve", "--storage-path=/data", "--concurrent=8"]);
+        assert_eq!(lost_flags(&found, &wanted), ["--no-cross-namespace-refs"]);
+        assert_eq!(lost_flags(&found, &found), [""; 0]);
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
 //! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`absence`), who may act beside
-//! whom (`windlass_cluster::election`). Below: whether one acts outside of the cluster (`outside`).
+//! whom (`windlass_cluster::election`). Below: whether one acts outside of the cluster (`outside`), whether the process that holds
+//! a Lease lives (`renewal`).
 
 mod absence;
 mod outside;
+mod renewal;
 
 use std::collections::BTreeSet;
 
@@ -13,8 +15,9 @@ use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
-pub(super) use self::absence::{OperatorPresence, absence, presence, say_absence, vacancy};
-pub(super) use self::outside::outside;
+pub(super) use self::absence::{OperatorPresence, absence, presence, say_absence};
+pub(super) use self::outside::{none_of_pods, outside, pods};
+pub(super) use self::renewal::{OwnLeases, Renewals};
 use super::check::OURS;
 use super::install::name;
 use super::table::clean;
@@ -110,7 +113,7 @@ impl Operators {
             let Some(controller) = replaced(&deployment) else { continue };
             found.push(Operator::of_workload(ApiOperator::Flux(controller), &deployment));
         }
-        let leases = leases(cluster).await.context(unknown)?;
+        let leases = leases(cluster, "").await.context(unknown)?;
         found.extend(of_leases(&leases, Timestamp::now()));
         Ok(Self(found))
     }
@@ -182,18 +185,22 @@ async fn lease_resource(cluster: &Cluster) -> Result<Option<Resource>, ClusterEr
     }
 }
 
-/// All Leases but those of nodes.
-async fn leases(cluster: &Cluster) -> Result<Vec<Object>, ClusterError> {
+/// The Leases of operators in a namespace, or in all of them (`""`); none if the cluster has no such kind.
+///
+/// # Errors
+/// The API server refuses to list Leases.
+pub(super) async fn leases(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Vec<Object>, ClusterError> {
     let Some(resource) = lease_resource(cluster).await? else { return Ok(Vec::new()) };
-    let query = ObjectQuery { field_selector: NODES, ..ObjectQuery::all(&resource) };
+    let field_selector = if namespace.is_empty() { NODES } else { "" };
+    let query = ObjectQuery { namespace, field_selector, ..ObjectQuery::all(&resource) };
     let mut found = Vec::new();
     let mut from = None;
     loop {
         let part = cluster.list_part(query, from.as_deref()).await?;
-        let is_of_operator = |it: &Object| {
-            it.name().starts_with(OWN_LEASE)
-                || controller_of_lease(it.name(), &REPLACED_CONTROLLERS).is_some()
-        };
+        let is_of_operator = |it: &Object| is_own(it) || is_of_flux(it);
         found.extend(part.objects.into_iter().filter(is_of_operator));
         match part.next {
             Some(next) => from = Some(next),
@@ -202,11 +209,20 @@ async fn leases(cluster: &Cluster) -> Result<Vec<Object>, ClusterError> {
     }
 }
 
+/// Whether a Lease is one of windlass.
+fn is_own(lease: &Object) -> bool {
+    lease.name().starts_with(OWN_LEASE)
+}
+
+/// Whether a Lease is that of a controller of Flux which windlass replaces, or of a shard of one.
+pub(super) fn is_of_flux(lease: &Object) -> bool {
+    controller_of_lease(lease.name(), &REPLACED_CONTROLLERS).is_some()
+}
+
 /// The operators that hold Leases. windlass holds those of Flux, too, by the same name.
 fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
-    let is_own = |lease: &&Object| lease.name().starts_with(OWN_LEASE);
-    let own: BTreeSet<&str> =
-        leases.iter().filter(is_own).filter_map(|lease| holder(lease, now)).collect();
+    let own = leases.iter().filter(|lease| is_own(lease));
+    let own: BTreeSet<&str> = own.filter_map(|lease| holder(lease, now)).collect();
     let mut found = Vec::new();
     for lease in leases {
         let Some(holder) = holder(lease, now) else { continue };
@@ -230,21 +246,12 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<Operator> {
 /// # Errors
 /// The API server refuses to list them.
 async fn own_leases(cluster: &Cluster, namespace: &str) -> Result<Vec<Object>, ClusterError> {
-    let Some(resource) = lease_resource(cluster).await? else { return Ok(Vec::new()) };
-    let query = ObjectQuery { namespace, ..ObjectQuery::all(&resource) };
-    let mut own = Vec::new();
-    let mut from = None;
-    loop {
-        let part = cluster.list_part(query, from.as_deref()).await?;
-        own.extend(part.objects.into_iter().filter(|it| it.name().starts_with(OWN_LEASE)));
-        match part.next {
-            Some(next) => from = Some(next),
-            None => return Ok(own),
-        }
-    }
+    let mut own = leases(cluster, namespace).await?;
+    own.retain(is_own);
+    Ok(own)
 }
 
-/// A process that holds a Lease, so that it is alive.
+/// A process that holds a Lease which has not run out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LeaseHolder {
     /// `NAMESPACE/NAME` of the Lease.
@@ -255,7 +262,7 @@ pub(super) struct LeaseHolder {
 
 impl LeaseHolder {
     /// Who holds a Lease; none if it has run out.
-    fn of(lease: &Object, now: Timestamp) -> Option<Self> {
+    pub(super) fn of(lease: &Object, now: Timestamp) -> Option<Self> {
         let identity = clean(holder(lease, now)?);
         let lease = format!("{}/{}", lease.namespace(), lease.name());
         Some(Self { lease, identity })
@@ -270,11 +277,15 @@ impl std::fmt::Display for LeaseHolder {
 
 /// Who holds a Lease that has not run out.
 fn holder(lease: &Object, now: Timestamp) -> Option<&str> {
-    let spec = lease.get("spec")?;
-    let holder = spec["holderIdentity"].as_str().filter(|it| !it.is_empty())?;
-    let lasts = spec["leaseDurationSeconds"].as_i64().unwrap_or(0);
+    let holder = Some(identity(lease)).filter(|it| !it.is_empty())?;
+    let lasts = lease.get("spec")?["leaseDurationSeconds"].as_i64().unwrap_or(0);
     let lasts = SignedDuration::from_secs(lasts.saturating_add(CLOCK_SKEW_SECONDS));
     (now.duration_since(renewed(lease)?) <= lasts).then_some(holder)
+}
+
+/// As which a process holds or held a Lease; empty if it was released.
+fn identity(lease: &Object) -> &str {
+    lease.get("spec").and_then(|spec| spec["holderIdentity"].as_str()).unwrap_or_default()
 }
 
 /// When a Lease was renewed last.

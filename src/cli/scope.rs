@@ -52,6 +52,7 @@ pub(super) struct NamespaceScope {
     #[arg(
         short = 'l',
         long = "selector",
+        alias = "label-selector",
         default_value = "",
         hide_default_value = true,
         value_name = "LABELS"

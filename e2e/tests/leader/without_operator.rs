@@ -62,7 +62,15 @@ const STATUSES: &[Row] = &[
     row("events", 0, &["no events"], &[]),
     row("logs", 2, &["no Pod of windlass is in namespace {ns}", "`windlass check`"], &[]),
     row("logs ks/app", 2, &["no Pod of windlass is in namespace {ns}"], &["no such lines"]),
-    row("check", 1, &["windlass is not in namespace {ns}: run `windlass install`"], &[]),
+    row(
+        "check",
+        1,
+        &[
+            "windlass is not in namespace {ns}: start windlass again where it ran as 'gone'",
+            "`windlass install`",
+        ],
+        &[],
+    ),
     row("reconcile ks/asked --timeout 12s", 2, &[SILENCE, "longer than 12 s"], &["✔"]),
     row("reconcile ks/new --timeout 12s", 2, &[SILENCE, "longer than 12 s"], &["✔"]),
     row("reconcile ks/requested --no-wait", 0, &["⚠ Kustomization/{ns}/requested", OLD], &["✔"]),

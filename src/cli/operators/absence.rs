@@ -4,12 +4,13 @@
 //! have another namespace. Elsewhere: every operator of a cluster ([`super`]), a process that is none of the cluster's Pods
 //! (`outside.rs`), checking an installation (`check.rs`).
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use objects::Object;
 
-use super::{LeaseHolder, OWN_LEASE, holder, lease_resource, own_leases, renewed};
+use super::{LeaseHolder, OWN_LEASE, holder, identity, lease_resource, renewed};
 use crate::cli::connection::{Mark, say};
-use windlass_cluster::{Cluster, ClusterError};
+use windlass_cluster::Cluster;
+use windlass_cluster::election::{REPLACED_CONTROLLERS, controller_of_lease};
 
 /// The namespace where an installation is by default, as the environment of all commands has it.
 const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");
@@ -17,6 +18,9 @@ const NAMESPACE: (&str, &str) = ("FLUX_SYSTEM_NAMESPACE", "flux-system");
 /// Leases of which an operator that applies objects holds one: windlass, or the controllers of Flux.
 const LEASES: [&str; 3] =
     [OWN_LEASE, "kustomize-controller-leader-election", "helm-controller-leader-election"];
+
+/// By how much the renewals of the Leases that one process holds may differ: after that long it stops to act.
+const MOST_APART: SignedDuration = SignedDuration::from_secs(30);
 
 /// What the Leases say of the operator that reconciles objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +44,7 @@ fn presence_of(leases: &[Object], now: Timestamp) -> OperatorPresence {
     match own.find_map(|lease| LeaseHolder::of(lease, now)) {
         Some(held) => OperatorPresence::Held(held),
         None => unheld(leases, now).map_or(OperatorPresence::Unknown, |last| {
-            OperatorPresence::Vacant(format!("no operator holds Lease {}", lease_in_words(last)))
+            OperatorPresence::Vacant(unheld_in_words(last))
         }),
     }
 }
@@ -69,42 +73,42 @@ pub(in crate::cli) async fn say_absence(cluster: &Cluster) {
     }
 }
 
-/// Which Lease of windlass in a namespace is held no longer; none if one is held, or there is none.
-///
-/// # Errors
-/// The API server refuses to list Leases.
-pub(in crate::cli) async fn vacancy(
-    cluster: &Cluster,
-    namespace: &str,
-    now: Timestamp,
-) -> Result<Option<String>, ClusterError> {
-    let own = own_leases(cluster, namespace).await?;
-    Ok(unheld(&own, now).map(|last| {
-        format!("no process holds Lease {}, so nothing is reconciled", lease_in_words(last))
-    }))
+/// The Lease that was renewed last, if none is held. Of the Leases that one process held it is that of windlass: windlass also
+/// holds those of Flux's controllers.
+fn unheld(leases: &[Object], now: Timestamp) -> Option<&Object> {
+    if leases.iter().any(|lease| holder(lease, now).is_some()) {
+        return None;
+    }
+    let last = leases.iter().max_by_key(|it| renewed(it))?;
+    let is_of_same_process = |own: &&Object| {
+        let apart = renewed(last).zip(renewed(own)).map(|(last, own)| last.duration_since(own));
+        identity(own) == identity(last) && apart.is_some_and(|apart| apart <= MOST_APART)
+    };
+    let own = leases.iter().filter(|it| it.name() == OWN_LEASE).find(is_of_same_process);
+    Some(own.unwrap_or(last))
 }
 
-/// The Lease that was renewed last, if none is held.
-fn unheld(leases: &[Object], now: Timestamp) -> Option<&Object> {
-    match leases.iter().any(|lease| holder(lease, now).is_some()) {
-        true => None,
-        false => leases.iter().max_by_key(|it| renewed(it)),
+/// That a Lease is not held, with the operators that could hold it.
+fn unheld_in_words(lease: &Object) -> String {
+    let words = lease_in_words(lease);
+    match controller_of_lease(lease.name(), &REPLACED_CONTROLLERS) {
+        Some(controller) => {
+            format!("neither windlass nor Flux's {controller} holds Lease {words}")
+        }
+        None => format!("no operator holds Lease {words}"),
     }
 }
 
 /// A Lease, and since when it is not held.
-fn lease_in_words(lease: &Object) -> String {
+pub(super) fn lease_in_words(lease: &Object) -> String {
     let since = renewed(lease).map(|at| format!(" since {at:.0}")).unwrap_or_default();
     format!("{}/{}{since}", lease.namespace(), lease.name())
 }
 
 /// The same of Leases that were read.
 fn judged(leases: &[Object], now: Timestamp) -> Option<String> {
-    let last = unheld(leases, now)?;
-    Some(format!(
-        "no operator holds Lease {}, so statuses may be old: `windlass check` shows whether windlass runs",
-        lease_in_words(last)
-    ))
+    let text = unheld_in_words(unheld(leases, now)?);
+    Some(format!("{text}, so statuses may be old: `windlass check` shows whether windlass runs"))
 }
 
 #[cfg(test)]
@@ -121,6 +125,18 @@ mod tests {
     }
 
     #[test]
+    fn a_windlass_that_went_is_missed_by_its_own_lease_and_not_by_that_of_flux_which_it_held_too() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let own = |renewed: &str| lease("windlass-leader-election", "laptop", renewed);
+        let also = lease("helm-controller-leader-election", "laptop", "2026-11-24T11:00:00.5Z");
+        let text = judged(&[own("2026-11-24T11:00:00Z"), also.clone()], now).unwrap();
+        assert!(text.contains("Lease flux-system/windlass-leader-election since"), "{text}");
+        // Flux went, long after windlass had.
+        let text = judged(&[own("2026-11-24T10:00:00Z"), also], now).unwrap();
+        assert!(text.starts_with("neither windlass nor Flux's helm-controller holds"), "{text}");
+    }
+
+    #[test]
     fn an_operator_is_missed_only_where_its_leases_are_there_and_nobody_holds_one() {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let live = lease("windlass-leader-election", "windlass-1", "2026-11-24T11:59:50.123456Z");
@@ -133,7 +149,8 @@ mod tests {
         let flux = lease("helm-controller-leader-election", "flux-1", "2026-11-24T11:59:50Z");
         assert_eq!(presence_of(&[old.clone(), flux], now), OperatorPresence::Unknown);
         assert_eq!(presence_of(&[], now), OperatorPresence::Unknown);
-        let vacant = "no operator holds Lease flux-system/kustomize-controller-leader-election since 2026-11-24T10:00:00Z";
+        let vacant = "neither windlass nor Flux's kustomize-controller holds Lease \
+                      flux-system/kustomize-controller-leader-election since 2026-11-24T10:00:00Z";
         let vacant = OperatorPresence::Vacant(vacant.to_owned());
         assert_eq!(presence_of(std::slice::from_ref(&old), now), vacant);
         let text = judged(&[old, released], now).unwrap();

@@ -5,13 +5,12 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use objects::Gvk;
+use objects::{Gvk, Object};
 
 use super::{LeaseHolder, OURS, own_leases};
 use windlass_cluster::{Cluster, ClusterError};
 
-/// The processes that hold Leases of windlass in a namespace and have the name of none of its Pods there: a Pod that holds a
-/// Lease does so by its own name.
+/// The processes that hold Leases of windlass in a namespace and have the name of none of its Pods there.
 ///
 /// # Errors
 /// The API server refuses to list Leases or Pods: where a process runs is not known then.
@@ -21,15 +20,38 @@ pub(in crate::cli) async fn outside(
     now: Timestamp,
 ) -> Result<Vec<LeaseHolder>, ClusterError> {
     let leases = own_leases(cluster, namespace).await?;
-    let mut held: Vec<LeaseHolder> =
-        leases.iter().filter_map(|lease| LeaseHolder::of(lease, now)).collect();
+    let held = leases.iter().filter_map(|lease| LeaseHolder::of(lease, now)).collect();
+    none_of_pods(cluster, namespace, held).await
+}
+
+/// Those of some processes that have the name of no Pod of windlass in a namespace: a Pod that holds a Lease does so by its own
+/// name.
+///
+/// # Errors
+/// The API server refuses to list Pods.
+pub(in crate::cli) async fn none_of_pods(
+    cluster: &Cluster,
+    namespace: &str,
+    mut held: Vec<LeaseHolder>,
+) -> Result<Vec<LeaseHolder>, ClusterError> {
     if held.is_empty() {
         return Ok(held);
     }
-    let pods = cluster.list_of_kind(&Gvk::new("v1", "Pod"), namespace, OURS).await?;
-    let pods: BTreeSet<&str> = pods.iter().map(|pod| pod.name()).collect();
+    let pods = pods(cluster, namespace).await?;
+    let pods: BTreeSet<&str> = pods.iter().map(Object::name).collect();
     held.retain(|it| !pods.contains(it.identity.as_str()));
     Ok(held)
+}
+
+/// The Pods of windlass in a namespace.
+///
+/// # Errors
+/// The API server refuses to list them.
+pub(in crate::cli) async fn pods(
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Vec<Object>, ClusterError> {
+    cluster.list_of_kind(&Gvk::new("v1", "Pod"), namespace, OURS).await
 }
 
 #[cfg(test)]
