@@ -20,6 +20,7 @@ use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 
 use accepted::CompatibilityFlags;
+pub(crate) use accepted::is_without_effect;
 use gates::Gates;
 pub(crate) use leader::{LeaderElection, lease_name};
 use objects::LabelSelector;

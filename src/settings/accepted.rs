@@ -128,6 +128,11 @@ const FLAGS: &[Flag] = &[
     ),
 ];
 
+/// Whether a flag has no effect here, whatever it asks for, unless that is refused.
+pub(crate) fn is_without_effect(name: &str) -> bool {
+    FLAGS.iter().any(|flag| flag.name == name)
+}
+
 /// Which of these flags were used.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CompatibilityFlags(Vec<(String, &'static str)>);

@@ -11,13 +11,16 @@ use objects::Object;
 use serde_json::{Value, json};
 use tree::MemoryTree;
 
+use crate::cli::built;
+use crate::cli::check::arguments;
+
 /// Bases, overlays and CRDs, as they are in the repository.
 static DEPLOY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/deploy");
 
 /// The folder of what is built.
 const ROOT: &str = "install";
-/// The Deployment or StatefulSet, which flags change.
-const CONTROLLER: &str = "windlass-controller";
+/// The Deployment or StatefulSet, which flags change; the names of its Pods begin with that.
+pub(in crate::cli) const CONTROLLER: &str = "windlass-controller";
 /// The label of cluster-scoped objects that names the installation they belong to, by its namespace.
 pub(in crate::cli) const INSTALLATION: &str = "windlass.dev/installation";
 /// Kinds whose objects have it.
@@ -71,6 +74,9 @@ pub(in crate::cli) struct Manifests {
     /// Keys of taints that windlass tolerates
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     toleration_keys: Vec<String>,
+    /// Flags of `windlass serve` with which windlass runs, such as --no-cross-namespace-refs
+    #[arg(last = true, value_name = "FLAG")]
+    pub(in crate::cli) serve_flags: Vec<String>,
 }
 
 impl Manifests {
@@ -84,7 +90,12 @@ impl Manifests {
             let name = found.id.to_string();
             Object::new(found.value).with_context(|| name)
         };
-        objects.into_iter().map(object).collect()
+        let objects: Vec<Object> =
+            objects.into_iter().map(object).collect::<anyhow::Result<_>>()?;
+        if !self.serve_flags.is_empty() {
+            workloads(&objects).try_for_each(check_arguments)?;
+        }
+        Ok(objects)
     }
 
     /// Whether an installation has the rights to apply its own manifests.
@@ -100,9 +111,10 @@ impl Manifests {
         Ok(())
     }
 
-    /// The flags that make these manifests of the default ones, for a command that a person is to run.
+    /// The flags that make these manifests of the default ones, for a command that a person is to run, without
+    /// [`Self::serve_flags`].
     pub(in crate::cli) fn flags(&self) -> String {
-        let Self { profile, image, tag, image_pull_secret, log_level, toleration_keys } = self;
+        let Self { profile, image, tag, image_pull_secret, log_level, toleration_keys, .. } = self;
         let is_default = *profile == Profile::default();
         let profile = (!is_default).then(|| profile.folder().to_owned());
         let keys = (!toleration_keys.is_empty()).then(|| toleration_keys.join(","));
@@ -118,6 +130,13 @@ impl Manifests {
             .into_iter()
             .filter_map(|(flag, value)| value.as_ref().map(|value| format!(" --{flag}={value}")));
         given.collect()
+    }
+
+    /// The flags of the program as they end the command of [`Self::flags`], for a shell.
+    pub(in crate::cli) fn serve_flags(&self) -> String {
+        let flags = self.serve_flags.iter().map(|flag| format!(" {}", quoted(flag)));
+        let flags: String = flags.collect();
+        if flags.is_empty() { flags } else { format!(" --{flags}") }
     }
 
     /// The same as a stream of documents.
@@ -155,6 +174,9 @@ impl Manifests {
         if let Some(level) = &self.log_level {
             pod("containers/0/args/-", json!(format!("--log-level={level}")));
         }
+        for flag in &self.serve_flags {
+            pod("containers/0/args/-", json!(flag));
+        }
         for (kind, fields, label) in [
             (CLUSTER_SCOPED, "/metadata/labels", INSTALLATION),
             (".*", "/metadata/labels", INSTANCE),
@@ -172,6 +194,26 @@ impl Manifests {
             "images": [{"name": IMAGE, "newName": image, "newTag": tag}],
             "patches": patches,
         })
+    }
+}
+
+/// What runs the program.
+pub(in crate::cli) fn workloads(objects: &[Object]) -> impl Iterator<Item = &Object> {
+    objects.iter().filter(|it| matches!(it.kind(), "Deployment" | "StatefulSet"))
+}
+
+/// Checks the arguments of a workload as the program does.
+fn check_arguments(workload: &Object) -> anyhow::Result<()> {
+    let arguments: Vec<String> = arguments(workload).map(str::to_owned).collect();
+    built::settings(&arguments)?.terms().map(drop)
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_=./:,@%+".contains(letter);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
 

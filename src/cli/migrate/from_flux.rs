@@ -12,6 +12,8 @@ use super::super::connection::{Connection, Mark, block_on, print, say};
 use super::super::install::manifests::Manifests;
 use super::super::install::{self, POLL_INTERVAL, definitions, name};
 use super::super::operators::{Operator, Operators};
+use super::super::table::clean;
+use super::flags::{self, CarriedFlags};
 use super::live::Live;
 use super::record::{Record, suspend};
 use super::survey::{Survey, is_ready, ready};
@@ -48,16 +50,26 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let (cluster, version) = args.connection.open().await?;
         let namespace = args.connection.namespace.as_str();
         is_supported(&version)?;
-        let mut wanted = args.manifests.objects(namespace)?;
-        // It is there, and others have Pods in it, which a label of ours might forbid.
-        wanted.retain(|object| object.kind() != "Namespace");
+        let mut manifests = args.manifests.clone();
+        let mut wanted = manifests.objects(namespace)?;
         definitions::check(&cluster, &wanted, false).await?;
         let mut survey = Survey::of(&cluster, namespace).await?;
         survey.obstacles.extend(others(&Operators::find(&cluster).await?, namespace));
+        let CarriedFlags { flags, notes, warnings, obstacles } =
+            flags::carried(&survey.controllers, &wanted);
+        survey.obstacles.extend(obstacles);
         print(&survey.table())?;
+        notes.iter().for_each(|text| say(Mark::Action, &clean(text)));
+        warnings.iter().for_each(|text| say(Mark::Warning, &clean(text)));
         check(&survey, namespace)?;
+        if !flags.is_empty() {
+            manifests.serve_flags.extend(flags);
+            wanted = manifests.objects(namespace)?;
+        }
+        // It is there, and others have Pods in it, which a label of ours might forbid.
+        wanted.retain(|object| object.kind() != "Namespace");
         if args.dry_run {
-            tell_plan(&survey, namespace, &args.manifests);
+            tell_plan(&survey, namespace, &manifests);
             return Ok(());
         }
         let deadline = Instant::now() + args.connection.timeout;
@@ -84,7 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             Mark::Success,
             "windlass has taken over; `windlass migrate to-flux` gives the cluster back",
         );
-        tell_next(&survey, namespace, &args.manifests);
+        tell_next(&survey, namespace, &manifests);
         Ok(())
     })
 }
@@ -111,11 +123,11 @@ fn check(survey: &Survey, namespace: &str) -> anyhow::Result<()> {
         );
     }
     for obstacle in &survey.obstacles {
-        say(Mark::Failure, obstacle);
+        say(Mark::Failure, &clean(obstacle));
     }
     match survey.obstacles.len() {
         0 => Ok(()),
-        count => bail!("{count} object(s) are in the way; nothing was changed"),
+        count => bail!("{count} obstacle(s) are in the way; nothing was changed"),
     }
 }
 
@@ -137,6 +149,12 @@ fn tell_plan(survey: &Survey, namespace: &str, manifests: &Manifests) {
 fn tell_next(survey: &Survey, namespace: &str, manifests: &Manifests) {
     if let Some(text) = next_in_repository(survey, namespace, manifests) {
         say(Mark::Warning, &text);
+    } else if !manifests.serve_flags.is_empty() {
+        let flags = format!("{}{}", manifests.flags(), manifests.serve_flags());
+        say(
+            Mark::Action,
+            &format!("`windlass install -n {namespace}{flags}` upgrades windlass with these flags"),
+        );
     }
     let names: Vec<&str> = survey.controllers.iter().map(Object::name).collect();
     say(
@@ -159,11 +177,12 @@ fn next_in_repository(survey: &Survey, namespace: &str, manifests: &Manifests) -
         path => format!("{path}/{namespace}/gotk-components.yaml"),
     };
     let export = format!("windlass install --export -n {namespace}{}", manifests.flags());
+    let serve_flags = manifests.serve_flags();
     let others: Vec<&str> = survey.others.iter().map(Object::name).collect();
     let command = match others.is_empty() {
-        true => format!("`{export} > {file}`"),
+        true => format!("`{export}{serve_flags} > {file}`"),
         false => format!(
-            "`{export} --keep {file} > windlass.yaml && mv windlass.yaml {file}`, which keeps {}",
+            "`{export} --keep {file}{serve_flags} > windlass.yaml && mv windlass.yaml {file}`, which keeps {}",
             others.join(" and ")
         ),
     };
@@ -215,7 +234,8 @@ async fn take_over(
         scale(cluster, controller, 0).await?;
     }
     await_end(cluster, &survey.controllers, deadline).await?;
-    install::apply(cluster, wanted, deadline).await?;
+    let namespace = args.connection.namespace.as_str();
+    install::apply_windlass(cluster, namespace, wanted, deadline).await?;
     observe(cluster, args, survey, &live).await
 }
 
@@ -314,6 +334,12 @@ mod tests {
             format!("`{export} --keep {file} > windlass.yaml && mv windlass.yaml {file}`");
         assert!(text.contains(&command), "{text}");
         assert!(text.contains("which keeps image-automation-controller"), "{text}");
+        let mut carried = manifests.clone();
+        carried.serve_flags.push("--no-cross-namespace-refs=true".to_owned());
+        let text = next_in_repository(&automated, "flux-system", &carried).unwrap();
+        let command =
+            format!("{export} --keep {file} -- --no-cross-namespace-refs=true > windlass");
+        assert!(text.contains(&command), "{text}");
     }
 
     #[tokio::test]

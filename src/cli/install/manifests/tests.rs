@@ -36,8 +36,7 @@ fn overlay(name: &str) -> Vec<Object> {
 }
 
 fn workloads(objects: &[Object]) -> Vec<&Object> {
-    let is_it = |object: &&Object| ["Deployment", "StatefulSet"].contains(&object.kind());
-    objects.iter().filter(is_it).collect()
+    super::workloads(objects).collect()
 }
 
 fn pod(object: &Object) -> &Value {
@@ -256,6 +255,27 @@ fn flags_are_printed_as_they_were_given() {
                  --log-level=debug --toleration-keys=a,b";
     let given: Vec<&str> = flags.split_whitespace().collect();
     assert_eq!(manifests(&given).flags(), flags);
+}
+
+#[test]
+fn flags_of_the_program_are_among_its_arguments_and_are_checked() {
+    let selector = "--watch-label-selector=!sharding.fluxcd.io/key";
+    let given = manifests(&["--tag=v9.9.9", "--", "--no-cross-namespace-refs", selector]);
+    let objects = given.objects("gitops").unwrap();
+    let arguments = strings_in_order(&pod(workloads(&objects)[0])["containers"][0]["args"]);
+    assert_eq!(arguments[arguments.len() - 2..], ["--no-cross-namespace-refs", selector]);
+    assert_eq!(given.flags(), " --tag=v9.9.9");
+    let flags = " -- --no-cross-namespace-refs '--watch-label-selector=!sharding.fluxcd.io/key'";
+    assert_eq!(given.serve_flags(), flags);
+    assert_eq!(manifests(&[]).serve_flags(), "");
+    for flags in [
+        &["--", "--no-such-flag"][..],
+        &["--", "--concurrent=many"],
+        &["--profile=lockdown", "--", "--default-service-account=other"],
+        &["--", "--leader-election-lease-duration=5s"],
+    ] {
+        assert!(manifests(flags).objects("gitops").is_err(), "{flags:?}");
+    }
 }
 
 #[test]

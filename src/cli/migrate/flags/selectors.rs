@@ -1,0 +1,102 @@
+//! The selectors by which controllers of Flux divide the objects: windlass has one for all kinds.
+//!
+//! Elsewhere: all other flags ([`super`]).
+
+use std::collections::BTreeSet;
+
+/// The flag.
+pub(super) const FLAG: &str = "watch-label-selector";
+
+/// The controller that may have no selector while others have one.
+const NOTIFYING: &str = "notification-controller";
+
+/// A controller, and which objects it selects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Divider {
+    /// That of its Deployment.
+    pub(super) name: String,
+    /// Its name without that of a shard.
+    pub(super) controller: &'static str,
+    /// Empty if it selects all objects.
+    pub(super) selector: String,
+}
+
+/// Which objects controllers select together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// All of them, divided by the values of a label.
+    Shards(String),
+    /// Those that a selector matches.
+    Part(String),
+    /// Not the same for all kinds: what each controller selects.
+    Different(String),
+}
+
+/// What controllers select of which at least one has a selector.
+pub(super) fn of(mut dividers: Vec<Divider>) -> Selection {
+    dividers.retain(|it| it.controller != NOTIFYING || !it.selector.is_empty());
+    let selectors: BTreeSet<&str> = dividers.iter().map(|it| it.selector.as_str()).collect();
+    if selectors.len() == 1 {
+        return Selection::Part(selectors.into_iter().collect());
+    }
+    let labels: BTreeSet<&str> =
+        selectors.iter().filter(|it| !it.is_empty()).map(|it| label(it)).collect();
+    let kinds: BTreeSet<&str> = dividers.iter().map(|it| it.controller).collect();
+    let has_rest = |kind: &&str| {
+        let mut of_kind = dividers.iter().filter(|it| it.controller == *kind);
+        of_kind.any(|it| it.selector.is_empty() || it.selector.starts_with('!'))
+    };
+    match labels.first() {
+        Some(label) if labels.len() == 1 && kinds.iter().all(has_rest) => {
+            Selection::Shards((*label).to_owned())
+        }
+        _ => Selection::Different(in_words(&dividers)),
+    }
+}
+
+/// The label of a selector with one requirement.
+fn label(selector: &str) -> &str {
+    let selector = selector.trim_start_matches('!');
+    let end = selector.find(|letter: char| "=! ,".contains(letter)).unwrap_or(selector.len());
+    selector.get(..end).unwrap_or(selector)
+}
+
+fn in_words(dividers: &[Divider]) -> String {
+    let each = dividers.iter().map(|it| match it.selector.as_str() {
+        "" => format!("{} has no --{FLAG}", it.name),
+        selector => format!("{} has `--{FLAG}={selector}`", it.name),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn divider(name: &str, controller: &'static str, selector: &str) -> Divider {
+        Divider { name: name.to_owned(), controller, selector: selector.to_owned() }
+    }
+
+    #[test]
+    fn shards_are_told_from_controllers_that_leave_objects_to_others() {
+        let source = |selector| divider("source-controller", "source-controller", selector);
+        let apply = |name, selector| divider(name, "kustomize-controller", selector);
+        let shard = "sharding.fluxcd.io/key=shard1";
+        let rest = "!sharding.fluxcd.io/key";
+        let notifying = || divider(NOTIFYING, NOTIFYING, "");
+        let selected = of(vec![source(rest), apply("main", rest), apply("one", shard)]);
+        assert_eq!(selected, Selection::Shards("sharding.fluxcd.io/key".to_owned()));
+        let selected = of(vec![source(""), apply("main", rest), apply("one", shard), notifying()]);
+        assert_eq!(selected, Selection::Shards("sharding.fluxcd.io/key".to_owned()));
+        // Who reconciles the others is not known.
+        let selected = of(vec![source(""), apply("one", shard)]);
+        let text = "source-controller has no --watch-label-selector, one has \
+                    `--watch-label-selector=sharding.fluxcd.io/key=shard1`";
+        assert_eq!(selected, Selection::Different(text.to_owned()));
+        let selected = of(vec![source("env=prod"), apply("main", "env=prod"), notifying()]);
+        assert_eq!(selected, Selection::Part("env=prod".to_owned()));
+        let selected = of(vec![source("env=prod"), apply("main", "team=a")]);
+        assert!(matches!(selected, Selection::Different(_)));
+        assert_eq!(label("key in (a, b)"), "key");
+    }
+}
