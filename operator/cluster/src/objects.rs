@@ -58,31 +58,45 @@ impl Cluster {
         content_type: &str,
         body: Vec<u8>,
     ) -> Result<String, ClusterError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::ACCEPT, "application/json")
+            .header(http::header::CONTENT_TYPE, content_type)
+            .body(body)
+            .map_err(|e| ClusterError::NoAnswer(format!("{path} is not a path: {e}")))?;
+        // A reply may have been lost after the write, and every write here may be repeated.
+        self.send_while_busy(&request, 1).await
+    }
+
+    /// Sends a request, again a few times while the server is busy, and at most `repeats` times more where no answer comes.
+    ///
+    /// # Errors
+    /// The last answer.
+    pub(super) async fn send_while_busy(
+        &self,
+        request: &Request<Vec<u8>>,
+        repeats: u32,
+    ) -> Result<String, ClusterError> {
+        let path = request.uri().to_string();
         let mut attempt = 0;
         loop {
             attempt += 1;
             let told = RetryAfterHint::default();
-            let request = Request::builder()
-                .method(method.clone())
-                .uri(path)
-                .header(http::header::ACCEPT, "application/json")
-                .header(http::header::CONTENT_TYPE, content_type)
-                .extension(told.clone())
-                .body(body.clone())
-                .map_err(|e| ClusterError::NoAnswer(format!("{path} is not a path: {e}")))?;
-            let error = match self.unary.request_text(request).await {
+            let mut sent = request.clone();
+            sent.extensions_mut().insert(told.clone());
+            let error = match self.unary.request_text(sent).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => told.into(ClusterError::from(error)),
             };
-            // A reply may have been lost after the write, and every write here may be repeated.
             let busy = matches!(error.code(), Some(429 | 503 | 504));
-            let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt == 1;
+            let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt <= repeats;
             // A creation has no version, so what conflicts is something else that was written in between, such as a quota.
-            let conflicted = method == Method::POST && error.is_conflict();
+            let conflicted = request.method() == Method::POST && error.is_conflict();
             if attempt >= MAX_REQUEST_ATTEMPTS || !(busy || lost || conflicted) {
                 return Err(error);
             }
-            let Some(delay) = retry::delay(&error, attempt, path) else { return Err(error) };
+            let Some(delay) = retry::delay(&error, attempt, &path) else { return Err(error) };
             tokio::time::sleep(delay).await;
         }
     }

@@ -66,7 +66,8 @@ enum PageCursor {
 }
 
 impl<T: Wire> Pager<'_, T> {
-    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it.
+    /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it; a
+    /// server that is busy is asked again a few times, as late as it says.
     ///
     /// # Errors
     /// Every refusal, such as that of a list that has changed too much since it began (410), and no answer;
@@ -205,7 +206,8 @@ impl Cluster {
         let request = Request::get(path).header(http::header::ACCEPT, accept).body(Vec::new());
         let request = request
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
-        let text = self.unary.request_text(request).await?;
+        // No answer may mean that the page is too large: it is asked for again when it is made smaller.
+        let text = self.send_while_busy(&request, 0).await?;
         Page::read(text.as_bytes())
             .map_err(|error| ClusterError::Unreadable(format!("{path}: {error}")))
     }
@@ -266,6 +268,29 @@ mod tests {
         assert!(read == 2 && pages.is_over());
         let asked = asked.lock().join(" ");
         assert_eq!(asked, "limit=500 limit=62 limit=62&continue=second");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_busy_is_asked_for_a_page_again_a_few_times() {
+        let server = |busy: u32| {
+            let asked = Arc::new(Mutex::new(0));
+            answering(move |_| {
+                let mut asked = asked.lock();
+                *asked += 1;
+                if *asked > busy {
+                    return (200, Body::from(r#"{"metadata": {}, "items": []}"#));
+                }
+                let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                    "code": 429, "reason": "TooManyRequests", "message": "too many requests"});
+                (429, Body::from(status.to_string()))
+            })
+        };
+        let cluster = server(2).await;
+        let mut pages = cluster.pages(&widgets(), "", ObjectProjection::Metadata).unwrap();
+        assert!(pages.next().await.unwrap().is_some() && pages.is_over());
+        let cluster = server(u32::MAX).await;
+        let mut pages = cluster.pages(&widgets(), "", ObjectProjection::Metadata).unwrap();
+        assert_eq!(pages.next().await.err().and_then(|error| error.code()), Some(429));
     }
 
     #[tokio::test]

@@ -17,6 +17,8 @@ use serde_json::{Map, Value, json};
 
 use super::super::connection::{Connection, Mark, block_on, print, say};
 use super::super::install::name;
+use windlass_cluster::object_pages::ObjectQuery;
+use windlass_cluster::{Cluster, ClusterError};
 
 /// The largest file that is read.
 const MAX_MANIFEST_FILE_BYTES: u64 = 16 << 20;
@@ -57,45 +59,91 @@ pub(super) struct ConversionResult {
     pub(super) obstacles: Vec<String>,
 }
 
-/// Prints the objects.
-///
-/// # Errors
-/// Something cannot be read, or objects were left out.
-pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
-    let found = match args.filename.as_slice() {
-        [] => block_on(from_cluster(&args.connection, operator))?,
-        paths => from_files(paths)?,
-    };
-    let mut text = String::new();
-    let mut left_out = 0;
-    let mut count = 0;
-    for object in &found {
+/// The objects that were converted so far.
+struct Conversion<'o> {
+    operator: &'o Operator,
+    /// The namespace of windlass.
+    namespace: &'o str,
+    text: String,
+    left_out: usize,
+    count: usize,
+}
+
+impl<'o> Conversion<'o> {
+    fn new(operator: &'o Operator, namespace: &'o str) -> Self {
+        Self { operator, namespace, text: String::new(), left_out: 0, count: 0 }
+    }
+
+    /// Converts an object, unless it is of a kind that the operator does not have; says what a person should check.
+    fn take(&mut self, object: &Object) -> anyhow::Result<()> {
         let gvk = object.gvk();
+        let operator = self.operator;
         let other = operator.others.iter().find(|(api, kind, _)| gvk == Gvk::new(api, kind));
         if let Some((_, _, advice)) = other {
             say(Mark::Failure, &format!("{} is not converted: {advice}", name(object)));
-            left_out += 1;
+            self.left_out += 1;
         }
         if gvk != Gvk::new(operator.gvk.0, operator.gvk.1) {
-            continue;
+            return Ok(());
         }
-        count += 1;
+        self.count += 1;
         let ConversionResult { objects, notes, obstacles } =
-            (operator.convert)(object, &args.connection.namespace);
+            (operator.convert)(object, self.namespace);
         for note in notes {
             say(Mark::Warning, &format!("{}: {note}", name(object)));
         }
         if obstacles.is_empty() {
             for object in objects {
-                text.push_str(&format!("---\n{}", goyaml::emit::emit(&object)?));
+                self.text.push_str(&format!("---\n{}", goyaml::emit::emit(&object)?));
             }
-            continue;
+            return Ok(());
         }
-        left_out += 1;
+        self.left_out += 1;
         for obstacle in obstacles {
             say(Mark::Failure, &format!("{}: {obstacle}", name(object)));
         }
+        Ok(())
     }
+
+    /// Converts the objects of a cluster, page by page.
+    async fn take_all(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        let others = self.operator.others.iter().map(|(api, kind, _)| (*api, *kind));
+        let kinds: Vec<_> = std::iter::once(self.operator.gvk).chain(others).collect();
+        for (api_version, kind) in kinds {
+            let unlisted = || format!("cannot list objects of kind {kind}");
+            let resource = match cluster.resource(&Gvk::new(api_version, kind)).await {
+                Err(ClusterError::NoSuchKind { .. }) => continue,
+                found => found.with_context(unlisted)?,
+            };
+            let mut pages = cluster.object_pages(ObjectQuery::all(&resource));
+            loop {
+                match pages.next().await {
+                    Ok(Some(page)) => {
+                        page.objects.iter().try_for_each(|object| self.take(object))?;
+                    }
+                    Ok(None) | Err(ClusterError::NoSuchKind { .. }) => break,
+                    Err(error) => return Err(error).with_context(unlisted),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Prints the objects.
+///
+/// # Errors
+/// Something cannot be read, or objects were left out.
+pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
+    let mut conversion = Conversion::new(operator, &args.connection.namespace);
+    match args.filename.as_slice() {
+        [] => block_on(async {
+            let (cluster, _) = args.connection.open().await?;
+            conversion.take_all(&cluster).await
+        })?,
+        paths => from_files(paths)?.iter().try_for_each(|object| conversion.take(object))?,
+    }
+    let Conversion { text, left_out, count, .. } = conversion;
     if count == 0 && left_out == 0 {
         bail!("there is no object of kind {} ({})", operator.gvk.1, operator.gvk.0);
     }
@@ -109,17 +157,6 @@ pub(super) fn run(args: &Args, operator: &Operator) -> anyhow::Result<()> {
     say(Mark::Success, &format!("{count} object(s) converted"));
     say(Mark::Action, &format!("next: {}", operator.next));
     Ok(())
-}
-
-async fn from_cluster(connection: &Connection, operator: &Operator) -> anyhow::Result<Vec<Object>> {
-    let (cluster, _) = connection.open().await?;
-    let others = operator.others.iter().map(|(api, kind, _)| (*api, *kind));
-    let mut found = Vec::new();
-    for (api_version, kind) in std::iter::once(operator.gvk).chain(others) {
-        let listed = cluster.list_of_kind(&Gvk::new(api_version, kind), "", "").await;
-        found.extend(listed.with_context(|| format!("cannot list objects of kind {kind}"))?);
-    }
-    Ok(found)
 }
 
 fn from_files(paths: &[PathBuf]) -> anyhow::Result<Vec<Object>> {

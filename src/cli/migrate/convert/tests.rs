@@ -1,5 +1,6 @@
 //! What is converted is what windlass reads, and nothing is forgotten in silence.
 
+use axum::body::Body;
 use crds::helm::HelmRelease;
 use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
@@ -9,6 +10,33 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
+use crate::fake_cluster::answering;
+
+#[tokio::test]
+async fn objects_of_any_size_in_sum_are_read_from_a_cluster() {
+    const PAGES: usize = 9;
+    let kinds = json!({"kind": "APIResourceList", "groupVersion": "argoproj.io/v1alpha1", "resources": [
+        {"name": "applications", "kind": "Application", "singularName": "", "namespaced": true,
+            "verbs": ["list"]}]});
+    let large = "x".repeat(8 << 20);
+    let cluster = answering(move |(request, _)| {
+        let Some((_, query)) = request.split_once('?') else {
+            return (200, Body::from(kinds.to_string()));
+        };
+        let page: usize = query.rsplit_once("continue=").map_or(0, |it| it.1.parse().unwrap());
+        let next = if page + 1 < PAGES { (page + 1).to_string() } else { String::new() };
+        let source = json!({"repoURL": "https://example.com/apps.git", "path": "a", "targetRevision": "main"});
+        let destination = json!({"server": "https://kubernetes.default.svc", "namespace": "a"});
+        let one = json!({"metadata": {"name": format!("app-{page}"), "namespace": "argocd"},
+            "spec": {"source": source, "destination": destination}, "status": {"text": large}});
+        (200, Body::from(json!({"metadata": {"continue": next}, "items": [one]}).to_string()))
+    })
+    .await;
+    let mut conversion = Conversion::new(&argocd::OPERATOR, "flux-system");
+    conversion.take_all(&cluster).await.unwrap();
+    assert_eq!((conversion.count, conversion.left_out), (PAGES, 0));
+    assert!(conversion.text.contains("name: app-8\n"), "{}", conversion.text);
+}
 
 fn convert(operator: &Operator, yaml: &str) -> ConversionResult {
     let value = goyaml::to_json(yaml.as_bytes()).unwrap();
