@@ -4,11 +4,15 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use objects::Object;
+use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK};
+use serde_json::{Map, Value};
 
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
 use super::scope::{NamespaceScope, say_left_out, shown};
+use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
+use crate::controllers::kind::REQUESTED_AT;
 
 /// The flags of `windlass export`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -27,18 +31,22 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass export ks/app -n apps > app.yaml
   windlass export all -A > everything.yaml
 
-What the cluster adds is left out: status, uid, versions, managed fields. HelmCharts of HelmReleases are left out, too.
+What the cluster adds is left out: status, uid, versions, managed fields, requests. HelmCharts of HelmReleases are left out,
+too.
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
 /// Fields of `metadata` that a manifest has.
 const KEPT: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
-/// Annotations that are requests or remarks, not configuration.
-const PASSING: [&str; 4] = [
-    "reconcile.fluxcd.io/requestedAt",
-    "reconcile.fluxcd.io/forceAt",
-    "reconcile.fluxcd.io/resetAt",
+/// Annotations that are requests or remarks, not configuration. Differs(flux): it prints them.
+const PASSING: [&str; 7] = [
+    REQUESTED_AT,
+    FORCE_AT,
+    RESET_AT,
+    REQUESTED_BY,
+    REQUESTED_REASON,
+    ROLLBACK,
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
@@ -95,7 +103,31 @@ pub(super) fn manifest(object: Object) -> Object {
             metadata.remove("annotations");
         }
     }
+    let is_kustomization = object.kind() == "Kustomization";
+    if let Some(spec) = object.fields_mut().get_mut("spec").and_then(Value::as_object_mut) {
+        remove_defaults(spec, is_kustomization);
+    }
     object
+}
+
+/// Removes what a definition or `windlass resume` adds to a spec and what is so without it. Parity(flux): the same fields.
+fn remove_defaults(spec: &mut Map<String, Value>, is_kustomization: bool) {
+    remove_if_false(spec, "suspend");
+    if !is_kustomization {
+        return;
+    }
+    remove_if_false(spec, "force");
+    let references = spec.get_mut("postBuild").and_then(|it| it.get_mut("substituteFrom"));
+    let references = references.and_then(Value::as_array_mut).into_iter().flatten();
+    for reference in references.filter_map(Value::as_object_mut) {
+        remove_if_false(reference, "optional");
+    }
+}
+
+fn remove_if_false(fields: &mut Map<String, Value>, key: &str) {
+    if fields.get(key) == Some(&Value::Bool(false)) {
+        fields.remove(key);
+    }
 }
 
 #[cfg(test)]
@@ -115,6 +147,27 @@ mod tests {
         let expected = json!({"apiVersion": "v1", "kind": "X", "spec": {"a": 1},
             "metadata": {"name": "app", "namespace": "apps", "labels": {"l": "1"}}});
         assert_eq!(manifest(object.unwrap()).into_value(), expected);
+    }
+
+    #[test]
+    fn a_manifest_has_neither_requests_nor_what_is_so_without_it() {
+        let references = |more: Value| json!({"substituteFrom": [more]});
+        let spec = json!({"suspend": false, "force": false, "prune": false,
+            "postBuild": references(json!({"kind": "ConfigMap", "name": "vars", "optional": false}))});
+        let object = Object::new(
+            json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "annotations": {"windlass.dev/requested-by": "alice", "team": "web",
+                "windlass.dev/requested-reason": "now", "windlass.dev/rollback": "v1"}}, "spec": spec}),
+        );
+        let expected = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "annotations": {"team": "web"}},
+            "spec": {"prune": false, "postBuild": references(json!({"kind": "ConfigMap", "name": "vars"}))}});
+        assert_eq!(manifest(object.unwrap()).into_value(), expected);
+        // Of a release, the values are what people wrote.
+        let release = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "web"}, "spec": {"values": {"force": false, "suspend": false}}});
+        let object = Object::new(release.clone());
+        assert_eq!(manifest(object.unwrap()).into_value(), release);
     }
 
     #[test]

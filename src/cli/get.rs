@@ -3,14 +3,16 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use cause::{State, Why, condition, related};
 use clap::Args as ClapArgs;
 use futures::stream::{StreamExt as _, select_all};
 use objects::Object;
 use reconcile::Time;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::complete;
 use super::connection::{Mark, print, say};
+use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::output::{ListOutputFormat, OutputShape, Writer};
@@ -27,7 +29,7 @@ pub(super) struct Args {
     what: Vec<String>,
     #[command(flatten)]
     scope: NamespaceScope,
-    /// Only objects with a condition of this status, such as ready=false
+    /// Only objects with a condition of this status, such as ready=false; with != without it
     #[arg(long, value_name = "CONDITION=STATUS")]
     status_selector: Option<String>,
     /// Format
@@ -51,7 +53,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass get deployments -n apps              of other kinds: whether they are healthy
 
 SINCE is how long it has been as ready as it is, AGE how long it exists. READY of a kind that neither windlass nor Flux
-reconciles, such as a Deployment, is whether its status tells that it is healthy.
+reconciles, such as a Deployment, is whether its status tells that it is healthy. An Alert or a Provider, which has no status,
+is not ready if windlass why finds that something is missing.
 
 Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -76,36 +79,41 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// `ready=false`: the status of a condition.
+/// `ready=false`: the status of a condition; `ready!=true`: any other status, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StatusSelector {
     condition: String,
     status: String,
+    is_negated: bool,
 }
 
 impl StatusSelector {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let (condition, status) =
             text.split_once('=').context("--status-selector is CONDITION=STATUS")?;
+        let negated = condition.strip_suffix('!');
+        let is_negated = negated.is_some();
+        let condition = negated.unwrap_or(condition);
         let status = status.to_lowercase();
         if !matches!(status.as_str(), "true" | "false" | "unknown") {
             bail!("--status-selector: a status is true, false or unknown, not `{status}`");
         }
-        Ok(Self { condition: condition.to_lowercase(), status })
+        Ok(Self { condition: condition.to_lowercase(), status, is_negated })
     }
 
     /// Whether an object does not have the condition, though a controller should have set it.
     fn has_no_status(&self, object: &Object) -> bool {
-        self.condition == "ready" && is_silent(object)
+        !self.is_negated && self.condition == "ready" && is_silent(object)
     }
 
     fn selects(&self, object: &Object) -> bool {
         let conditions = object.get("status").and_then(|it| it["conditions"].as_array());
         let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_lowercase();
-        conditions
+        let has = conditions
             .into_iter()
             .flatten()
-            .any(|it| text(it, "type") == self.condition && text(it, "status") == self.status)
+            .any(|it| text(it, "type") == self.condition && text(it, "status") == self.status);
+        has != self.is_negated
     }
 }
 
@@ -213,19 +221,33 @@ async fn list(
         silent.set(silent.get() + usize::from(selector.has_no_status(object)));
         selector.selects(object)
     };
+    let is_table = matches!(args.output, ListOutputFormat::Table | ListOutputFormat::Wide);
     let mut left_out = Vec::new();
     for target in targets {
         let now = jiff::Timestamp::now();
+        let is_judged = is_table && is_mute(target);
+        let mut mute = Vec::new();
         if target.name.is_some() {
             let object = kind::read(site, target).await?;
-            printer.print(Some(object).into_iter().filter(is_wanted).collect(), now)?;
-            continue;
+            match is_judged {
+                true => mute.push(object),
+                false => {
+                    printer.print(Some(object).into_iter().filter(is_wanted).collect(), now)?;
+                }
+            }
+        } else {
+            let refused = site.list(target, &args.scope.labels, |mut objects| {
+                if is_judged {
+                    mute.extend(objects);
+                    return Ok(());
+                }
+                objects.retain(is_wanted);
+                printer.print(objects, now)
+            });
+            left_out.extend(refused.await?);
         }
-        let refused = site.list(target, &args.scope.labels, |mut objects| {
-            objects.retain(is_wanted);
-            printer.print(objects, now)
-        });
-        left_out.extend(refused.await?);
+        let judged = judged(site, target, mute).await?;
+        printer.print(judged.into_iter().filter(is_wanted).collect(), now)?;
     }
     printer.flush()?;
     printer.writer.end()?;
@@ -233,7 +255,7 @@ async fn list(
     if !left_out.is_empty() {
         return Ok(ExitCode::from(super::EXIT_FAILED));
     }
-    if matches!(args.output, ListOutputFormat::Table | ListOutputFormat::Wide) {
+    if is_table {
         if printer.printed == 0 {
             say(Mark::Action, &format!("no such objects {}", site.in_words()));
         }
@@ -243,6 +265,51 @@ async fn list(
         operators::say_absence(&site.cluster).await;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many objects of a kind are explained.
+const MOST_EXPLAINED: usize = 200;
+
+/// Whether a kind has no status, so that what is missing has to be found out.
+fn is_mute(target: &ResourceArgument) -> bool {
+    let gvk = &target.resource.gvk;
+    gvk.group == "notification.toolkit.fluxcd.io"
+        && matches!(gvk.kind.as_str(), "Alert" | "Provider")
+}
+
+/// Objects of a kind without a status; what `windlass why` finds that keeps one from working is its condition.
+///
+/// # Errors
+/// The API server did not respond.
+async fn judged(
+    site: &Site,
+    target: &ResourceArgument,
+    objects: Vec<Object>,
+) -> anyhow::Result<Vec<Object>> {
+    let mut facts = Facts::new(&site.cluster);
+    let mut found = Vec::with_capacity(objects.len());
+    for (at, object) in objects.into_iter().enumerate() {
+        let has_said = condition(&object, "Ready").is_some() || !related::has_no_runs(&object);
+        if has_said || at >= MOST_EXPLAINED {
+            found.push(object);
+            continue;
+        }
+        facts.knows(&target.resource, object.clone());
+        let why = facts.explain(&object.id()).await?;
+        found.push(with_failure(object, &why));
+    }
+    Ok(found)
+}
+
+/// An object with a condition that it is not ready, if it is known why.
+fn with_failure(mut object: Object, why: &Why) -> Object {
+    let cause = why.cause.as_ref().filter(|_| why.state == State::NotReady);
+    if let Some(cause) = cause {
+        let ready = json!({"type": "Ready", "status": "False", "reason": cause.problem.to_string(),
+            "message": cause.line(&why.object)});
+        object.fields_mut().insert("status".to_owned(), json!({"conditions": [ready]}));
+    }
+    object
 }
 
 /// Prints objects whenever they change.
@@ -302,7 +369,6 @@ async fn watch(
 mod tests {
     use clap::{Command, FromArgMatches as _};
     use expect_test::expect_file;
-    use serde_json::json;
 
     use super::*;
     use crate::cli::table::at_both_widths;
@@ -353,6 +419,30 @@ mod tests {
         expect_file!["goldens/get.txt"].assert_eq(&text);
     }
 
+    #[tokio::test]
+    async fn an_alert_or_a_provider_that_lacks_something_is_not_ready() {
+        let provider = |name: &str, secret: &str| {
+            json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider",
+                "metadata": {"name": name, "namespace": "apps"},
+                "spec": {"type": "slack", "channel": "a", "secretRef": {"name": secret}}})
+        };
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": "apps"},
+            "data": {"address": "aHR0cHM6Ly9h", "token": "YQ=="}});
+        let objects = [provider("well", "there"), provider("broken", "absent")];
+        let all = objects.iter().cloned().chain([secret]).collect();
+        let (cluster, _) = crate::fake_cluster::with_objects(all).await;
+        let site = Site { cluster, namespace: "apps".to_owned() };
+        let target = target("notification.toolkit.fluxcd.io/v1beta3", "Provider");
+        assert!(is_mute(&target));
+        let objects = objects.map(|it| Object::new(it).unwrap()).to_vec();
+        let found = judged(&site, &target, objects).await.unwrap();
+        let row = |object: &Object| Row::of_any(object, jiff::Timestamp::now());
+        assert_eq!(row(&found[0]).ready, "");
+        let broken = row(&found[1]);
+        assert_eq!(broken.ready, "False");
+        assert!(broken.message.contains("Secret/apps/absent does not exist"), "{broken:?}");
+    }
+
     #[test]
     fn a_status_selects_objects_with_it() {
         let object =
@@ -362,6 +452,7 @@ mod tests {
         let selects = |text| StatusSelector::parse(text).unwrap().selects(&object);
         assert!(selects("ready=false") && selects("Ready=False"));
         assert!(!selects("ready=true") && !selects("stalled=false"));
+        assert!(selects("ready!=true") && selects("stalled!=true") && !selects("ready!=false"));
         let selector = StatusSelector::parse("ready=false").unwrap();
         let silent = |kind: &str| {
             let value = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": kind,

@@ -1,7 +1,9 @@
 //! Command lines as `flux` and `kubectl` have them: understood, or answered with the command that does it.
 //!
-//! Here: what stands before the verb, sources by their type, verbs that windlass does not have. Elsewhere: other names of kinds
-//! (`kind.rs`), flags that have no effect (beside each command).
+//! Here: what stands before the verb, sources by their type, verbs that windlass does not have. Below: flags that it does not
+//! have (`habits/flags.rs`). Elsewhere: other names of kinds (`kind.rs`), flags with the same meaning (beside each command).
+
+mod flags;
 
 use std::ffi::OsString;
 
@@ -19,11 +21,12 @@ const BEFORE_THE_VERB: [&str; 9] = [
 ];
 
 /// Other flags with a value, which is no word of the command.
-const WITH_VALUE: [&str; 9] = [
+const WITH_VALUE: [&str; 10] = [
     "-o",
     "--output",
     "-l",
     "--selector",
+    "--label-selector",
     "--status-selector",
     "--reason",
     "--until",
@@ -62,6 +65,7 @@ pub(super) fn understood(mut line: Vec<OsString>) -> Vec<OsString> {
         line.splice(0..0, flags);
     }
     of_source(&mut line);
+    flags::understand(&mut line);
     line.insert(0, program);
     line
 }
@@ -152,7 +156,7 @@ pub(super) fn answer(line: &[OsString]) -> Option<String> {
             "windlass {verb} has no --version: it installs the version that it is, v{}; --image names another image",
             env!("CARGO_PKG_VERSION")
         ),
-        _ => return None,
+        _ => return flags::answer(line),
     })
 }
 
@@ -182,6 +186,7 @@ mod tests {
         );
         // Others, and those without a verb, are told as they were typed.
         assert_eq!(read("windlass -n apps"), "windlass -n apps");
+        assert_eq!(read("windlass -n apps get ks --verbose"), "windlass get ks -n apps");
         assert_eq!(read("windlass -V"), "windlass -V");
         assert_eq!(read("windlass"), "windlass");
     }
@@ -213,6 +218,7 @@ mod tests {
             told("windlass delete source git app").contains("`kubectl delete gitrepository app`")
         );
         assert!(told("windlass install --export --version v2").contains("has no --version"));
+        assert!(told("windlass events -n apps --watch").contains("`kubectl events --watch`"));
         assert_eq!(told("windlass get ks"), "");
         assert_eq!(told("windlass install --export"), "");
     }

@@ -1,8 +1,8 @@
 //! `windlass history`: what was applied or released, when, how long it took, and how it ended.
 //!
-//! Below: revisions of an operation that has not ended (`history/pending.rs`).
+//! Below: revisions that the status does not have (`history/unlisted.rs`).
 
-mod pending;
+mod unlisted;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use clap::Args as ClapArgs;
 use objects::Object;
 use serde_json::Value;
 
-use self::pending::RecordPlace;
+use self::unlisted::RecordPlace;
 use super::complete;
 use super::connection::{Mark, print, say};
 use super::kind;
@@ -44,7 +44,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass history ks/app -n apps               what a Kustomization applied
   windlass history helmfile/all -n apps --release web
 
-A revision is pending from the beginning of its operation, or since an operation that did not end.
+A revision is pending from the beginning of its operation, or since an operation that did not end. Of older revisions than
+the status has, only what the labels of their records say is printed; `windlass rollback --to` reaches them, too.
 
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";
 
@@ -72,20 +73,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The history of an object, the newest first, with what the storage of Helm has beyond the status.
+/// The history of an object, the newest first, with the revisions that the storage of Helm has beyond the status.
 async fn all(site: &Site, object: &Object, release: Option<&str>) -> anyhow::Result<Vec<Value>> {
     let row = release_row(object, release)?;
     let ended = entries(object, row.as_ref())?;
     let Some(place) = RecordPlace::of(object, row.as_ref()) else { return Ok(ended) };
-    let pending = match place.pending(site, &ended).await {
-        Ok(pending) => pending,
+    let unlisted = match place.unlisted(site, &ended).await {
+        Ok(unlisted) => unlisted,
         Err(error) => {
-            let text = format!("revisions that are pending are left out: {error:#}");
+            let text = format!("revisions that the status does not have are left out: {error:#}");
             say(Mark::Warning, &super::table::clean(&text));
-            Vec::new()
+            return Ok(ended);
         }
     };
-    Ok([pending, ended].concat())
+    let mut all = [unlisted, ended].concat();
+    all.sort_by_key(|it| std::cmp::Reverse(it["version"].as_i64()));
+    Ok(all)
 }
 
 fn table(entries: &[Value], screen: Screen, now: reconcile::Time) -> String {

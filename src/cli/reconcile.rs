@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use cause::{condition, related};
+use cause::{Problem, State, Why, condition, related};
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
@@ -58,7 +58,8 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass reconcile sources --all -n apps --no-wait
   windlass reconcile helmfile/all -n apps --release db
 
-All requests are made first; then each object is followed until it is reconciled, unless --no-wait is given.
+All requests are made first; then each object is followed until it is reconciled, unless --no-wait is given. An object whose
+source is not ready is not up to date: that fails, with and without --with-source.
 
 Exit status: 0; 2 if an object was not reconciled, or is not ready afterwards; 3 if the cluster cannot be reached.";
 
@@ -134,9 +135,7 @@ async fn request(
     let release = args.chosen.release.as_ref();
     let release = release.map(|release| release::named(object, release)).transpose()?;
     if args.with_source {
-        for id in chain(site, object).await? {
-            let target = target_of(site, &id).await?;
-            let source = kind::read(site, &target).await?;
+        for (target, source) in chain(site, object).await? {
             match no_run(&source) {
                 Some(why) => say(Mark::Warning, &why),
                 None => {
@@ -200,20 +199,70 @@ fn no_run(object: &Object) -> Option<String> {
 }
 
 /// The sources of an object and theirs, the outermost first.
-async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<ObjectId>> {
-    let mut found: Vec<ObjectId> = Vec::new();
+async fn chain(site: &Site, object: &Object) -> anyhow::Result<Vec<(ResourceArgument, Object)>> {
+    let mut found: Vec<(ResourceArgument, Object)> = Vec::new();
     let mut pending = related::sources(object);
     while let Some(id) = pending.pop() {
-        if found.contains(&id) || found.len() >= 16 {
+        if found.iter().any(|(_, source)| source.id() == id) || found.len() >= 16 {
             continue;
         }
         let target = target_of(site, &id).await?;
         let source = kind::read(site, &target).await?;
         pending.extend(related::sources(&source));
-        found.push(id);
+        found.push((target, source));
     }
     found.reverse();
     Ok(found)
+}
+
+/// Checks that an object that is ready has what its sources have now.
+///
+/// # Errors
+/// A source is not ready; names it. Parity(flux): `reconcile --with-source` fails, too.
+async fn check_sources(site: &Site, object: &Object) -> anyhow::Result<()> {
+    let subject = object.id().subject();
+    let sources = match chain(site, object).await {
+        Ok(sources) => sources,
+        Err(error) => {
+            let text = format!("cannot tell whether the sources of {subject} are ready: {error:#}");
+            say(Mark::Warning, &clean(&text));
+            return Ok(());
+        }
+    };
+    let failing = sources.iter().find_map(|(_, source)| {
+        let said = condition(source, "Ready").filter(|said| said.status == "False")?;
+        Some((source.id().subject(), said.message))
+    });
+    if let Some((source, message)) = failing {
+        bail!("{subject} is ready, but newer revisions do not reach it: {source}: {message}");
+    }
+    Ok(())
+}
+
+/// That an object of a release is not there, and how it comes back: without drift detection, nothing creates it again.
+/// Parity(flux): the release is ready.
+fn missing(release: &Object, why: &Why) -> Option<String> {
+    let cause = why.cause.as_ref().filter(|cause| cause.problem == Problem::Missing)?;
+    (why.state == State::Degraded).then(|| {
+        format!(
+            "{}: {}; nothing creates it again unless spec.driftDetection.mode is enabled, or by `windlass reconcile hr/{} -n {} \
+             --force`",
+            release.id().subject(),
+            cause.line(&why.object),
+            release.name(),
+            release.namespace()
+        )
+    })
+}
+
+/// Warns of objects of a release that are not there.
+async fn say_missing(site: &Site, object: &Object) -> anyhow::Result<()> {
+    let mode = object.get("spec").and_then(|spec| spec["driftDetection"]["mode"].as_str());
+    if object.kind() == "HelmRelease" && mode != Some("enabled") {
+        let why = why::of(site, &object.id()).await?;
+        missing(object, &why).iter().for_each(|text| say(Mark::Warning, &clean(text)));
+    }
+    Ok(())
 }
 
 async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<ResourceArgument> {
@@ -304,8 +353,9 @@ pub(super) async fn await_run(
             && let Some(ready) = condition(&now, "Ready").filter(|said| said.status != "Unknown")
         {
             if ready.status == "True" {
+                check_sources(site, &now).await?;
                 say(Mark::Success, &format!("{subject}: {}", clean(ready.message)));
-                return Ok(());
+                return say_missing(site, &now).await;
             }
             bail!("{}{}", why::line(site, &id).await?, reset(&now).unwrap_or_default());
         }
@@ -391,6 +441,70 @@ mod tests {
         assert_eq!(release("HelmRelease", retried), None);
         assert_eq!(release("HelmRelease", stalled("ValidationFailed")), None);
         assert_eq!(release("Kustomization", stalled("RetriesExceeded")), None);
+    }
+
+    #[tokio::test]
+    async fn an_object_whose_source_fails_is_not_up_to_date() {
+        let group = "source.toolkit.fluxcd.io/v1";
+        let source = |status: &str| {
+            let ready = json!({"type": "Ready", "status": status, "reason": "X", "message": "connection refused"});
+            json!({"apiVersion": group, "kind": "GitRepository", "metadata": {"name": "app", "namespace": "apps"},
+                "status": {"conditions": [ready]}})
+        };
+        let checked = async |source: Value| {
+            let (cluster, _) = crate::fake_cluster::with_objects(vec![source]).await;
+            let site = Site { cluster, namespace: "apps".to_owned() };
+            let object = Object::new(
+                json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": "web", "namespace": "apps"},
+                "spec": {"sourceRef": {"kind": "GitRepository", "name": "app"}}}),
+            );
+            check_sources(&site, &object.unwrap()).await.err().map(|error| error.to_string())
+        };
+        let text = "Kustomization/apps/web is ready, but newer revisions do not reach it: GitRepository/apps/app: connection \
+                    refused";
+        assert_eq!(checked(source("False")).await.as_deref(), Some(text));
+        assert_eq!(checked(source("True")).await, None);
+        // What may not be read, or is not there, is not a reason to fail.
+        let other = json!({"apiVersion": group, "kind": "GitRepository",
+            "metadata": {"name": "other", "namespace": "apps"}});
+        assert_eq!(checked(other).await, None);
+    }
+
+    #[test]
+    fn a_release_that_lacks_an_object_names_the_way_to_bring_it_back() {
+        let release =
+            Object::new(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "web", "namespace": "apps"}}))
+            .unwrap();
+        let warning = |problem: Problem| {
+            let cause = cause::Cause {
+                object: ObjectId::new("apps", "web", "apps", "Deployment"),
+                problem,
+                text: "does not exist".to_owned(),
+                since: None,
+                lines: Vec::new(),
+                event: None,
+            };
+            let why = Why {
+                object: release.id(),
+                state: State::Degraded,
+                message: String::new(),
+                cause: Some(cause),
+                path: Vec::new(),
+                next: None,
+                advice: None,
+                remarks: Vec::new(),
+            };
+            missing(&release, &why)
+        };
+        let text = warning(Problem::Missing).unwrap();
+        assert!(
+            text.starts_with("HelmRelease/apps/web: Deployment/apps/web: does not exist; "),
+            "{text}"
+        );
+        assert!(text.contains("`windlass reconcile hr/web -n apps --force`"), "{text}");
+        assert_eq!(warning(Problem::Container), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use apply::health::{self, Health};
 use cause::related::is_reconciled;
 use cause::{ConditionView, condition};
 use objects::Object;
+use reconcile::reason::RECONCILIATION_SUCCEEDED;
 use reconcile::{Hold, Time};
 use serde_json::Value;
 
@@ -47,7 +48,7 @@ impl Row {
             reason: text(|it| it.reason),
             message,
             revision: short(&revision),
-            since: said.and_then(|it| it.since).or(since),
+            since: said.and_then(|it| failing_since(object, it)).or_else(|| said?.since).or(since),
             suspended,
             created: time(object.meta("creationTimestamp")),
         }
@@ -136,6 +137,21 @@ fn revision(object: &Object) -> (String, Option<Time>) {
     (text(status, "lastAppliedRevision"), since)
 }
 
+/// Since when a Kustomization fails as it does now. Its condition tells of the last attempt only, since each attempt changes it;
+/// the history tells when it failed so first, and when it succeeded last.
+fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
+    let history = object.get("status")?["history"].as_array()?;
+    let newest = history.first().filter(|_| said.status == "False")?;
+    if newest["lastReconciledStatus"] != said.reason {
+        return None;
+    }
+    let succeeded =
+        history.iter().filter(|it| it["lastReconciledStatus"] == RECONCILIATION_SUCCEEDED.as_str());
+    let succeeded = succeeded.filter_map(|it| time(it.get("lastReconciled"))).max();
+    let began = time(newest.get("firstReconciled")).max(succeeded)?;
+    said.since.is_none_or(|since| began < since).then_some(began)
+}
+
 /// A revision with digests of eight characters, as `flux` shows them.
 pub(super) fn short(revision: &str) -> String {
     let Some((before, digest)) = revision.rsplit_once(':') else { return revision.to_owned() };
@@ -212,6 +228,27 @@ mod tests {
         assert_eq!(old.ready, "Unknown");
         assert_eq!(old.message, "generation 2 of its spec has not been reconciled yet");
         assert_eq!(of(2, true).ready, "True", "it is suspended, and says so");
+    }
+
+    #[test]
+    fn a_failure_is_as_old_as_its_first_attempt() {
+        let run = |status: &str, first: &str, last: &str| json!({"lastReconciledStatus": status, "firstReconciled": first, "lastReconciled": last});
+        let since = |history: &[Value]| {
+            let ready = json!({"type": "Ready", "status": "False", "reason": "BuildFailed",
+                "lastTransitionTime": "2026-11-24T11:59:00Z"});
+            let row = row(
+                json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": "a"}, "status": {"conditions": [ready], "history": history}}),
+            );
+            row.since.unwrap().to_string()
+        };
+        let failed = || run("BuildFailed", "2026-11-24T09:00:00Z", "2026-11-24T11:59:00Z");
+        let well = |last: &str| run("ReconciliationSucceeded", "2026-11-20T09:00:00Z", last);
+        assert_eq!(since(&[failed(), well("2026-11-24T08:00:00Z")]), "2026-11-24T09:00:00Z");
+        // It was well in between.
+        assert_eq!(since(&[failed(), well("2026-11-24T10:00:00Z")]), "2026-11-24T10:00:00Z");
+        // The history has no entry of this failure.
+        assert_eq!(since(&[well("2026-11-24T08:00:00Z")]), "2026-11-24T11:59:00Z");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Revisions of a release that an operation has begun: the status has a revision when its operation ends, Helm's storage when
-//! it begins.
+//! Revisions of a release that the status does not have: an operation that has begun has one in Helm's storage before it ends,
+//! and of older ones, to which a rollback is possible, the status keeps a few.
 //!
 //! Only the labels of the records are read. Elsewhere: what the status has, and the table ([`super`]).
 
@@ -45,11 +45,11 @@ impl RecordPlace {
         Some(Self { namespace: target.storage_namespace, name: target.name })
     }
 
-    /// The pending revisions that a history does not have, the newest first, as entries of a history.
+    /// The revisions that a history does not have, as its entries.
     ///
     /// # Errors
     /// The records may not be read, so that it is not known whether there are any.
-    pub(super) async fn pending(
+    pub(super) async fn unlisted(
         &self,
         site: &Site,
         history: &[Value],
@@ -61,16 +61,15 @@ impl RecordPlace {
         anyhow::ensure!(!is_more, "release {}/{} has too many records", self.namespace, self.name);
         let mut found: Vec<Value> = records.iter().filter_map(entry).collect();
         found.retain(|it| !history.iter().any(|known| known["version"] == it["version"]));
-        found.sort_by_key(|it| std::cmp::Reverse(it["version"].as_i64()));
         Ok(found)
     }
 }
 
-/// The entry of a record that is pending, by the labels of its Secret.
+/// The entry of a record, by the labels of its Secret. They tell the action only while it is pending.
 fn entry(record: &Value) -> Option<Value> {
     let labels = record.pointer("/metadata/labels")?;
     let status = labels["status"].as_str()?;
-    let action = status.strip_prefix(PENDING)?;
+    let action = status.strip_prefix(PENDING);
     let version: i64 = labels["version"].as_str()?.parse().ok()?;
     let begun = labels["createdAt"].as_str().and_then(|it| it.parse().ok());
     let begun = begun.and_then(|it| Timestamp::from_second(it).ok()).map(|it| it.to_string());
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revision_is_pending_from_the_beginning_of_its_operation() {
+    async fn revisions_of_the_storage_are_listed_from_the_beginning_of_their_operations_on() {
         let records = vec![
             record("1", "superseded"),
             record("2", "deployed"),
@@ -106,12 +105,15 @@ mod tests {
         let site = Site { cluster, namespace: "apps".to_owned() };
         let place = RecordPlace::of(&release(&json!({})), None).unwrap();
         let history = [json!({"version": 2, "status": "deployed"})];
+        let old = json!({"version": 1, "status": "superseded", "action": null,
+            "lastDeployed": "2026-11-24T12:00:00Z"});
         let pending = json!({"version": 3, "status": "pending-upgrade", "action": "upgrade",
             "lastDeployed": "2026-11-24T12:00:00Z"});
-        assert_eq!(place.pending(&site, &history).await.unwrap(), [pending]);
-        // The status has it meanwhile.
-        let ended = [json!({"version": 3, "status": "deployed"})];
-        assert_eq!(place.pending(&site, &ended).await.unwrap(), [Value::Null; 0]);
+        assert_eq!(place.unlisted(&site, &history).await.unwrap(), [old, pending]);
+        // The status has them meanwhile.
+        let versions = |version: i64| json!({"version": version, "status": "deployed"});
+        let all = [1, 2, 3].map(versions);
+        assert_eq!(place.unlisted(&site, &all).await.unwrap(), [Value::Null; 0]);
     }
 
     #[test]
