@@ -166,6 +166,8 @@ pub(crate) struct KustomizationRunDetails {
     /// Digest of the build, if there was one.
     digest: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
+    /// What was left out of a build that was applied to its end.
+    warnings: Vec<String>,
     /// It was refused, and will be until something changes.
     is_permanent: bool,
 }
@@ -290,14 +292,21 @@ impl ApplierKind for Kustomization {
     ) -> applier::Report<Self> {
         // What was said of the run's phases is part of the status by now.
         let object = session.latest.begun(&ended.object);
-        let KustomizationRunDetails { revision, origin_revision, digest, changes, is_permanent: _ } =
-            &ended.came;
+        let KustomizationRunDetails {
+            revision,
+            origin_revision,
+            digest,
+            changes,
+            warnings,
+            is_permanent: _,
+        } = &ended.came;
         let run = report::KustomizationRun {
             rest: &end.rest,
             revision,
             origin_revision,
             digest: digest.as_deref(),
             changes,
+            warnings,
             has_health: object.spec.wait || !object.spec.health_checks.is_empty(),
             began: end.began,
             now: end.now,
@@ -442,6 +451,7 @@ impl Session {
             self.drive(&passed, object, wish.desired.clone(), wishes, target).await;
         if let Rest::Settled(_, text) = &mut ended.rest {
             *text = validated_spec::with_warnings(std::mem::take(text), &wish.warnings);
+            ended.came.warnings.clone_from(&wish.warnings);
         }
         let cluster = &target.cluster;
         let known = self.failed_wait(&judged);

@@ -67,6 +67,9 @@ async fn a_field_that_a_built_in_kind_does_not_have_is_named_where_people_look()
     let message = ready["message"].as_str().unwrap_or_default();
     ensure!(message.contains("warning: ConfigMap/"), "{message}");
     ensure!(message.contains("/app: its kind has no field dat, so it is not applied"), "{message}");
+    ensure!(condition(&object, "windlass.dev/Warnings")["status"] == "True", "{:?}", object.data);
+    let why = story.windlass_says(&["why", "ks/app", "-n", &story.namespace], true)?;
+    ensure!(why.starts_with('⚠') && why.contains("its kind has no field dat"), "{why}");
     let live = story.read(&StoryTarget::config_map("app")).await?;
     ensure!(live.is_some_and(|it| it.data["data"]["value"] == "1"), "it was not applied");
     story.end().await

@@ -24,6 +24,10 @@ pub const HOLD: &str = "windlass.dev/Hold";
 /// Type of the condition that is there, and False, while the schedule that an object names cannot be parsed.
 pub const SCHEDULE: &str = "windlass.dev/Schedule";
 
+/// Type of the condition that is there, and True, while something was left out of what was applied, such as fields that are
+/// misspelt: its message has a line for each.
+pub const WARNINGS: &str = "windlass.dev/Warnings";
+
 /// The types that [`Conditions::marked`] manages.
 const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
 

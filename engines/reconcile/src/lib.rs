@@ -37,7 +37,7 @@ mod window;
 
 pub use conditions::{
     Condition, ConditionStatus, Conditions, HOLD, Mark, READY, RECONCILING, SCHEDULE, STALLED,
-    WINDOW,
+    WARNINGS, WINDOW,
 };
 pub use corrections::{Corrections, contested_pause};
 pub use cron::{Cron, CronError};

@@ -202,6 +202,7 @@ impl Session {
         );
         let mut ended = early(object, revision, rest);
         ended.came.digest = digest;
+        ended.came.warnings = warnings;
         Some(ended)
     }
 }

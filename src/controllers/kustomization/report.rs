@@ -9,7 +9,9 @@ use crds::kustomize::{Kustomization, KustomizationStatus};
 use crds::{ObjectStatus as _, ReconciledObject as _};
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{Condition, ConditionStatus, Conditions, History, Reason, Rest, Time, reason};
+use reconcile::{
+    Condition, ConditionStatus, Conditions, History, Reason, Rest, Time, WARNINGS, reason,
+};
 
 use release::hold::LIFECYCLE_PENDING;
 
@@ -23,8 +25,11 @@ const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
 
 const HEALTHY: &str = "Healthy";
 
+/// Something was left out of what was applied.
+const LEFT_OUT: Reason = Reason::new("LeftOut");
+
 /// Conditions that this kind sets; others in the status are kept.
-pub(super) const OWNED: [&str; 1] = [HEALTHY];
+pub(super) const OWNED: [&str; 2] = [HEALTHY, WARNINGS];
 
 /// What a write of the inventory says besides.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +52,8 @@ pub(super) struct KustomizationRun<'a> {
     /// Digest of the build, if there was one.
     pub(super) digest: Option<&'a str>,
     pub(super) changes: &'a [(ObjectId, Action)],
+    /// What was left out of a build that was applied to its end.
+    pub(super) warnings: &'a [String],
     /// Whether health was asked for.
     pub(super) has_health: bool,
     pub(super) began: Time,
@@ -157,7 +164,7 @@ pub(super) fn progress(
     after.inventory = Some(recorded(inventory));
     let had = conditions_of(&before.conditions);
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = Conditions::since(&had, generation, now, &OWNED);
+    let conditions = Conditions::since(&had, generation, now, &OWNED).keep(WARNINGS);
     let (revision, conditions) = match progress {
         Progress::Applying(revision) => {
             let text = format!("Applying manifests of revision {revision}");
@@ -248,6 +255,16 @@ fn conditions(
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(had, generation, run.now, &OWNED)
         .marked(&crate::controllers::hold_conditions::of(object, run.now));
+    let conditions = match run.rest {
+        Rest::Settled(..) if run.warnings.is_empty() => conditions,
+        Rest::Settled(..) => {
+            conditions.set(WARNINGS, ConditionStatus::True, LEFT_OUT, &run.warnings.join("\n"))
+        }
+        // What was applied before is as it was.
+        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) | Rest::Stalled(..) => {
+            conditions.keep(WARNINGS)
+        }
+    };
     let is_healthy = Condition::is(had, HEALTHY, ConditionStatus::True);
     let conditions = match run.rest {
         Rest::Settled(..) if !run.has_health => conditions,

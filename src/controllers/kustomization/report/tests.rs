@@ -34,6 +34,7 @@ fn run<'a>(rest: &'a Rest, changes: &'a [(ObjectId, Action)]) -> KustomizationRu
         origin_revision: "",
         digest: Some("sha256:123"),
         changes,
+        warnings: &[],
         has_health: true,
         began: time(0),
         now: time(2),
@@ -80,6 +81,27 @@ fn a_first_success_is_ready_observed_and_told() {
             event Info Progressing: Health check passed in 2s
             event Info ReconciliationSucceeded: Reconciliation finished in 2s, next run in 10m0s"#]],
     );
+}
+
+#[test]
+fn what_was_left_out_is_a_condition_until_all_is_applied() {
+    let warnings = ["ConfigMap/shop/a: its kind has no field dat".to_owned()];
+    let said = |status: &KustomizationStatus| {
+        let all = conditions_of(&status.conditions);
+        Condition::find(&all, WARNINGS).map(|condition| condition.message.clone())
+    };
+    let rest = settled();
+    let first = KustomizationRun { warnings: &warnings, ..run(&rest, &[]) };
+    let after = report(&kustomization(json!({})), &first).after;
+    assert_eq!(said(&after).as_ref(), warnings.first());
+    let failed = Rest::Failed(reason::BUILD_FAILED, "no file".to_owned(), Wake::default());
+    let after = report(&kustomization(after), &run(&failed, &[])).after;
+    assert_eq!(said(&after).as_ref(), warnings.first());
+    let (_, after) =
+        progress(&kustomization(after), &Inventory::default(), Progress::Applying("b"), time(1));
+    assert_eq!(said(&after).as_ref(), warnings.first());
+    let after = report(&kustomization(after), &run(&rest, &[])).after;
+    assert_eq!(said(&after), None);
 }
 
 #[test]
