@@ -302,7 +302,7 @@ fn at_stage(
     match wait::judge(&waited, desired, observed, since, desired.stage_timeout) {
         Wait::Over => None,
         Wait::On(wake) => {
-            let text = stage_text(stage.kind, &desired.revision, desired.stage_timeout);
+            let text = stage_text(stage, &desired.revision, desired.stage_timeout);
             Some(PlanVerdict::Rest(Rest::Running(stage_reason(stage.kind), text, wake)))
         }
         // Differs(flux): the reason there is ReconciliationFailed; but nothing failed to be applied.

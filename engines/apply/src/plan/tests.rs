@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::health::Health;
-use crate::{StageKind, stages};
+use crate::stages;
 use expect_test::{Expect, expect};
 use objects::Object;
 use proptest::prelude::*;
@@ -637,8 +637,19 @@ proptest! {
 
 #[test]
 fn stages_say_what_they_wait_for() {
-    assert_eq!(
-        stage_text(StageKind::Classes, "r", Duration::from_secs(60)),
-        "Waiting for the classes of revision r with a timeout of 1m0s"
-    );
+    let crd = || object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets");
+    let namespace = || object("v1", "Namespace", "", "shop");
+    let class = object("storage.k8s.io/v1", "StorageClass", "", "fast");
+    for (objects, what) in [
+        (vec![class], "classes"),
+        (vec![crd()], "CustomResourceDefinitions"),
+        (vec![namespace()], "Namespaces"),
+        (vec![namespace(), crd()], "CustomResourceDefinitions and Namespaces"),
+    ] {
+        let sorted = stages(objects, &[]).unwrap();
+        assert_eq!(
+            stage_text(&sorted[0], "r", Duration::from_secs(60)),
+            format!("Waiting for the {what} of revision r with a timeout of 1m0s")
+        );
+    }
 }

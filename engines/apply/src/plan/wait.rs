@@ -9,8 +9,8 @@ use objects::{Gvk, ObjectId};
 use reconcile::{ObjectKey, Reason, Time, Wake, format_duration, reason};
 
 use super::{ApplyDesiredState, ApplyObservedState, FailedWait, later};
-use crate::StageKind;
 use crate::health::{Health, Report, related_kinds};
+use crate::{Stage, StageKind};
 
 /// How often objects are observed whose health can change without a change of their own,
 /// because it is read from their Pods or from the time; the interval is Flux's.
@@ -47,9 +47,12 @@ pub fn health_text(revision: &str, timeout: Duration) -> String {
 }
 
 /// The text while a stage is waited for; constant for a revision and a stage.
-pub fn stage_text(stage: StageKind, revision: &str, timeout: Duration) -> String {
-    let what = match stage {
-        StageKind::Crds => "CustomResourceDefinitions",
+pub fn stage_text(stage: &Stage, revision: &str, timeout: Duration) -> String {
+    let has = |kind: &str| stage.objects.iter().any(|manifest| manifest.id.kind == kind);
+    let what = match stage.kind {
+        StageKind::Crds if !has("Namespace") => "CustomResourceDefinitions",
+        StageKind::Crds if !has("CustomResourceDefinition") => "Namespaces",
+        StageKind::Crds => "CustomResourceDefinitions and Namespaces",
         StageKind::Classes => "classes",
         StageKind::Custom | StageKind::Rest => "objects",
     };
