@@ -23,6 +23,7 @@ mod history;
 mod incidents;
 mod install;
 mod kind;
+mod live;
 mod logs;
 mod migrate;
 mod operators;

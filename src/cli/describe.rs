@@ -189,6 +189,7 @@ mod tests {
             path: Vec::new(),
             next: None,
             advice: None,
+            second: None,
             remarks: vec!["GitRepository/apps/shop cannot be read: forbidden".to_owned()],
         };
         let now = "2026-11-24T12:00:00Z".parse().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use cause::{FactAnswer, Query, QueryAnswers, Why};
+use cause::{FactAnswer, Query, QueryAnswers, Why, last_seen};
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::{Map, Value, json};
@@ -18,6 +18,12 @@ pub(super) const AT_ONCE: usize = 16;
 /// How often the engine may ask.
 const MAX_REQUEST_ROUNDS: usize = 200;
 
+/// How many Pods or warnings of a list are read.
+const MOST_LISTED: usize = 10_000;
+
+/// How many of them are kept that matter, and how many others.
+const MOST_KEPT: usize = 1_000;
+
 /// What is known of a cluster, and how more is found out.
 pub(super) struct Facts<'c> {
     cluster: &'c Cluster,
@@ -30,11 +36,26 @@ impl<'c> Facts<'c> {
         Self { cluster, known: QueryAnswers::default(), kinds: BTreeMap::new() }
     }
 
+    /// The cluster of the facts.
+    pub(super) fn cluster(&self) -> &'c Cluster {
+        self.cluster
+    }
+
+    /// What is known so far.
+    pub(super) fn known(&self) -> &QueryAnswers {
+        &self.known
+    }
+
     /// Remembers an object that was read already.
     pub(super) fn knows(&mut self, resource: &Resource, object: Object) {
         let id = object.id();
         self.kinds.insert((id.group.clone(), id.kind.clone()), resource.clone());
         self.known.insert(Query::Object(id), FactAnswer::Objects(vec![without_data(object)]));
+    }
+
+    /// Remembers that an applied object was listed and is what it should be.
+    pub(super) fn knows_well(&mut self, id: ObjectId) {
+        self.known.insert_well(id);
     }
 
     /// Explains an object.
@@ -43,42 +64,69 @@ impl<'c> Facts<'c> {
     /// The cluster stops to answer.
     pub(super) async fn explain(&mut self, id: &ObjectId) -> anyhow::Result<Why> {
         for _ in 0..MAX_REQUEST_ROUNDS {
-            let queries = match cause::explain(id, &self.known, jiff::Timestamp::now()) {
+            match cause::explain(id, &self.known, jiff::Timestamp::now()) {
                 Ok(why) => return Ok(why),
-                Err(queries) => queries,
-            };
-            for query in &queries {
-                if let Query::Object(id) = query {
-                    self.find_kind(&id.group, &id.kind).await?;
-                }
-            }
-            let answers: Vec<_> = {
-                let this = &*self;
-                let asked = queries.into_iter().map(|query| async move {
-                    let answer = this.answer(&query).await;
-                    (query, answer)
-                });
-                stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
-            };
-            for (query, answer) in answers {
-                let answer = match answer {
-                    Ok(answer) => answer,
-                    // Nothing is concluded from an API server that did not respond.
-                    Err(error @ ClusterError::NoAnswer(_))
-                        if !matches!(query, Query::Lines { .. }) =>
-                    {
-                        return Err(error.into());
-                    }
-                    Err(error) => FactAnswer::Refused(error.to_string()),
-                };
-                self.known.insert(query, answer);
+                Err(queries) => self.ask(queries).await?,
             }
         }
         bail!("no cause found after {MAX_REQUEST_ROUNDS} rounds of requests")
     }
 
+    /// Finds out what is not known, several requests at once.
+    ///
+    /// # Errors
+    /// The cluster stops to answer.
+    pub(super) async fn ask(&mut self, queries: Vec<Query>) -> anyhow::Result<()> {
+        for query in &queries {
+            if let Query::Object(id) = query {
+                self.find_kind(&id.group, &id.kind).await?;
+            }
+        }
+        let answers: Vec<_> = {
+            let this = &*self;
+            let asked = queries.into_iter().map(|query| async move {
+                let answer = this.answer(&query).await;
+                (query, answer)
+            });
+            stream::iter(asked).buffer_unordered(AT_ONCE).collect().await
+        };
+        for (query, answer) in answers {
+            let answer = match answer {
+                Ok(answer) => answer,
+                // Nothing is concluded from an API server that did not respond.
+                Err(error @ ClusterError::NoAnswer(_)) if !matches!(query, Query::Lines { .. }) => {
+                    return Err(error.into());
+                }
+                Err(error) => FactAnswer::Refused(error.to_string()),
+            };
+            self.known.insert(query, answer);
+        }
+        Ok(())
+    }
+
+    /// Where the objects of a kind are: in the version in which they were applied, else in the one that the cluster prefers.
+    ///
+    /// # Errors
+    /// The API server did not respond.
+    pub(super) async fn applied_kind(
+        &mut self,
+        applied: &Gvk,
+    ) -> Result<Option<Resource>, ClusterError> {
+        let key = (applied.group.clone(), applied.kind.clone());
+        if !self.kinds.contains_key(&key) {
+            match self.cluster.resource(applied).await {
+                Ok(resource) => drop(self.kinds.insert(key.clone(), resource)),
+                Err(ClusterError::NoSuchKind { .. }) => {
+                    self.find_kind(&applied.group, &applied.kind).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.kinds.get(&key).cloned())
+    }
+
     /// Finds out in which version a kind is served.
-    async fn find_kind(&mut self, group: &str, kind: &str) -> anyhow::Result<()> {
+    async fn find_kind(&mut self, group: &str, kind: &str) -> Result<(), ClusterError> {
         let key = (group.to_owned(), kind.to_owned());
         if !self.kinds.contains_key(&key)
             && let Some(resource) = resource(self.cluster, group, kind).await?
@@ -98,27 +146,74 @@ impl<'c> Facts<'c> {
                 Ok(FactAnswer::Objects(found.into_iter().map(without_data).collect()))
             }
             Query::Pods { namespace, selector } => {
-                let pods = self.cluster.resource(&Gvk::new("v1", "Pod")).await?;
-                let query =
-                    ObjectQuery { namespace, label_selector: selector, ..ObjectQuery::all(&pods) };
-                let part = self.cluster.list_part(query, None).await?;
-                Ok(FactAnswer::Objects(part.objects))
+                let resource = &self.cluster.resource(&Gvk::new("v1", "Pod")).await?;
+                let label_selector = selector.as_str();
+                let query = ObjectQuery { resource, namespace, label_selector, field_selector: "" };
+                Ok(FactAnswer::Objects(self.pods(query).await?))
             }
             Query::Warnings(namespace) => {
-                let events = self.cluster.resource(&Gvk::new("v1", "Event")).await?;
-                let query = ObjectQuery {
-                    namespace,
-                    field_selector: "type=Warning",
-                    ..ObjectQuery::all(&events)
-                };
-                let part = self.cluster.list_part(query, None).await?;
-                Ok(FactAnswer::Objects(part.objects))
+                let resource = &self.cluster.resource(&Gvk::new("v1", "Event")).await?;
+                let field_selector = "type=Warning";
+                let query = ObjectQuery { resource, namespace, label_selector: "", field_selector };
+                Ok(FactAnswer::Objects(self.warnings(query).await?))
             }
             Query::Lines { namespace, pod, container } => {
                 let printed = self.cluster.last_lines(namespace, pod, container).await?;
                 Ok(FactAnswer::Lines(printed.lines().map(str::to_owned).collect()))
             }
         }
+    }
+
+    /// The Pods of a list, those in trouble first and as a whole. Of others it matters what they are called.
+    async fn pods(&self, query: ObjectQuery<'_>) -> Result<Vec<Object>, ClusterError> {
+        let mut in_trouble = Vec::new();
+        let mut others = Vec::new();
+        let mut read = 0;
+        let mut pages = self.cluster.object_pages(query);
+        while let Some(page) = pages.next().await? {
+            read += page.objects.len();
+            for mut pod in page.objects {
+                let is_in_trouble = cause::pod::trouble(&pod).is_some();
+                let kept = if is_in_trouble { &mut in_trouble } else { &mut others };
+                if kept.len() >= MOST_KEPT {
+                    continue;
+                }
+                if !is_in_trouble {
+                    pod.fields_mut()
+                        .retain(|field, _| !matches!(field.as_str(), "spec" | "status"));
+                }
+                kept.push(pod);
+            }
+            if read >= MOST_LISTED {
+                break;
+            }
+        }
+        in_trouble.append(&mut others);
+        Ok(in_trouble)
+    }
+
+    /// The newest warning of a list about each object.
+    async fn warnings(&self, query: ObjectQuery<'_>) -> Result<Vec<Object>, ClusterError> {
+        let mut newest: BTreeMap<[String; 2], Object> = BTreeMap::new();
+        let mut read = 0;
+        let mut pages = self.cluster.object_pages(query);
+        while let Some(page) = pages.next().await? {
+            read += page.objects.len();
+            for event in page.objects {
+                let of = event.get("involvedObject").unwrap_or(&Value::Null);
+                let about =
+                    ["kind", "name"].map(|key| of[key].as_str().unwrap_or_default().to_owned());
+                let known = newest.get(&about);
+                let is_newer = known.is_none_or(|known| last_seen(known) < last_seen(&event));
+                if is_newer && (known.is_some() || newest.len() < MOST_LISTED) {
+                    newest.insert(about, event);
+                }
+            }
+            if read >= MOST_LISTED {
+                break;
+            }
+        }
+        Ok(newest.into_values().collect())
     }
 }
 
@@ -178,7 +273,45 @@ fn without_data(mut object: Object) -> Object {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+
     use super::*;
+    use crate::fake_cluster::answering;
+
+    #[tokio::test]
+    async fn a_pod_in_trouble_is_found_on_any_page_and_comes_first() {
+        let cluster = answering(|(request, _)| {
+            let pod = |name: &str, state: &Value| {
+                json!({"metadata": {"name": name, "namespace": "apps"}, "spec": {"nodeName": "n"},
+                    "status": {"containerStatuses": [{"name": "app", "state": state}]}})
+            };
+            let resources = json!([{"name": "pods", "singularName": "", "kind": "Pod",
+                "namespaced": true, "verbs": ["list"]}]);
+            let crashing = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+            let answer = match () {
+                () if !request.contains("/pods") => {
+                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources})
+                }
+                () if request.contains("continue=") => {
+                    json!({"metadata": {}, "items": [pod("b", &crashing)]})
+                }
+                () => {
+                    json!({"metadata": {"continue": "next"}, "items": [pod("a", &json!({"running": {}}))]})
+                }
+            };
+            (200, Body::from(answer.to_string()))
+        });
+        let cluster = cluster.await;
+        let mut facts = Facts::new(&cluster);
+        let query = Query::Pods { namespace: "apps".to_owned(), selector: "app=web".to_owned() };
+        facts.ask(vec![query.clone()]).await.unwrap();
+        let Some(FactAnswer::Objects(pods)) = facts.known().get(&query) else {
+            panic!("{:?}", facts.known())
+        };
+        let names: Vec<&str> = pods.iter().map(Object::name).collect();
+        assert_eq!(names, ["b", "a"]);
+        assert!(pods[1].get("spec").is_none(), "no more is kept of it than its name");
+    }
 
     #[test]
     fn keys_of_secrets_are_known_and_values_are_not() {

@@ -1,6 +1,7 @@
 //! `windlass incidents`: which failures are open, since when, what they affect, and to whom they were sent.
 //!
-//! Incidents are kept for some Alerts only, so their absence says nothing: what is not ready without one is counted.
+//! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
+//! without one is counted, and so is what is ready while something that it applied is not (`live.rs`).
 //! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`controllers::incident`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,9 @@ use reconcile::Time;
 use serde_json::{Value, json};
 
 use super::connection::{Mark, print, say};
+use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
+use super::live::{AppliedObjects, ReportedObjects};
 use super::operators;
 use super::row::{Row, is_silent, unsaid};
 use super::scope::{NamespaceScope, Site, say_left_out};
@@ -45,7 +48,8 @@ Incidents of a namespace that say the same are one row: `(+4)` behind a subject 
 them, and SINCE is that of the oldest. `-o json` lists each.
 
 Incidents are kept for Alerts with the annotation windlass.dev/incidents: \"true\", or for all Alerts with the flag
---incidents of `windlass serve`. A warning counts objects that are not ready without an incident.
+--incidents of `windlass serve`. Warnings count objects that are not ready without an incident, and those that are ready while
+something that they applied does not exist or is not healthy.
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -111,6 +115,10 @@ struct Surroundings {
     objects: usize,
     /// How many of them do not say whether they are ready.
     silent: usize,
+    /// How many are ready, and applied what does not exist or is not healthy.
+    degraded: usize,
+    /// What of the applied objects was not examined.
+    unexamined: Vec<String>,
     /// Whether an Alert asks for incidents by its annotation.
     is_asked: bool,
     /// Whether there may be Incidents, or Alerts, that this user may not list.
@@ -132,10 +140,15 @@ struct Line {
 impl Surroundings {
     async fn read(&mut self, site: &Site) -> anyhow::Result<()> {
         let now = jiff::Timestamp::now();
-        for target in kind::targets(&site.cluster, &["all".to_owned()]).await? {
-            let left_out = site.list(&target, "", |objects| {
+        let targets = kind::targets(&site.cluster, &["all".to_owned()]).await?;
+        let mut applied = AppliedObjects::default();
+        for target in &targets {
+            let left_out = site.list(target, "", |objects| {
                 for object in &objects {
                     self.add(object, now);
+                    if Row::of(object, now).ready == "True" {
+                        applied.add(object);
+                    }
                 }
                 Ok(())
             });
@@ -143,6 +156,11 @@ impl Surroundings {
             self.hides_alerts |= target.resource.gvk.kind == "Alert" && !left_out.is_empty();
             self.left_out.extend(left_out);
         }
+        let reported = ReportedObjects::of(site, &targets, "");
+        let live = applied.examine(&mut Facts::new(&site.cluster), site, &reported).await?;
+        self.degraded = live.suspects.len();
+        self.unexamined = live.remarks;
+        self.left_out.extend(live.left_out);
         self.absence = operators::absence(&site.cluster, now).await;
         Ok(())
     }
@@ -194,6 +212,19 @@ impl Surroundings {
                 lines.push(line(Mark::Warning, text));
             }
         }
+        if self.degraded > 0 {
+            let count = self.degraded;
+            let [are, they] = match count {
+                1 => ["object is", "it"],
+                _ => ["objects are", "they"],
+            };
+            let text = format!(
+                "{count} {are} ready while something that {they} applied does not exist or is not healthy: `windlass why -A` \
+                 says why"
+            );
+            lines.push(line(Mark::Warning, text));
+        }
+        lines.extend(self.unexamined.iter().map(|text| line(Mark::Warning, text.clone())));
         lines.extend(unsaid(self.silent).map(|text| line(Mark::Warning, text)));
         if !self.is_asked && !self.hides_alerts && incidents.is_empty() {
             let text = format!(
@@ -208,6 +239,10 @@ impl Surroundings {
 
     /// What is said where neither an incident nor a failure was found: no more than was read, and than is reported.
     fn calm(&self, none: &str) -> Line {
+        let is_unsure = self.silent > 0
+            || self.degraded > 0
+            || !self.unexamined.is_empty()
+            || self.absence.is_some();
         let (mark, text) = match () {
             () if self.hides_incidents => (
                 Mark::Warning,
@@ -219,7 +254,7 @@ impl Surroundings {
             () if self.objects == 0 => {
                 (Mark::Action, format!("{none}, and no objects of windlass {}", self.place))
             }
-            () if self.silent > 0 || self.absence.is_some() => {
+            () if is_unsure => {
                 (Mark::Warning, format!("{none}, and no object reports that it is failing"))
             }
             () => (Mark::Success, format!("{none}, and no object is failing")),
@@ -497,6 +532,18 @@ mod tests {
         assert_eq!(
             of(Surroundings { objects: 3, absence, ..Surroundings::default() }),
             [calm, "Warning no operator holds Lease a/b"]
+        );
+        let degraded = "Warning 1 object is ready while something that it applied does not exist or is not healthy: \
+                        `windlass why -A` says why";
+        assert_eq!(
+            of(Surroundings { objects: 3, degraded: 1, ..Surroundings::default() }),
+            [calm, degraded]
+        );
+        let unexamined =
+            vec!["what 1 object applied in other clusters was not examined".to_owned()];
+        assert_eq!(
+            of(Surroundings { objects: 3, unexamined, ..Surroundings::default() }),
+            [calm, "Warning what 1 object applied in other clusters was not examined"]
         );
         let around = Surroundings { hides_alerts: true, objects: 1, ..Surroundings::default() };
         assert_eq!(around.lines(&[], false).len(), 1, "nothing is said of Alerts");

@@ -494,6 +494,7 @@ mod tests {
                 path: Vec::new(),
                 next: None,
                 advice: None,
+                second: None,
                 remarks: Vec::new(),
             };
             missing(&release, &why)

@@ -224,6 +224,18 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     shorter
 }
 
+/// The same of a text whose end matters, too: an API server repeats a value before it says what is wrong with it.
+pub(super) fn cut_within(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    if length <= most {
+        return text.to_owned();
+    }
+    let end = most / 3;
+    let begin = most.saturating_sub(end + 1);
+    let kept = text.chars().take(begin).chain(['…']).chain(text.chars().skip(length - end));
+    kept.collect()
+}
+
 /// A text on one line in which nothing steers a terminal: control characters are escaped.
 pub(super) fn clean(text: &str) -> String {
     clean_line(text.trim())
@@ -330,6 +342,14 @@ mod tests {
         let text = clean("a\u{1b}[2Jb\r\n\u{7}c\u{202e}d\u{9b}31m");
         assert_eq!(text, "a\\u{1b}[2Jb  \\u{7}c\\u{202e}d\\u{9b}31m");
         assert!(!text.chars().any(char::is_control));
+    }
+
+    #[test]
+    fn the_end_of_a_refusal_is_not_cut() {
+        let long = format!("Job is invalid: {}: field is immutable", "x".repeat(1000));
+        let short = cut_within(&long, 90);
+        assert!(short.starts_with("Job is invalid: x") && short.ends_with("x: field is immutable"));
+        assert_eq!((short.chars().count(), cut_within("äb", 2).as_str()), (90, "äb"));
     }
 
     #[test]

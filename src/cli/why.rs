@@ -1,33 +1,33 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
 //! Here: the screen. Below: everything that is not ready (`why/every.rs`). Elsewhere: the walk to the cause (engine `cause`),
-//! fetching its facts (`facts.rs`).
+//! fetching its facts (`fact_source.rs`).
 
 mod every;
 
 use std::process::ExitCode;
 
 use anyhow::bail;
-use cause::{State, Why};
+use cause::{Advice, State, Why};
 use clap::Args as ClapArgs;
 use objects::ObjectId;
 use reconcile::Time;
 use serde::Serialize;
 
 use super::complete;
-use super::connection::print;
+use super::connection::{Mark, print, say};
 use super::fact_source::Facts;
 use super::kind::{self, ResourceArgument};
 use super::operators;
 use super::output::{ReportFormat, report};
 use super::scope::{NamespaceScope, Site};
-use super::table::{Colour, Screen, age, clean, cut};
+use super::table::{Colour, Screen, age, clean, cut, cut_within};
 
 /// The flags of `windlass why`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct Args {
-    /// The object; without a name everything of the kind, or of all kinds, that is not ready
-    #[arg(num_args = 0..=2, value_name = "KIND[/NAME]", add = complete::objects())]
+    /// The objects, as KIND/NAME or KIND NAME; without a name everything of the kind, or of all kinds, that is not ready
+    #[arg(value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
     scope: NamespaceScope,
@@ -41,40 +41,77 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass why ks/app -n apps                   why a Kustomization is not ready
   windlass why hr web -n apps -o json           the same of a HelmRelease, for machines
   windlass why deployment/web -n apps           also of what was applied
+  windlass why ks/app ks/infra -n apps          of several objects; as JSON they are a list
 
 Of one object, the first line names the cause. It is looked for in this order: suspension and window, source, dependencies, what the
-object itself reports, then the objects that it applied, down to Pod, container and its last lines.
+object itself reports, then the objects that it applied, down through those that apply others, to Pod, container and its last lines.
+What fails besides is named, too: containers that crash while the source is down, or why a suspended object failed.
 
-Without a name, objects are examined that do not report to be ready; name one to examine what it applied, too.
+Without a name, all objects are examined that do not report to be ready, and what all of them applied: whether it exists, and
+whether workloads and other objects with a status are healthy. What was not examined, for missing rights or in other clusters, is
+named.
 
-Exit status: 0 if the object is ready, or nothing reports that it is not; 1 if it is not ready, or a cause was found; 2 if
-something could not be read; 3 if the cluster cannot be reached.";
+Exit status: 0 if the objects are ready, or nothing reports that they are not; 1 if one is not ready, a cause was found, or no
+operator is active where no object was named; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
-/// Explains an object, or everything that is not ready.
+/// Explains some objects, or everything that is not ready.
 ///
 /// # Errors
-/// It does not exist, or the API server did not respond.
+/// There is no such kind, the only object does not exist, or the API server did not respond.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.scope.place.run(async |site| {
         if let Some(targets) = every::targets(&site, &args.what).await? {
             return every::run(site, args, &targets).await;
         }
-        one(&site, args).await
+        let targets = kind::targets(&site.cluster, &args.what).await?;
+        args.scope.check(&targets)?;
+        match targets.as_slice() {
+            [target] => one(&site, args, target).await,
+            several => each(&site, args, several).await,
+        }
     })
 }
 
-async fn one(site: &Site, args: &Args) -> anyhow::Result<ExitCode> {
-    let target = kind::one(&site.cluster, &args.what).await?;
-    args.scope.check(std::slice::from_ref(&target))?;
-    let why = explain(site, &target).await?;
-    if report(&WhyReport { summary: why.line(), why: &why }, args.output)?.is_none() {
+async fn one(site: &Site, args: &Args, target: &ResourceArgument) -> anyhow::Result<ExitCode> {
+    let why = explain(site, target).await?;
+    if report(&WhyReport::of(&why), args.output)?.is_none() {
         print(&screen(&why, Screen::of_stdout(), jiff::Timestamp::now()))?;
     }
-    Ok(match why.state {
-        State::Hidden => ExitCode::from(super::EXIT_FAILED),
-        _ if why.is_finding() => ExitCode::from(super::EXIT_PROBLEMS_FOUND),
-        _ => ExitCode::SUCCESS,
-    })
+    Ok(exit_code(std::slice::from_ref(&why), false))
+}
+
+/// Explains several objects; those that do not exist are named, and the others are explained all the same.
+async fn each(site: &Site, args: &Args, targets: &[ResourceArgument]) -> anyhow::Result<ExitCode> {
+    let mut whys = Vec::new();
+    let mut absent = 0;
+    for target in targets {
+        match explain(site, target).await {
+            Ok(why) => whys.push(why),
+            Err(error) => {
+                absent += 1;
+                say(Mark::Failure, &clean(&format!("{error:#}")));
+            }
+        }
+    }
+    let reports: Vec<WhyReport<'_>> = whys.iter().map(WhyReport::of).collect();
+    if report(&reports, args.output)?.is_none() {
+        for why in &whys {
+            print(&screen(why, Screen::of_stdout(), jiff::Timestamp::now()))?;
+        }
+    }
+    Ok(exit_code(&whys, absent > 0))
+}
+
+/// Whether something was found, or could not be read.
+fn exit_code(whys: &[Why], is_unread: bool) -> ExitCode {
+    let is_hidden = |why: &Why| why.state == State::Hidden;
+    match () {
+        () if whys.iter().any(|why| !is_hidden(why) && why.is_finding()) => {
+            ExitCode::from(super::EXIT_PROBLEMS_FOUND)
+        }
+        () if is_unread || whys.iter().any(is_hidden) => ExitCode::from(super::EXIT_FAILED),
+        () => ExitCode::SUCCESS,
+    }
 }
 
 /// The same with the line that people read first.
@@ -83,6 +120,12 @@ struct WhyReport<'w> {
     summary: String,
     #[serde(flatten)]
     why: &'w Why,
+}
+
+impl<'w> WhyReport<'w> {
+    fn of(why: &'w Why) -> Self {
+        Self { summary: why.line(), why }
+    }
 }
 
 async fn explain(site: &Site, target: &ResourceArgument) -> anyhow::Result<Why> {
@@ -117,16 +160,14 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
         // What may not be read, or is old, may be otherwise.
         State::Ready if why.cause.is_none() && !why.remarks.is_empty() => ("⚠", Colour::Busy),
         State::Ready if why.cause.is_none() => ("✔", Colour::Good),
+        State::Suspended if why.second.is_some() => ("✗", Colour::Bad),
         State::Ready | State::Progressing | State::Suspended => ("◎", Colour::Busy),
         State::Stale | State::Degraded => ("⚠", Colour::Busy),
         State::NotReady | State::Missing | State::Hidden => ("✗", Colour::Bad),
     };
     let mut out =
         format!("{} {}\n", on.paint(glyph, Some(colour)), on.wrapped(&clean(&why.line()), 2));
-    let mut block = |title: &str, text: &str| {
-        let text = on.wrapped(&clean(text), LEFT_COLUMN_CHARACTERS);
-        out.push_str(&format!("{title:LEFT_COLUMN_CHARACTERS$}{text}\n"));
-    };
+    let mut block = |title: &str, text: &str| out.push_str(&titled(title, text, on));
     // A way of one step is the first line again.
     if why.path.len() > 1 {
         for (at, step) in why.path.iter().enumerate() {
@@ -134,7 +175,7 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
             let since = step.since.map(|since| format!(" ({})", age(Some(since), now)));
             let text =
                 format!("{}{}: {}", step.object.subject(), since.unwrap_or_default(), step.text);
-            block(title, &cut(&clean(&text), 400));
+            block(title, &cut_within(&clean(&text), 400));
         }
     }
     if let Some(cause) = &why.cause {
@@ -152,20 +193,36 @@ pub(super) fn screen(why: &Why, on: Screen, now: Time) -> String {
         block("next", next);
     }
     if let Some(advice) = why.advice.as_ref().filter(|_| why.is_finding()) {
-        block("fix", &advice.text);
-        if let Some(command) = &advice.command {
-            // Whole and on one line, to be copied.
-            out.push_str(&format!("{:LEFT_COLUMN_CHARACTERS$}{}\n", "", clean(command)));
+        out.push_str(&fix(advice, on));
+    }
+    if let Some(second) = &why.second {
+        out.push_str(&titled("besides", &second.cause.line(&why.object), on));
+        for (at, printed) in second.cause.lines.iter().enumerate() {
+            let title = if at == 0 { "printed" } else { "" };
+            out.push_str(&titled(title, &cut(&clean(printed), 300), on));
         }
+        out.push_str(&second.advice.as_ref().map(|advice| fix(advice, on)).unwrap_or_default());
     }
     for remark in &why.remarks {
-        out.push_str(&format!(
-            "{:LEFT_COLUMN_CHARACTERS$}{}\n",
-            "note",
-            on.wrapped(&clean(remark), LEFT_COLUMN_CHARACTERS)
-        ));
+        out.push_str(&titled("note", remark, on));
     }
     out
+}
+
+/// A text with its title in the left column.
+fn titled(title: &str, text: &str, on: Screen) -> String {
+    let text = on.wrapped(&clean(text), LEFT_COLUMN_CHARACTERS);
+    format!("{title:LEFT_COLUMN_CHARACTERS$}{text}\n")
+}
+
+/// What would help, and the command whole and on one line, to be copied.
+fn fix(advice: &Advice, on: Screen) -> String {
+    let command = advice.command.as_ref().map(|command| {
+        let command = clean(command);
+        format!("{:LEFT_COLUMN_CHARACTERS$}{command}\n", "")
+    });
+    let command = command.unwrap_or_default();
+    format!("{}{command}", titled("fix", &advice.text, on))
 }
 
 /// What is known of an object, for other commands.
@@ -188,7 +245,7 @@ pub(super) async fn line(site: &Site, id: &ObjectId) -> anyhow::Result<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use cause::{Advice, Cause, CauseStep, Problem};
+    use cause::{Cause, CauseStep, Problem, SecondCause};
     use expect_test::expect;
 
     use super::*;
@@ -224,6 +281,7 @@ mod tests {
                 text: "read what the container printed".to_owned(),
                 command: Some("kubectl -n apps logs web-1 --all-containers --previous".to_owned()),
             }),
+            second: None,
             remarks: vec!["Secret/apps/db cannot be read: forbidden".to_owned()],
         }
     }
@@ -264,6 +322,44 @@ mod tests {
                      kubectl -n apps logs web-1 --all-containers --previous
             note     Secret/apps/db cannot be read: forbidden
         "#]].assert_eq(&at(140));
+    }
+
+    #[test]
+    fn what_fails_besides_is_named_with_what_helps() {
+        let mut why = why();
+        let cause = Cause {
+            object: ObjectId::new("apps", "shop", "", "GitRepository"),
+            problem: Problem::Fetch,
+            text: "connection refused".to_owned(),
+            since: None,
+            lines: Vec::new(),
+            event: None,
+        };
+        let advice = Some(Advice { text: "check spec.url".to_owned(), command: None });
+        why.second = Some(SecondCause { cause, advice });
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let text = screen(&why, Screen { width: Some(80), is_coloured: false }, now);
+        let besides =
+            "besides  GitRepository/apps/shop: connection refused\nfix      check spec.url\n";
+        assert!(text.contains(besides), "{text}");
+        why.state = State::Suspended;
+        assert!(screen(&why, Screen { width: None, is_coloured: false }, now).starts_with("✗"));
+    }
+
+    #[test]
+    fn several_objects_have_the_status_of_the_worst() {
+        let of = |state: State| Why { state, cause: None, ..why() };
+        let code = |states: &[State], is_unread: bool| {
+            let whys: Vec<Why> = states.iter().map(|state| of(*state)).collect();
+            format!("{:?}", exit_code(&whys, is_unread))
+        };
+        let status = |code: ExitCode| format!("{code:?}");
+        assert_eq!(code(&[State::Ready], false), status(ExitCode::SUCCESS));
+        let failed = status(ExitCode::from(crate::cli::EXIT_FAILED));
+        assert_eq!(code(&[State::Ready], true), failed);
+        assert_eq!(code(&[State::Ready, State::Hidden], false), failed);
+        let found = status(ExitCode::from(crate::cli::EXIT_PROBLEMS_FOUND));
+        assert_eq!(code(&[State::NotReady, State::Hidden], true), found);
     }
 
     /// The reasons that the files below a folder write, without those of tests.
@@ -322,6 +418,7 @@ mod tests {
             "Closed",
             "DrawsValues",
             "NoEffect",
+            "LeftOut",
         ];
         let is_known =
             |reason: &str| fine.contains(&reason) || cause::reason::problem(reason).is_some();

@@ -34,7 +34,7 @@ const STATUSES: &[Row] = &[
     row("get", 0, &["kustomization/app ", OLD], &[]),
     row("get ks/app", 0, &["True", OLD], &[]),
     row("why", 1, &["Kustomization/{ns}/new", "has not been reconciled yet", OLD], &["✔"]),
-    row("why -l team=web", 0, &["⚠ none of 1 object in namespace {ns} reports", OLD], &["✔"]),
+    row("why -l team=web", 1, &["⚠ none of 1 object in namespace {ns} reports", OLD], &["✔"]),
     row("why ks/app", 0, &["⚠ Kustomization/{ns}/app is ready", OLD], &["✔"]),
     row("why ks/new", 1, &["Kustomization/{ns}/new", "reconciled", OLD], &["✔"]),
     row(

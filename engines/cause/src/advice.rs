@@ -10,9 +10,10 @@ use objects::{Object, ObjectId};
 use reconcile::{RollbackProgress, Time};
 use serde_json::Value;
 
-use crate::condition::text;
+use crate::condition::{condition, text};
 use crate::hold::{RequestedRollback, rollback};
 use crate::needs::Needs;
+use crate::pod::Trouble;
 use crate::related;
 use crate::result::{Advice, Cause, Problem};
 use crate::walk::seconds;
@@ -26,6 +27,8 @@ pub(crate) struct About<'o> {
     pub(crate) subject: Option<&'o Object>,
     /// The last one on the way to the cause, which names or applies its object.
     pub(crate) namer: Option<&'o Object>,
+    /// The one whose condition tells of the cause: it may be about an object that it applies.
+    pub(crate) reporter: Option<&'o Object>,
 }
 
 /// Advice for a cause.
@@ -59,7 +62,7 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
             "check that windlass runs and reconciles this namespace".to_owned(),
             Some("windlass check".to_owned()),
         ),
-        Problem::Deletion => deletion(id),
+        Problem::Deletion => deletion(id, held),
         Problem::Fetch => (fetch(cause, held), None),
         Problem::Credentials => (credentials(held), None),
         Problem::Verification => {
@@ -107,12 +110,16 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
     Some(Advice { text, command: command.filter(|_| is_plain(id)) })
 }
 
-/// Whether kind, namespace and name of an object can stand in a shell command without quotes.
-fn is_plain(id: &ObjectId) -> bool {
+/// Whether a text can stand in a shell command without quotes.
+fn is_word(text: &str) -> bool {
     let is_of_name = |byte: u8| {
         byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-')
     };
-    let is_word = |text: &str| !text.starts_with('-') && text.bytes().all(is_of_name);
+    !text.starts_with('-') && text.bytes().all(is_of_name)
+}
+
+/// Whether kind, namespace and name of an object can.
+fn is_plain(id: &ObjectId) -> bool {
     let kind = id.kind.to_lowercase();
     !id.name.is_empty()
         && [&id.name, &id.namespace, &id.group, &kind].into_iter().all(|it| is_word(it))
@@ -233,17 +240,30 @@ fn field<'o>(id: &ObjectId, about: About<'o>) -> Option<(&'o Object, String)> {
 fn container(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
     let namespace = &id.namespace;
     let name = &id.name;
-    match held.is_some_and(|pod| crate::pod::failed(pod).is_some()) {
-        true => (
+    let describe = Some(format!("kubectl -n {namespace} describe pod {name}"));
+    match held.and_then(crate::pod::crashing) {
+        Some(container) if container.is_restarted && is_word(container.name) => (
+            "read what the container printed before it ended".to_owned(),
+            Some(format!("kubectl -n {namespace} logs {name} -c {} --previous", container.name)),
+        ),
+        Some(_) => (
             "read what the container printed".to_owned(),
             Some(format!("kubectl -n {namespace} logs {name} --all-containers")),
         ),
         // It has not run, so that it printed nothing.
-        false => (
-            "create what the message names, or correct the Pod template".to_owned(),
-            Some(format!("kubectl -n {namespace} describe pod {name}")),
-        ),
+        None if held.is_some_and(lacks_reference) => {
+            ("create what the message names, or correct the Pod template".to_owned(), describe)
+        }
+        None => ("correct the Pod template by what the message says".to_owned(), describe),
     }
+}
+
+/// Whether a container of a Pod names a Secret or ConfigMap, or a key of one, that does not exist.
+fn lacks_reference(pod: &Object) -> bool {
+    matches!(
+        crate::pod::trouble(pod),
+        Some(Trouble::Waiting { reason, .. }) if reason == "CreateContainerConfigError"
+    )
 }
 
 fn lifecycle(namespace: &str) -> (String, Option<String>) {
@@ -251,9 +271,36 @@ fn lifecycle(namespace: &str) -> (String, Option<String>) {
     (text.to_owned(), Some(format!("windlass get lifecycleevents -n {namespace}")))
 }
 
-fn deletion(id: &ObjectId) -> (String, Option<String>) {
-    let text = "wait for its finalizers, or find the controller that removes them".to_owned();
-    (text, Some(format!("kubectl{} get {} -o yaml", in_namespace(id), kubectl_name(id))))
+fn deletion(id: &ObjectId, held: Option<&Object>) -> (String, Option<String>) {
+    let shown = format!("kubectl{} get {} -o yaml", in_namespace(id), kubectl_name(id));
+    if (id.group.as_str(), id.kind.as_str()) != ("", "Namespace") {
+        let text = "wait for its finalizers, or find the controller that removes them";
+        return (text.to_owned(), Some(shown));
+    }
+    let text = format!(
+        "wait until {} is gone, after which it can be created again; where the controller of a finalizer is gone, remove \
+         the finalizer from the objects that are left",
+        id.subject()
+    );
+    let left = held.and_then(|it| condition(it, "NamespaceContentRemaining"));
+    let kinds = left.map(|said| kinds_of_remaining(said.message)).unwrap_or_default();
+    let command = match kinds.is_empty() {
+        true => shown,
+        false => format!(
+            "kubectl -n {} get {} -o custom-columns=KIND:.kind,NAME:.metadata.name,FINALIZERS:.metadata.finalizers",
+            id.name,
+            kinds.join(",")
+        ),
+    };
+    (text, Some(command))
+}
+
+/// The kinds that a Namespace still has, as its condition lists them: `configmaps. has 1 resource instances, …`.
+fn kinds_of_remaining(message: &str) -> Vec<&str> {
+    let (_, list) = message.split_once(": ").unwrap_or(("", message));
+    let kinds = list.split(", ").filter_map(|it| it.split_once(" has "));
+    let kinds = kinds.map(|(kind, _)| kind.trim_end_matches('.'));
+    kinds.filter(|kind| !kind.is_empty() && is_word(kind)).collect()
 }
 
 fn secret(held: Option<&Object>) -> Option<String> {

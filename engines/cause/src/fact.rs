@@ -1,6 +1,6 @@
 //! Facts: the queries of the walk, and their results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{Object, ObjectId};
 
@@ -42,20 +42,55 @@ pub enum FactAnswer {
 
 /// What is known so far.
 #[derive(Debug, Clone, Default)]
-pub struct QueryAnswers(BTreeMap<Query, FactAnswer>);
+pub struct QueryAnswers {
+    answers: BTreeMap<Query, FactAnswer>,
+    /// Objects that a list has shown to be what they should be.
+    well: BTreeSet<ObjectId>,
+}
 
 impl QueryAnswers {
     /// Remembers an answer.
     pub fn insert(&mut self, query: Query, answer: FactAnswer) {
-        self.0.insert(query, answer);
+        self.answers.insert(query, answer);
     }
 
     /// Forgets an answer, so that the question is asked again.
     pub fn forget(&mut self, query: &Query) {
-        self.0.remove(query);
+        self.answers.remove(query);
     }
 
-    pub(crate) fn get(&self, query: &Query) -> Option<&FactAnswer> {
-        self.0.get(query)
+    /// Remembers that an object is what it should be, which the caller has found out by itself: a walk over what was applied
+    /// does not ask for it.
+    pub fn insert_well(&mut self, id: ObjectId) {
+        self.well.insert(id);
+    }
+
+    /// An object that is known to exist: by itself, or from a list of Pods.
+    pub fn object(&self, id: &ObjectId) -> Option<&Object> {
+        match self.answers.get(&Query::Object(id.clone())) {
+            Some(FactAnswer::Objects(found)) => found.first(),
+            Some(FactAnswer::Lines(_) | FactAnswer::Refused(_)) => None,
+            None => self.listed_pod(id),
+        }
+    }
+
+    fn listed_pod(&self, id: &ObjectId) -> Option<&Object> {
+        self.answers.iter().find_map(|answered| match answered {
+            (Query::Pods { namespace, .. }, FactAnswer::Objects(pods))
+                if *namespace == id.namespace =>
+            {
+                pods.iter().find(|pod| pod.id() == *id)
+            }
+            _ => None,
+        })
+    }
+
+    /// What is known of a query.
+    pub fn get(&self, query: &Query) -> Option<&FactAnswer> {
+        self.answers.get(query)
+    }
+
+    pub(crate) fn is_well(&self, id: &ObjectId) -> bool {
+        self.well.contains(id)
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use objects::{Object, ObjectId};
 use reconcile::Time;
 
-pub use self::cycles::join_cycles;
+pub use self::cycles::{first_of_cycles, join_cycles};
 use crate::condition::{ConditionView, condition, text, time};
 use crate::fact::{Query, QueryAnswers};
 use crate::reason;

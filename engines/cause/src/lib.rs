@@ -4,11 +4,13 @@
 //! were applied, down to Pod, container, exit and the newest warning event. It has no cluster: it says which facts it needs
 //! ([`Query`]), gets them ([`FactAnswer`]), and is called again until it has a result ([`Why`]).
 //!
-//! Here: the walk (`walk.rs`), workloads (`workload.rs`), Pods ([`pod`]), what an object refers to ([`related`]), what reasons
-//! are about ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what Secrets have to hold (`needs.rs`), what would help
-//! (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
+//! Here: the walk (`walk.rs`), what was applied (`applied.rs`), workloads (`workload.rs`), Pods ([`pod`]), what is in progress
+//! (`progress.rs`), what is in the way besides (`second.rs`), what an object refers to ([`related`]), what reasons are about
+//! ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what Secrets have
+//! to hold (`needs.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
 
 mod advice;
+mod applied;
 mod condition;
 pub mod event;
 mod fact;
@@ -16,9 +18,11 @@ mod hold;
 pub mod incident;
 mod needs;
 pub mod pod;
+mod progress;
 pub mod reason;
 pub mod related;
 mod result;
+mod second;
 mod walk;
 mod workload;
 
@@ -29,7 +33,9 @@ pub use condition::{ConditionView, condition, exhausted};
 pub use event::last_seen;
 pub use fact::{FactAnswer, Query, QueryAnswers};
 pub use hold::{hold, owners, suspension};
-pub use result::{Advice, Cause, CauseStep, Problem, State, Why};
+pub use result::{Advice, Cause, CauseStep, Problem, SecondCause, State, Why};
+pub use second::warnings;
+pub use workload::health_of;
 
 use objects::ObjectId;
 use reconcile::Time;

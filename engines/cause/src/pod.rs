@@ -22,6 +22,8 @@ pub enum Trouble {
         message: String,
         /// How it ended the last time.
         exit: Option<i64>,
+        /// One word of the kubelet for that, such as `OOMKilled`; empty if there is none.
+        ending: String,
     },
     /// A container has failed.
     Ended {
@@ -59,8 +61,14 @@ impl Trouble {
             message => format!(": {message}"),
         };
         match self {
-            Self::Waiting { container, reason, message, exit, .. } => {
-                let exit = exit.map(|code| format!(" (exit code {code})")).unwrap_or_default();
+            Self::Waiting { container, reason, message, exit, ending, .. } => {
+                let word = match ending.as_str() {
+                    // They say no more than the code.
+                    "" | "Error" | "Completed" => String::new(),
+                    word => format!(", {word}"),
+                };
+                let exit = exit.map(|code| format!(" (exit code {code}{word})"));
+                let exit = exit.unwrap_or_default();
                 (format!("container '{container}'"), format!("{reason}{exit}{}", ended(message)))
             }
             Self::Ended { container, reason, message, exit, .. } => (
@@ -102,7 +110,8 @@ fn of_container(pod: &Object, container: &Value) -> Option<Trouble> {
     if let Some(waiting) = waiting.filter(is_waiting) {
         let (reason, message) = told(waiting);
         let exit = exit_code(container);
-        return Some(Trouble::Waiting { pod, container: name, reason, message, exit });
+        let ending = ended(container).map(|it| text(it, "reason").to_owned()).unwrap_or_default();
+        return Some(Trouble::Waiting { pod, container: name, reason, message, exit, ending });
     }
     // What was before it was started again is over.
     if is_running(container) {
@@ -122,6 +131,39 @@ fn unscheduled(pod: &Object) -> Option<Trouble> {
 pub fn failed(pod: &Object) -> Option<&str> {
     let has_failed = |it: &&Value| !is_running(it) && exit_code(it).is_some_and(|code| code != 0);
     containers(pod).find(has_failed)?.get("name")?.as_str()
+}
+
+/// A container that has run and is in trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CrashingContainer<'p> {
+    /// Its name.
+    pub name: &'p str,
+    /// Whether it waits to be started again, so that its log is the previous one.
+    pub is_restarted: bool,
+}
+
+/// The first container in trouble, if it has run.
+pub fn crashing(pod: &Object) -> Option<CrashingContainer<'_>> {
+    let container = containers(pod).find(|it| of_container(pod, it).is_some())?;
+    ended(container)?;
+    let is_over = container.get("state").is_some_and(|it| it.get("terminated").is_some());
+    Some(CrashingContainer { name: text(container, "name"), is_restarted: !is_over })
+}
+
+/// Why a Pod has failed, such as an eviction; none if it has not.
+pub fn failure(object: &Object) -> Option<String> {
+    let status = object.get("status").filter(|_| is_pod(object))?;
+    if text(status, "phase") != "Failed" {
+        return None;
+    }
+    let parts = ["reason", "message"].map(|key| text(status, key));
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    Some(if parts.is_empty() { "the Pod has failed".to_owned() } else { parts.join(": ") })
+}
+
+/// Whether an object is a Pod.
+pub(crate) fn is_pod(object: &Object) -> bool {
+    object.api_version() == "v1" && object.kind() == "Pod"
 }
 
 /// The states of a Pod's containers, in the order in which they are started.

@@ -41,6 +41,38 @@ pub(crate) fn is_broken_off(reason: &str) -> bool {
     matches!(reason, "InstallFailed" | "UpgradeFailed" | "RollbackFailed" | "ReleaseFailed")
 }
 
+/// Reasons of runs that ended before they applied anything: what was applied before should exist.
+pub(crate) fn is_before_apply(reason: &str) -> bool {
+    let is_of_inputs = |of: Problem| {
+        matches!(
+            of,
+            Problem::Fetch
+                | Problem::Credentials
+                | Problem::Verification
+                | Problem::Cycle
+                | Problem::Dependency
+                | Problem::Build
+                | Problem::Values
+                | Problem::Spec
+                | Problem::Access
+        )
+    };
+    is_about_source(reason) || is_pause(reason) || problem(reason).is_some_and(is_of_inputs)
+}
+
+/// Reasons of objects that are suspended, or wait for a window.
+pub(crate) fn is_pause(reason: &str) -> bool {
+    matches!(
+        problem(reason),
+        Some(
+            Problem::Suspension
+                | Problem::ExpiredHold
+                | Problem::ClosedWindow
+                | Problem::InvalidWindow
+        )
+    )
+}
+
 /// Reasons of a remedy: what was undone. What made it necessary stands in `Released` or `TestSuccess`.
 pub(crate) fn is_remedy(reason: &str) -> bool {
     matches!(

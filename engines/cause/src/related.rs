@@ -229,6 +229,11 @@ pub fn applied(object: &Object) -> Vec<ObjectId> {
 
 /// What an object applied, as its status has it.
 pub fn inventory(object: &Object) -> Vec<ObjectId> {
+    in_order(&versioned_inventory(object))
+}
+
+/// The same with the version in which each object was applied.
+pub fn versioned_inventory(object: &Object) -> Inventory {
     let own = object.get("status").into_iter();
     let releases = releases(object).filter(|row| text(row, "kubeContext").is_empty());
     inventoried(own.chain(releases.filter_map(|row| row.get("status"))))
@@ -237,7 +242,7 @@ pub fn inventory(object: &Object) -> Vec<ObjectId> {
 /// What the releases of a Helmfile are made of that are in the clusters of `spec.kubeContexts`.
 pub fn in_contexts(object: &Object) -> Vec<ObjectId> {
     let releases = releases(object).filter(|row| !text(row, "kubeContext").is_empty());
-    inventoried(releases.filter_map(|row| row.get("status")))
+    in_order(&inventoried(releases.filter_map(|row| row.get("status"))))
 }
 
 /// The rows of a Helmfile's releases.
@@ -247,11 +252,15 @@ fn releases(object: &Object) -> impl Iterator<Item = &Value> {
 }
 
 /// What inventories list.
-fn inventoried<'v>(parts: impl Iterator<Item = &'v Value>) -> Vec<ObjectId> {
+fn inventoried<'v>(parts: impl Iterator<Item = &'v Value>) -> Inventory {
     let entries = parts.filter_map(|it| it.get("inventory")?.get("entries")?.as_array());
     let entries: Vec<(String, String)> =
         entries.flatten().map(|it| (text(it, "id").to_owned(), text(it, "v").to_owned())).collect();
-    let (inventory, _) = Inventory::from_entries(&entries);
+    Inventory::from_entries(&entries).0
+}
+
+/// The objects of an inventory in the order in which they are applied.
+fn in_order(inventory: &Inventory) -> Vec<ObjectId> {
     inventory.entries().iter().filter_map(|(id, _)| id.parse().ok()).collect()
 }
 

@@ -128,6 +128,15 @@ pub struct Advice {
     pub command: Option<String>,
 }
 
+/// What is in the way besides the cause: why a suspended object fails, or a source that is down while containers crash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SecondCause {
+    /// What it is.
+    pub cause: Cause,
+    /// What would help.
+    pub advice: Option<Advice>,
+}
+
 /// Why an object is in its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Why {
@@ -146,6 +155,9 @@ pub struct Why {
     pub next: Option<String>,
     /// What would help.
     pub advice: Option<Advice>,
+    /// What is in the way besides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second: Option<SecondCause>,
     /// What is worth knowing besides, such as what could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,

@@ -8,9 +8,11 @@ use crate::{FactAnswer, Problem, Query, QueryAnswers, State, Why, explain, relat
 
 mod advice;
 mod applied;
+mod below;
 mod incidents;
 mod paused;
 mod reported;
+mod second;
 
 fn now() -> Time {
     "2026-11-24T12:00:00Z".parse().unwrap()

@@ -1,8 +1,10 @@
-//! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run, what it applied.
+//! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run.
+//!
+//! Elsewhere: what was applied (`applied.rs`), what is in the way besides (`second.rs`), what is in progress (`progress.rs`).
 
 use std::collections::BTreeSet;
 
-use apply::health::{self, Health};
+use apply::Health;
 use objects::{Object, ObjectId};
 use reconcile::{RollbackProgress, Time, WindowState, depends_on};
 use serde_json::Value;
@@ -14,25 +16,27 @@ use crate::hold::{rollback, suspension};
 use crate::needs::Needs;
 use crate::reason;
 use crate::related::{self, Dependency};
-use crate::result::{Cause, CauseStep, Problem, State, Why};
+use crate::result::{Advice, Cause, CauseStep, Problem, SecondCause, State, Why};
+use crate::second::Findings;
+use crate::workload::health_of;
 
 /// A result, or the queries that have to be answered first.
 pub(crate) type QueryResult<T> = Result<T, Vec<Query>>;
 
 /// How many objects the way may have.
-const MAX_PATH_OBJECTS: usize = 32;
+pub(crate) const MAX_PATH_OBJECTS: usize = 32;
 
 /// How many objects one walk visits: objects that include each other may be reached in very many ways.
 const MOST_VISITED: usize = 2_000;
 
-/// How many applied objects are read.
-const MOST_OBJECTS: usize = 500;
-
-/// How many unhealthy objects are followed.
-const MOST_FOLLOWED: usize = 8;
+/// How many applied objects one walk reads.
+const MOST_APPLIED: usize = 5_000;
 
 /// How long a text may be, in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 600;
+
+/// How much of that is its end.
+const END_CHARACTERS: usize = 200;
 
 /// A cause and the way to it, from the outermost object on.
 #[derive(Debug)]
@@ -50,16 +54,21 @@ pub(crate) enum ObjectLookup<'k> {
 
 /// One walk.
 pub(crate) struct Walk<'k> {
-    known: &'k QueryAnswers,
+    pub(crate) known: &'k QueryAnswers,
     now: Time,
-    way: Vec<ObjectId>,
+    pub(crate) way: Vec<ObjectId>,
     /// Objects that are what they should be, whichever way leads to them.
     well: BTreeSet<ObjectId>,
     /// How many objects may still be visited.
     left: usize,
+    /// How many applied objects may still be read.
+    pub(crate) readable: usize,
     /// Whether something was not visited, since it is on the way already or a bound was reached.
     is_cut: bool,
-    remarks: BTreeSet<String>,
+    /// Whether a user asks about one object: the walk then continues below objects that are ready, and what is in progress
+    /// is no cause. An incident depends on neither.
+    pub(crate) is_explaining: bool,
+    pub(crate) remarks: BTreeSet<String>,
 }
 
 impl<'k> Walk<'k> {
@@ -70,7 +79,9 @@ impl<'k> Walk<'k> {
             way: Vec::new(),
             well: BTreeSet::new(),
             left: MOST_VISITED,
+            readable: MOST_APPLIED,
             is_cut: false,
+            is_explaining: false,
             remarks: BTreeSet::new(),
         }
     }
@@ -80,31 +91,36 @@ impl<'k> Walk<'k> {
     }
 
     pub(crate) fn explain(mut self, subject: &ObjectId) -> QueryResult<Why> {
+        self.is_explaining = true;
         let object = match self.object(subject)? {
             ObjectLookup::There(object) => object,
             ObjectLookup::Absent => {
                 let cause = cause(subject, Problem::Missing, "does not exist", None);
-                return Ok(self.why(
-                    subject,
-                    State::Missing,
-                    None,
-                    Some(CausePath { steps: vec![], cause }),
-                ));
+                let found = CausePath { steps: vec![], cause };
+                return Ok(self.why(subject, State::Missing, None, Findings::of(Some(found))));
             }
-            ObjectLookup::Hidden => return Ok(self.why(subject, State::Hidden, None, None)),
+            ObjectLookup::Hidden => {
+                return Ok(self.why(subject, State::Hidden, None, Findings::of(None)));
+            }
         };
         let found = self.of(subject)?;
         let state = self.state(object, found.as_ref());
-        if state == State::Ready
-            && !related::is_reconciled(subject)
-            && let Some(found) = self.of_applier(object)?
-        {
-            return Ok(self.why(subject, State::Stale, Some(object), Some(found)));
+        self.remark_warnings(object)?;
+        if !related::is_reconciled(subject) {
+            if state == State::Ready
+                && let Some(found) = self.of_applier(object)?
+            {
+                let findings = Findings::of(Some(found));
+                return Ok(self.why(subject, State::Stale, Some(object), findings));
+            }
+            return Ok(self.why(subject, state, Some(object), Findings::of(found)));
         }
         if state == State::Suspended {
             self.remark_newer(object)?;
         }
-        Ok(self.why(subject, state, Some(object), found))
+        let findings = self.findings(object, found)?;
+        let state = self.state(object, findings.first.as_ref());
+        Ok(self.why(subject, state, Some(object), findings))
     }
 
     fn why(
@@ -112,28 +128,34 @@ impl<'k> Walk<'k> {
         subject: &ObjectId,
         state: State,
         object: Option<&Object>,
-        found: Option<CausePath>,
+        findings: Findings,
     ) -> Why {
         let ready = object.and_then(|it| condition(it, "Ready"));
         let message = ready.map(|said| shortened(said.message)).unwrap_or_default();
-        let (path, cause) = found.map_or((Vec::new(), None), |it| (it.steps, Some(it.cause)));
-        let next = object.and_then(|it| self.next(it, cause.as_ref()));
-        let holder = cause.as_ref().map(|it| &it.object).unwrap_or(subject);
-        let held = match self.known.get(&Query::Object(holder.clone())) {
-            Some(FactAnswer::Objects(objects)) => objects.first(),
-            _ => None,
-        };
-        let advice = cause.as_ref().and_then(|it| {
-            let last = path.iter().rev().map(|step| &step.object).find(|id| **id != it.object);
-            let namer = match last.and_then(|id| self.known.get(&Query::Object(id.clone()))) {
-                Some(FactAnswer::Objects(objects)) => objects.first(),
-                _ => object,
-            };
-            let about = About { held, subject: object, namer };
-            crate::advice::advice(it, about, self.now)
+        let Findings { first, second } = findings;
+        let second = second.map(|found| {
+            let advice = self.second_advice(&found, first.as_ref(), object);
+            SecondCause { cause: found.cause, advice }
         });
+        let advice = first.as_ref().and_then(|found| self.advice(found, object));
+        let (path, cause) = first.map_or((Vec::new(), None), |it| (it.steps, Some(it.cause)));
+        let next = object.and_then(|it| self.next(it, cause.as_ref()));
         let remarks = self.remarks.into_iter().collect();
-        Why { object: subject.clone(), state, message, cause, path, next, advice, remarks }
+        Why { object: subject.clone(), state, message, cause, path, next, advice, second, remarks }
+    }
+
+    /// What would help against a cause that was found from an object on.
+    pub(crate) fn advice(&self, found: &CausePath, subject: Option<&Object>) -> Option<Advice> {
+        let CausePath { steps, cause } = found;
+        let known = |id: &ObjectId| self.known.object(id);
+        let last = steps.iter().rev().map(|step| &step.object).find(|id| **id != cause.object);
+        let about = About {
+            held: known(&cause.object),
+            subject,
+            namer: last.and_then(known).or(subject),
+            reporter: steps.last().and_then(|step| known(&step.object)),
+        };
+        crate::advice::advice(cause, about, self.now)
     }
 
     /// Why newer revisions do not reach an object that was applied: what applied it is suspended or not ready.
@@ -174,7 +196,7 @@ impl<'k> Walk<'k> {
     fn state(&self, object: &Object, found: Option<&CausePath>) -> State {
         let problem = found.map(|it| it.cause.problem);
         if !related::is_reconciled(&object.id()) {
-            return match (problem, health::compute(object, self.now).map(|it| it.status)) {
+            return match (problem, health_of(object, self.now).map(|it| it.status)) {
                 (None, Ok(Health::Current)) => State::Ready,
                 (_, Ok(Health::InProgress)) => State::Progressing,
                 _ => State::NotReady,
@@ -194,6 +216,8 @@ impl<'k> Walk<'k> {
                 });
                 if is_of_source { State::Stale } else { State::Degraded }
             }
+            // What it waits for is in progress.
+            (Some("False"), None) if self.is_explaining => State::Progressing,
             (Some("False"), _) => State::NotReady,
             (_, Some(Problem::NotReconciled)) | (Some(_), _) => State::Progressing,
             // Kinds without conditions, such as a HelmRepository of type `oci`.
@@ -207,8 +231,18 @@ impl<'k> Walk<'k> {
         if self.well.contains(id) {
             return Ok(None);
         }
-        if self.left == 0 || self.way.contains(id) || self.way.len() >= MAX_PATH_OBJECTS {
+        if self.way.contains(id) {
             self.is_cut = true;
+            return Ok(None);
+        }
+        if self.left == 0 || self.way.len() >= MAX_PATH_OBJECTS {
+            self.is_cut = true;
+            if self.is_explaining {
+                self.remarks.insert(format!(
+                    "not everything below was examined: at most {MOST_VISITED} objects are, and {MAX_PATH_OBJECTS} one \
+                     below the other"
+                ));
+            }
             return Ok(None);
         }
         self.left -= 1;
@@ -235,50 +269,61 @@ impl<'k> Walk<'k> {
     }
 
     fn reconciled(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
-        let id = object.id();
         let ready = condition(object, "Ready");
         if let Some(found) = self.paused(object, ready) {
             return Ok(Some(found));
         }
-        let is_ready = ready.is_some_and(|said| said.status == "True");
         if let Some(found) = self.not_reconciled(object, ready) {
-            return Ok(Some(found));
+            // One that is new, and is not the one that was asked about, is about to be.
+            let is_awaited =
+                self.is_explaining && self.way.len() > 1 && self.is_in_progress(object);
+            return Ok(Some(found).filter(|_| !is_awaited));
         }
-        let step = |said: ConditionView<'_>| CauseStep {
-            object: id.clone(),
-            since: said.since,
-            text: if said.reason.is_empty() {
-                shortened(said.message)
-            } else {
-                format!("{}: {}", said.reason, shortened(said.message))
-            },
-        };
+        self.of_run(object, ready)
+    }
+
+    /// Why an object is not what it should be that nothing keeps from being reconciled.
+    pub(crate) fn of_run(
+        &mut self,
+        object: &'k Object,
+        ready: Option<ConditionView<'_>>,
+    ) -> QueryResult<Option<CausePath>> {
+        let is_ready = ready.is_some_and(|said| said.status == "True");
         if let Some(found) = self.source(object, is_ready, ready)? {
-            return Ok(Some(below(ready.map(step), found)));
+            return Ok(Some(below(ready.map(|said| step_of(object, said)), found)));
         }
         let Some(said) = ready else { return self.without_conditions(object) };
+        let step = || Some(step_of(object, said));
         if is_ready {
             let found = self.applied(object, true)?;
-            return Ok(found
-                .map(|it| below(Some(step(said)), it))
-                .or_else(|| expired_hold(object)));
+            return Ok(found.map(|it| below(step(), it)).or_else(|| expired_hold(object)));
         }
         if said.reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str()
             && let Some(found) = self.dependency(object)?
         {
-            return Ok(Some(below(Some(step(said)), found)));
+            return Ok(Some(below(step(), found)));
         }
         // What a field names that has no effect may be missing: the field is the cause.
         let has_no_effect = said.reason == reconcile::reason::UNSUPPORTED_FIELD.as_str();
         if !has_no_effect && let Some(found) = self.missing(object)? {
-            return Ok(Some(below(Some(step(said)), found)));
+            return Ok(Some(below(step(), found)));
         }
+        let is_in_progress = self.is_explaining && self.is_in_progress(object);
+        let is_complete = !reason::is_broken_off(said.reason) && !is_in_progress;
         if reason::is_of_objects(said.reason)
-            && let Some(found) = self.applied(object, !reason::is_broken_off(said.reason))?
+            && let Some(found) = self.applied(object, is_complete)?
         {
-            return Ok(Some(below(Some(step(said)), found)));
+            return Ok(Some(below(step(), found)));
         }
-        Ok(Some(CausePath { steps: vec![step(said)], cause: reported(object, said) }))
+        if self.is_explaining {
+            if let Some(found) = self.refusing_namespace(said)? {
+                return Ok(Some(below(step(), found)));
+            }
+            if is_in_progress || self.waits(object, said)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(CausePath { steps: step().into_iter().collect(), cause: reported(object, said) }))
     }
 
     /// What an object lacks that reports nothing of itself, such as a Provider: that it is there says nothing.
@@ -402,6 +447,8 @@ impl<'k> Walk<'k> {
 
     /// The first dependency that is not ready.
     fn dependency(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+        let mut of_ready = None;
+        let mut waits = false;
         for Dependency { object, otherwise, release } in related::dependencies(object) {
             let id = match (self.object(&object)?, otherwise) {
                 (ObjectLookup::Absent, Some(other))
@@ -426,9 +473,21 @@ impl<'k> Walk<'k> {
             };
             let said = condition(dependency, "Ready");
             let is_ready = said.is_some_and(|said| said.status == "True");
+            if found.is_none() && !is_ready && self.is_explaining {
+                let is_waiting = match said {
+                    Some(said) => self.waits(dependency, said)?,
+                    None => false,
+                };
+                if is_waiting || self.is_in_progress(dependency) {
+                    waits = true;
+                    continue;
+                }
+            }
             match found {
-                Some(found) if !is_ready || found.cause.problem != Problem::ExpiredHold => {
-                    return Ok(Some(found));
+                Some(found) if !is_ready => return Ok(Some(found)),
+                // Unless another one is not ready.
+                Some(found) if found.cause.problem != Problem::ExpiredHold => {
+                    of_ready = of_ready.or(Some(found));
                 }
                 None if !is_ready => {
                     let message = said.map_or("is not ready", |said| said.message);
@@ -439,7 +498,7 @@ impl<'k> Walk<'k> {
                 Some(_) | None => {}
             }
         }
-        Ok(None)
+        Ok(of_ready.filter(|_| !waits))
     }
 
     /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.
@@ -460,52 +519,6 @@ impl<'k> Walk<'k> {
             let text = format!("{subject} {what}; {field} of {namer} names it");
             let cause = cause(&id, Problem::Missing, &text, None);
             return Ok(Some(CausePath { steps: Vec::new(), cause }));
-        }
-        Ok(None)
-    }
-
-    /// The cause among the objects that were applied; one that is not there is a cause only if all of them should be.
-    fn applied(&mut self, object: &Object, is_complete: bool) -> QueryResult<Option<CausePath>> {
-        let mut ids = related::applied(object);
-        if ids.is_empty() {
-            return Ok(None);
-        }
-        if related::is_elsewhere(object) {
-            self.remarks.insert(format!(
-                "what {} applied is in another cluster, which was not read",
-                object.id().subject()
-            ));
-            return Ok(None);
-        }
-        if ids.len() > MOST_OBJECTS {
-            self.remarks.insert(format!(
-                "{} applied {} objects; the first {MOST_OBJECTS} were read",
-                object.id().subject(),
-                ids.len()
-            ));
-            ids.truncate(MOST_OBJECTS);
-        }
-        self.ask(ids.iter().map(|id| Query::Object(id.clone())))?;
-        let mut sick: Vec<(bool, ObjectId)> = Vec::new();
-        for id in ids {
-            let is_failed = match self.object(&id)? {
-                ObjectLookup::Hidden => continue,
-                ObjectLookup::Absent if !is_complete => continue,
-                ObjectLookup::Absent => true,
-                ObjectLookup::There(found) => match health::compute(found, self.now) {
-                    Ok(report) if report.is_current() => continue,
-                    Ok(report) => report.status == Health::Failed,
-                    Err(_) => true,
-                },
-            };
-            sick.push((!is_failed, id));
-        }
-        // What has failed comes before what is on its way.
-        sick.sort_by_key(|(is_on_its_way, _)| *is_on_its_way);
-        for (_, id) in sick.into_iter().take(MOST_FOLLOWED) {
-            if let Some(found) = self.of(&id)? {
-                return Ok(Some(found));
-            }
         }
         Ok(None)
     }
@@ -687,7 +700,7 @@ fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
     applied.into_iter().find(|id| id.subject() == subject)
 }
 
-fn cause(id: &ObjectId, problem: Problem, text: &str, since: Option<Time>) -> Cause {
+pub(crate) fn cause(id: &ObjectId, problem: Problem, text: &str, since: Option<Time>) -> Cause {
     Cause {
         object: id.clone(),
         problem,
@@ -698,19 +711,32 @@ fn cause(id: &ObjectId, problem: Problem, text: &str, since: Option<Time>) -> Ca
     }
 }
 
-fn below(step: Option<CauseStep>, found: CausePath) -> CausePath {
+/// What an object says of itself, as a step on the way.
+pub(crate) fn step_of(object: &Object, said: ConditionView<'_>) -> CauseStep {
+    let text = match said.reason {
+        "" => shortened(said.message),
+        reason => format!("{reason}: {}", shortened(said.message)),
+    };
+    CauseStep { object: object.id(), since: said.since, text }
+}
+
+pub(crate) fn below(step: Option<CauseStep>, found: CausePath) -> CausePath {
     let mut steps: Vec<CauseStep> = step.into_iter().collect();
     steps.extend(found.steps);
     CausePath { steps, ..found }
 }
 
-/// A text on one line and of a bounded length.
+/// A text on one line and of a bounded length. Of a longer one the end stays, too: an API server repeats a value before it
+/// says what is wrong with it.
 pub(crate) fn shortened(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MAX_MESSAGE_CHARACTERS) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
+    let length = line.chars().count();
+    if length <= MAX_MESSAGE_CHARACTERS {
+        return line;
     }
+    let begin: String = line.chars().take(MAX_MESSAGE_CHARACTERS - END_CHARACTERS).collect();
+    let end: String = line.chars().skip(length - END_CHARACTERS).collect();
+    format!("{begin}…{end}")
 }
 
 /// A time to the second.

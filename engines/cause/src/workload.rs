@@ -1,6 +1,6 @@
 //! Objects that were applied: their health, their Pods, and the newest warning about either.
 
-use apply::health::{self, Health};
+use apply::health::{self, Health, HealthError, Report};
 use objects::{Object, ObjectId};
 use reconcile::Time;
 
@@ -29,11 +29,35 @@ impl EventWarning {
     }
 }
 
+/// Where the events about objects are that have no namespace.
+const NAMESPACE_OF_CLUSTER_EVENTS: &str = "default";
+
+/// The conditions of a Namespace that is being deleted which say what keeps it.
+const REMAINS: [&str; 5] = [
+    "NamespaceDeletionDiscoveryFailure",
+    "NamespaceDeletionGroupVersionParsingFailure",
+    "NamespaceDeletionContentFailure",
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+];
+
+/// The health of an object. Nothing waits for a Pod that has failed, and yet it is not what it should be.
+///
+/// # Errors
+/// Its status cannot be understood.
+pub fn health_of(object: &Object, now: Time) -> Result<Report, HealthError> {
+    let report = health::compute(object, now)?;
+    Ok(match pod::failure(object).filter(|_| report.is_current()) {
+        Some(message) => Report { status: Health::Failed, message, conditions: Vec::new() },
+        None => report,
+    })
+}
+
 impl Walk<'_> {
     /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
     pub(crate) fn workload(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
         let id = object.id();
-        let (status, message) = match health::compute(object, self.now()) {
+        let (status, message) = match health_of(object, self.now()) {
             Ok(report) if report.is_current() => return Ok(None),
             Ok(report) => (report.status.clone(), report.words().to_owned()),
             Err(error) => (Health::Unknown(error.to_string()), error.to_string()),
@@ -72,7 +96,11 @@ impl Walk<'_> {
 
     /// The newest warning about an object or its Pods.
     fn newest(&mut self, id: &ObjectId, pods: &[Object]) -> QueryResult<Option<EventWarning>> {
-        let mut events = self.listed(&Query::Warnings(id.namespace.clone()))?;
+        let namespace = match id.namespace.as_str() {
+            "" => NAMESPACE_OF_CLUSTER_EVENTS,
+            namespace => namespace,
+        };
+        let mut events = self.listed(&Query::Warnings(namespace.to_owned()))?;
         events.sort_by_key(|event| std::cmp::Reverse(last_seen(event)));
         let replica_sets = self.replica_sets(id, &events)?;
         let about = |event: &Object| {
@@ -133,7 +161,7 @@ impl Walk<'_> {
 
     /// The Pods that an object stands for.
     fn pods(&mut self, object: &Object) -> QueryResult<Vec<Object>> {
-        if (object.gvk().group.as_str(), object.kind()) == ("", "Pod") {
+        if pod::is_pod(object) {
             return Ok(vec![object.clone()]);
         }
         let Some(selector) = pod::selector(object) else { return Ok(Vec::new()) };
@@ -147,11 +175,11 @@ impl Walk<'_> {
         let Some(trouble) = pod::trouble(pod) else { return Ok(None) };
         let since = since(pod);
         let mut cause = plain(&id, problem(&trouble), shortened(&trouble.within_pod()), since);
-        if let Some(container) = pod::failed(pod) {
+        if let Some(container) = pod::crashing(pod) {
             let query = Query::Lines {
                 namespace: id.namespace.clone(),
                 pod: id.name.clone(),
-                container: container.to_owned(),
+                container: container.name.to_owned(),
             };
             cause.lines = self.lines(&query)?;
         }
@@ -173,6 +201,12 @@ fn told(status: &Health, message: &str) -> String {
 }
 
 fn deletion(object: &Object) -> String {
+    let remains = REMAINS.iter().filter_map(|kind| condition(object, kind));
+    let remains: Vec<&str> =
+        remains.filter(|said| said.status == "True").map(|said| said.message).collect();
+    if object.kind() == "Namespace" && !remains.is_empty() {
+        return format!("is being deleted: {}", shortened(&remains.join("; ")));
+    }
     let finalizers = object.meta("finalizers").and_then(|it| it.as_array());
     let names: Vec<&str> = finalizers.into_iter().flatten().filter_map(|it| it.as_str()).collect();
     match names.is_empty() {

@@ -1,11 +1,13 @@
-//! `windlass why all`: everything that is not ready, grouped by its cause.
+//! `windlass why all`: everything that is not ready, grouped by its cause; and what is ready, if what it applied is not.
 //!
-//! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`).
+//! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`), what was applied (`live.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use cause::{Advice, Cause, Problem, State, Why, condition};
+use cause::incident::first_of_cycles;
+use cause::{Advice, Cause, Problem, QueryAnswers, State, Why, condition, related};
+use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 use reconcile::Time;
 use serde::{Serialize, Serializer};
@@ -14,10 +16,11 @@ use super::Args;
 use crate::cli::connection::print;
 use crate::cli::fact_source::Facts;
 use crate::cli::kind::{self, ResourceArgument};
+use crate::cli::live::{AppliedObjects, ReportedObjects};
 use crate::cli::operators;
 use crate::cli::output::report;
 use crate::cli::scope::{Site, say_left_out};
-use crate::cli::table::{Colour, Screen, age, clean, cut};
+use crate::cli::table::{Colour, Screen, age, clean, cut_within};
 
 /// Where objects are that no namespace limits.
 const EVERYWHERE: &str = "in all namespaces";
@@ -27,6 +30,15 @@ const MOST_EXPLAINED: usize = 500;
 
 /// How many objects of a cause are named.
 const MOST_NAMED: usize = 8;
+
+/// How many minutes the first run of an object may take to begin.
+const MINUTES_TO_BEGIN: i64 = 1;
+
+/// How long a cause may be, in characters.
+const MAX_CAUSE_CHARACTERS: usize = 600;
+
+/// How many warnings about what was left out are printed.
+const MOST_WARNINGS: usize = 20;
 
 /// Objects that are not ready for one cause.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -49,7 +61,14 @@ fn moment<S: Serializer>(at: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
 struct Overview {
     /// How many objects were read.
     objects: usize,
+    /// How many objects that they applied were examined.
+    applied: usize,
+    /// How many of the objects are not ready, or applied what is not.
     not_ready: usize,
+    /// How many of those are ready.
+    degraded: usize,
+    /// How many are in progress, which is no cause.
+    in_progress: usize,
     suspended: usize,
     /// How many of those that are not ready were not explained.
     unexplained: usize,
@@ -72,17 +91,15 @@ pub(super) async fn run(
 ) -> anyhow::Result<ExitCode> {
     let now = jiff::Timestamp::now();
     let site = site.everywhere(args.scope.all_namespaces);
+    let labels = &args.scope.labels;
     let mut facts = Facts::new(&site.cluster);
     let mut overview = Overview::default();
-    let mut suspects = Vec::new();
+    let mut listed = ListedObjects::default();
     for target in targets {
-        let refused = site.list(target, &args.scope.labels, |objects| {
+        let refused = site.list(target, labels, |objects| {
             for object in objects {
                 overview.objects += 1;
-                if cause::suspension(&object, now).is_some() {
-                    overview.suspended += 1;
-                } else if is_suspect(&object) {
-                    suspects.push(object.id());
+                if listed.add(&object, now) {
                     facts.knows(&target.resource, object);
                 }
             }
@@ -91,24 +108,123 @@ pub(super) async fn run(
         let refused = refused.await?;
         overview.left_out.extend(refused);
     }
+    let ListedObjects { mut suspects, suspended, applied, warnings } = listed;
+    let reported = ReportedObjects::of(&site, targets, labels);
+    let live = applied.examine(&mut facts, &site, &reported).await?;
+    // What is suspected already is explained in any case.
+    let known: BTreeSet<ObjectId> = suspects.iter().cloned().collect();
+    suspects.extend(live.suspects.difference(&known).cloned());
+    let all: BTreeSet<&ObjectId> = suspects.iter().collect();
+    overview.suspended = suspended.iter().filter(|id| !all.contains(id)).count();
     overview.unexplained = suspects.len().saturating_sub(MOST_EXPLAINED);
+    overview.applied = live.examined;
+    overview.left_out.extend(live.left_out);
+    overview.remarks.extend(live.remarks);
+    overview.warn(&warnings);
     let mut whys = Vec::new();
     for id in suspects.iter().take(MOST_EXPLAINED) {
         whys.push(facts.explain(id).await?);
     }
-    overview.take(whys);
-    overview.remarks.extend(operators::absence(&site.cluster, now).await);
+    let absence = operators::absence(&site.cluster, now).await;
+    let is_unattended = absence.is_some();
+    overview.remarks.extend(absence);
+    let new_since = now.checked_sub(SignedDuration::from_mins(MINUTES_TO_BEGIN)).ok();
+    let facts = GroupFacts {
+        rolling_out: live.rolling_out,
+        first_of_cycle: cycles(&whys, facts.known()),
+        new_since: new_since.filter(|_| !is_unattended),
+    };
+    overview.take(whys, &facts);
     if report(&overview, args.output)?.is_none() {
         print(&overview.screen(&site.namespace, Screen::of_stdout(), now))?;
     }
     say_left_out(&overview.left_out);
     Ok(match () {
-        () if !overview.causes.is_empty() || overview.unexplained > 0 => {
+        // Nothing is reconciled where no operator acts.
+        () if !overview.causes.is_empty() || overview.unexplained > 0 || is_unattended => {
             ExitCode::from(crate::cli::EXIT_PROBLEMS_FOUND)
         }
         () if !overview.left_out.is_empty() => ExitCode::from(crate::cli::EXIT_FAILED),
         () => ExitCode::SUCCESS,
     })
+}
+
+/// What was listed, as far as it is examined.
+#[derive(Default)]
+struct ListedObjects {
+    /// Objects that may not be what their specs ask for.
+    suspects: Vec<ObjectId>,
+    suspended: Vec<ObjectId>,
+    applied: AppliedObjects,
+    /// What was left out of what was applied.
+    warnings: Vec<String>,
+}
+
+impl ListedObjects {
+    /// Adds an object; whether it is a suspect.
+    fn add(&mut self, object: &Object, now: Time) -> bool {
+        let id = object.id();
+        let subject = id.subject();
+        self.applied.add(object);
+        self.warnings.extend(cause::warnings(object).map(|line| format!("{subject}: {line}")));
+        let is_suspended = cause::suspension(object, now).is_some();
+        let is_suspect = match is_suspended {
+            true => condition(object, "Ready").is_some_and(|said| said.status == "False"),
+            false => is_suspect(object),
+        };
+        if is_suspended {
+            self.suspended.push(id.clone());
+        }
+        if is_suspect {
+            self.suspects.push(id);
+        }
+        is_suspect
+    }
+}
+
+/// What decides which objects are one group, besides what each says.
+#[derive(Debug, Default)]
+struct GroupFacts {
+    /// Deployments that are being rolled out.
+    rolling_out: BTreeSet<ObjectId>,
+    /// The first object of the cycle of each that is in one.
+    first_of_cycle: BTreeMap<ObjectId, ObjectId>,
+    /// Since when an object is so new that its first run is about to begin; none where no operator is active.
+    new_since: Option<Time>,
+}
+
+impl GroupFacts {
+    /// Whether all that is known is that something is in progress.
+    fn is_in_progress(&self, why: &Why) -> bool {
+        let is_rolling_out = |cause: &Cause| {
+            cause.problem == Problem::Health
+                && cause.event.is_none()
+                && self.rolling_out.contains(&cause.object)
+        };
+        match (why.state, &why.cause) {
+            (State::Progressing, None) => true,
+            (State::Progressing, Some(cause)) if cause.problem == Problem::NotReconciled => {
+                let times = self.new_since.zip(cause.since);
+                times.is_some_and(|(new, since)| since > new)
+            }
+            (State::Degraded, Some(cause)) => why.second.is_none() && is_rolling_out(cause),
+            _ => false,
+        }
+    }
+}
+
+/// The first object of each cycle, for those that are its members.
+fn cycles(whys: &[Why], known: &QueryAnswers) -> BTreeMap<ObjectId, ObjectId> {
+    let causes = whys.iter().filter_map(|why| why.cause.as_ref());
+    let members = causes.filter(|cause| cause.problem == Problem::Cycle).map(|it| &it.object);
+    let depends: BTreeMap<ObjectId, Vec<ObjectId>> = members
+        .filter_map(|id| {
+            let object = known.object(id)?;
+            let to = related::dependencies(object).into_iter().map(|it| it.object);
+            Some((id.clone(), to.chain(related::sources(object)).collect()))
+        })
+        .collect();
+    first_of_cycles(&depends)
 }
 
 /// Whether an object may not be what its spec asks for: all but those that say so of their newest spec.
@@ -125,19 +241,22 @@ fn is_suspect(object: &Object) -> bool {
 
 impl Overview {
     /// Groups what was explained.
-    fn take(&mut self, whys: Vec<Why>) {
+    fn take(&mut self, whys: Vec<Why>, facts: &GroupFacts) {
         let mut groups: BTreeMap<(Option<Problem>, String), Vec<Why>> = BTreeMap::new();
         let shared = shared(&whys);
         for why in whys {
+            self.suspended += usize::from(why.state == State::Suspended);
             match why.state {
-                // What is suspended on purpose is no failure.
-                State::Suspended => self.suspended += 1,
+                // What is suspended on purpose is no failure, unless it failed before.
+                State::Suspended if why.second.is_none() => {}
                 // Deleted since it was listed.
                 State::Missing => {}
                 State::Ready if why.cause.is_none() => {}
+                _ if facts.is_in_progress(&why) => self.in_progress += 1,
                 _ => {
                     self.not_ready += 1;
-                    groups.entry(key(&why, &shared)).or_default().push(why);
+                    self.degraded += usize::from(why.state == State::Degraded);
+                    groups.entry(key(&why, &shared, facts)).or_default().push(why);
                 }
             }
         }
@@ -146,12 +265,21 @@ impl Overview {
         self.causes = causes;
     }
 
+    /// Says what was left out of what was applied.
+    fn warn(&mut self, warnings: &[String]) {
+        self.remarks.extend(warnings.iter().take(MOST_WARNINGS).cloned());
+        if let Some(more) = warnings.len().checked_sub(MOST_WARNINGS).filter(|more| *more > 0) {
+            self.remarks.push(format!("{more} more warnings; `windlass why KIND/NAME` shows them"));
+        }
+    }
+
     /// What a person reads.
     fn screen(&self, namespace: &str, on: Screen, now: Time) -> String {
         let mut out = String::new();
         for Group { cause, since, objects, advice } in &self.causes {
             let since = since.map(|at| format!(" ({})", age(Some(at), now))).unwrap_or_default();
-            let line = on.wrapped(&cut(&clean(&format!("{cause}{since}")), 600), 2);
+            let line = cut_within(&clean(&format!("{cause}{since}")), MAX_CAUSE_CHARACTERS);
+            let line = on.wrapped(&line, 2);
             out.push_str(&format!("{} {line}\n", on.paint("✗", Some(Colour::Bad))));
             let named = objects.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
             let more = objects.len().saturating_sub(MOST_NAMED);
@@ -180,10 +308,8 @@ impl Overview {
 
     /// The last line: it says no more than was read.
     fn sum(&self, place: &str) -> String {
-        let Self { objects, not_ready, suspended, unexplained, causes, remarks, left_out } = self;
-        let failing = not_ready + unexplained;
-        let is_whole = left_out.is_empty();
-        if *objects == 0 {
+        let is_whole = self.left_out.is_empty();
+        if self.objects == 0 {
             return match is_whole {
                 true if place == EVERYWHERE => format!("► there are no such objects {place}"),
                 true => format!("► there are no such objects {place}; -A looks in all namespaces"),
@@ -196,30 +322,56 @@ impl Overview {
             true => place.to_owned(),
             false => format!("{place} that may be listed"),
         };
-        let glyph = if is_whole && remarks.is_empty() { "✔" } else { "⚠" };
-        let mut counts = Vec::new();
-        if failing > 0 {
-            counts.push(format!("causes: {}", causes.len()));
-        }
-        if *suspended > 0 {
-            counts.push(format!("suspended: {suspended}"));
-        }
-        if *unexplained > 0 {
-            counts.push(format!("not examined: {unexplained}; name a namespace or a kind"));
-        }
-        let counts = match counts.as_slice() {
-            [] => String::new(),
-            counts => format!(" ({})", counts.join(", ")),
+        let glyph = match () {
+            () if !is_whole || !self.remarks.is_empty() => "⚠",
+            () if self.in_progress > 0 => "◎",
+            () => "✔",
         };
-        let noun = if *objects == 1 { "object" } else { "objects" };
+        let counts = self.counts();
+        let objects = counted(self.objects);
+        let failing = self.not_ready + self.unexplained;
+        let [is, are] = match self.degraded {
+            0 => ["is not ready", "are not ready"],
+            _ => [
+                "is not ready, or what it applied is not",
+                "are not ready, or what they applied is not",
+            ],
+        };
+        let applied = match self.applied {
+            0 => String::new(),
+            count => format!("; of {} that they applied none is missing or fails", counted(count)),
+        };
         match failing {
             0 => format!(
-                "{glyph} none of {objects} {noun} {place} reports that it is not ready{counts}"
+                "{glyph} none of {objects} {place} reports that it is not ready{applied}{counts}"
             ),
-            1 => format!("► 1 of {objects} {noun} {place} is not ready{counts}"),
-            _ => format!("► {failing} of {objects} {noun} {place} are not ready{counts}"),
+            1 => format!("► 1 of {objects} {place} {is}{counts}"),
+            _ => format!("► {failing} of {objects} {place} {are}{counts}"),
         }
     }
+
+    /// What else was counted, in parentheses.
+    fn counts(&self) -> String {
+        let mut counts = Vec::new();
+        if self.not_ready + self.unexplained > 0 {
+            counts.push(format!("causes: {}", self.causes.len()));
+        }
+        if self.in_progress > 0 {
+            counts.push(format!("in progress: {}", self.in_progress));
+        }
+        if self.suspended > 0 {
+            counts.push(format!("suspended: {}", self.suspended));
+        }
+        if self.unexplained > 0 {
+            let count = self.unexplained;
+            counts.push(format!("not examined: {count}; name a namespace or a kind"));
+        }
+        if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
+    }
+}
+
+fn counted(objects: usize) -> String {
+    format!("{objects} {}", if objects == 1 { "object" } else { "objects" })
 }
 
 /// The objects that are the cause for others, too.
@@ -229,8 +381,14 @@ fn shared(whys: &[Why]) -> BTreeSet<ObjectId> {
 }
 
 /// By what causes are one: the problem and its text, which names the object if it is about one.
-fn key(why: &Why, shared: &BTreeSet<ObjectId>) -> (Option<Problem>, String) {
+fn key(why: &Why, shared: &BTreeSet<ObjectId>, facts: &GroupFacts) -> (Option<Problem>, String) {
     match &why.cause {
+        // Each may fail for another cause.
+        Some(cause) if why.state == State::Suspended => (Some(cause.problem), why.object.subject()),
+        Some(cause) if facts.first_of_cycle.contains_key(&cause.object) => {
+            let first = facts.first_of_cycle.get(&cause.object);
+            (Some(cause.problem), first.map(ObjectId::subject).unwrap_or_default())
+        }
         Some(cause) if shared.contains(&cause.object) => {
             (Some(cause.problem), format!("{}: {}", cause.object.subject(), cause.text))
         }
@@ -258,8 +416,13 @@ fn group(whys: Vec<Why>) -> Option<Group> {
     let first = whys.into_iter().next()?;
     let text = match &first.cause {
         Some(cause) if cause.problem == Problem::Suspension => {
-            format!("{} is {}", cause.object.subject(), cause.text)
+            let failing = first.second.as_ref().filter(|_| first.state == State::Suspended);
+            let failing = failing.map(|second| second.cause.line(&first.object));
+            let failing = failing.map(|line| format!(", and failing: {line}")).unwrap_or_default();
+            format!("{} is {}{failing}", cause.object.subject(), cause.text)
         }
+        // Each of them tells of the cycle from itself on.
+        Some(cause) if cause.problem == Problem::Cycle => cause.text.clone(),
         // The object is named once, whether its text has it or not.
         Some(cause) if objects.len() == 1 || cause.object != first.object => {
             let named = cause.object.subject();
@@ -272,7 +435,20 @@ fn group(whys: Vec<Why>) -> Option<Group> {
         None if first.message.is_empty() => first.line(),
         None => first.message.clone(),
     };
-    Some(Group { cause: text, since, objects, advice: first.advice })
+    Some(Group { cause: text, since, objects, advice: advice(first) })
+}
+
+/// What would help: what is suspended is mended first, and then resumed.
+fn advice(why: Why) -> Option<Advice> {
+    let Why { state, advice, second, .. } = why;
+    let mending = second.and_then(|second| second.advice).filter(|_| state == State::Suspended);
+    match (mending, advice) {
+        (Some(mending), Some(resuming)) => {
+            let text = format!("{}; {}", mending.text, resuming.text);
+            Some(Advice { text, ..resuming })
+        }
+        (_, advice) => advice,
+    }
 }
 
 /// The kinds that are meant where no object is named.
@@ -292,7 +468,7 @@ pub(super) async fn targets(
 
 #[cfg(test)]
 mod tests {
-    use cause::CauseStep;
+    use cause::{CauseStep, SecondCause};
     use expect_test::expect;
 
     use super::*;
@@ -321,13 +497,14 @@ mod tests {
                 text: "correct it".to_owned(),
                 command: Some("kubectl get".to_owned()),
             }),
+            second: None,
             remarks: Vec::new(),
         }
     }
 
     fn shown(objects: usize, whys: Vec<Why>) -> String {
         let mut overview = Overview { objects, ..Overview::default() };
-        overview.take(whys);
+        overview.take(whys, &GroupFacts::default());
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         overview.screen("", Screen { width: Some(80), is_coloured: false }, now)
     }
@@ -384,6 +561,115 @@ mod tests {
             text.starts_with("✗ no such chart (5m)\n  2 objects: HelmRelease/apps/a"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_cycle_is_one_cause() {
+        let member = |name: &str| {
+            let own = id("Kustomization", name);
+            let text = format!("Kustomization/apps/{name} depends on itself");
+            why(own.clone(), State::NotReady, Some((own, Problem::Cycle, &text)))
+        };
+        let mut overview = Overview { objects: 2, ..Overview::default() };
+        let first = id("Kustomization", "one");
+        let first_of_cycle =
+            ["one", "two"].map(|name| (id("Kustomization", name), first.clone())).into();
+        let facts = GroupFacts { first_of_cycle, ..GroupFacts::default() };
+        overview.take(["one", "two"].map(member).to_vec(), &facts);
+        assert_eq!(overview.causes.len(), 1);
+        assert_eq!(overview.causes[0].cause, "Kustomization/apps/one depends on itself");
+        assert_eq!(overview.causes[0].objects.len(), 2);
+    }
+
+    #[test]
+    fn the_members_of_a_cycle_are_known_by_what_they_depend_on() {
+        let mut known = QueryAnswers::default();
+        let mut whys = Vec::new();
+        for (name, on) in [("b", "a"), ("a", "b"), ("x", "y"), ("y", "x")] {
+            let object = Object::new(serde_json::json!({
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": name, "namespace": "apps"},
+                "spec": {"dependsOn": [{"name": on}]}}));
+            let object = object.unwrap();
+            let own = object.id();
+            known.insert(
+                cause::Query::Object(own.clone()),
+                cause::FactAnswer::Objects(vec![object]),
+            );
+            whys.push(why(own.clone(), State::NotReady, Some((own, Problem::Cycle, "cycle"))));
+        }
+        let found = cycles(&whys, &known);
+        let firsts: Vec<[&str; 2]> =
+            found.iter().map(|(id, first)| [id.name.as_str(), first.name.as_str()]).collect();
+        assert_eq!(firsts, [["a", "a"], ["b", "a"], ["x", "x"], ["y", "x"]]);
+    }
+
+    #[test]
+    fn what_is_suspended_and_failed_before_is_a_row_of_its_own() {
+        let suspended = |name: &str| {
+            let own = id("HelmRelease", name);
+            let said = Some((own.clone(), Problem::Suspension, "suspended by alice"));
+            let mut it = why(own.clone(), State::Suspended, said);
+            let mut cause = it.cause.clone().unwrap();
+            cause.problem = Problem::Apply;
+            cause.text = "upgrade failed".to_owned();
+            let advice = Some(Advice { text: "correct the chart".to_owned(), command: None });
+            it.second = Some(SecondCause { cause, advice });
+            it
+        };
+        let text = shown(3, vec![suspended("pay"), suspended("shop")]);
+        let row =
+            "✗ HelmRelease/apps/pay is suspended by alice, and failing: upgrade failed (5m)\n";
+        assert!(text.starts_with(row), "{text}");
+        assert!(
+            text.contains("fix: correct the chart; correct it\n       kubectl get\n"),
+            "{text}"
+        );
+        let sum = "► 2 of 3 objects in all namespaces are not ready (causes: 2, suspended: 2)\n";
+        assert!(text.ends_with(sum), "{text}");
+    }
+
+    #[test]
+    fn what_is_in_progress_is_no_cause() {
+        let deployment = id("Deployment", "web");
+        let running = why(id("HelmRelease", "a"), State::Progressing, None);
+        let text = Some((deployment.clone(), Problem::Health, "InProgress: Updated: 0/1"));
+        let degraded = why(id("Kustomization", "b"), State::Degraded, text);
+        let mut overview = Overview { objects: 2, applied: 1, ..Overview::default() };
+        let rolling_out = [deployment].into();
+        let facts = GroupFacts { rolling_out, ..GroupFacts::default() };
+        overview.take(vec![running, degraded.clone()], &facts);
+        assert_eq!(
+            overview.sum(EVERYWHERE),
+            "◎ none of 2 objects in all namespaces reports that it is not ready; of 1 object that they applied none is \
+             missing or fails (in progress: 2)"
+        );
+        let new = id("Kustomization", "new");
+        let said = "has not been reconciled yet";
+        let new = why(new.clone(), State::Progressing, Some((new, Problem::NotReconciled, said)));
+        let new_since = Some("2026-11-24T11:54:30Z".parse().unwrap());
+        overview.take(vec![new.clone()], &GroupFacts { new_since, ..GroupFacts::default() });
+        assert_eq!((overview.in_progress, overview.not_ready), (3, 0));
+        overview.take(vec![new], &GroupFacts::default());
+        assert_eq!((overview.in_progress, overview.not_ready), (3, 1), "no operator is active");
+        // Without a rollout it is not what it was.
+        overview.not_ready = 0;
+        overview.take(vec![degraded], &GroupFacts::default());
+        let sum = overview.sum(EVERYWHERE);
+        assert!(
+            sum.contains(
+                "1 of 2 objects in all namespaces is not ready, or what it applied is not"
+            )
+        );
+    }
+
+    #[test]
+    fn what_was_left_out_is_a_warning_and_no_all_clear() {
+        let mut overview = Overview { objects: 1, ..Overview::default() };
+        overview.warn(&vec!["Kustomization/apps/a: no field dat".to_owned(); 22]);
+        assert_eq!(overview.remarks.len(), MOST_WARNINGS + 1);
+        assert!(overview.remarks[MOST_WARNINGS].starts_with("2 more warnings"));
+        assert!(overview.sum(EVERYWHERE).starts_with("⚠ none of 1 object"));
     }
 
     #[test]

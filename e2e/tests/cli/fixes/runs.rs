@@ -25,8 +25,19 @@ async fn what_was_deleted_comes_back() -> Result<()> {
     story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     let parts = ["ConfigMap/{ns}/app-config", "does not exist"];
     await_cause(&story, "hr/app", "Missing", &parts).await?;
+    // The release is ready, and yet this is no all-clear.
+    let said = windlass(&story, &["why"])?;
+    ensure!(said.code == Some(1) && said.out.contains("app-config: does not exist"), "{said:?}");
+    let said = windlass(&story, &["incidents"])?;
+    ensure!(said.err.contains("1 object is ready while something that it applied"), "{said:?}");
+    ensure!(!said.out.contains('✔') && !said.err.contains('✔'), "{said:?}");
     mend(&story, "hr/app", &[])?;
     story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
+    let said = windlass(&story, &["why", "hr/app", "hr/absent"])?;
+    ensure!(
+        said.out.contains("/app is ") && said.err.contains("/absent does not exist"),
+        "{said:?}"
+    );
     story.end().await
 }
 

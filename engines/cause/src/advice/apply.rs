@@ -73,7 +73,9 @@ const SCHEMA: &str = "values don't meet the specifications of the schema";
 /// What the API server refused, values that a schema refuses, or a hook that failed.
 pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
     let id = &cause.object;
-    let owner = if related::is_reconciled(id) { about.held } else { about.namer.or(about.subject) };
+    // What is refused may be an object that is reconciled, too: it is corrected where it comes from.
+    let owner = about.reporter.or(about.held);
+    let is_own = owner.is_some_and(|it| it.id() == *id);
     if cause.text.contains(SCHEMA) {
         return values(cause, owner);
     }
@@ -84,18 +86,14 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
             "the namespace is being deleted: wait until it is gone, or delete what applies to it";
         return (help.to_owned(), None);
     }
-    if let Some(logs) = logs(&cause.text) {
-        let help = format!("read the log of what failed (`{logs}`), correct it{then}");
-        return (help, reset.or(Some(logs)));
-    }
-    let what = match related::is_reconciled(id) {
+    let what = match is_own {
         true => "the object that the message names".to_owned(),
         false => id.subject(),
     };
     let files = owner.and_then(place).map(|place| format!(" in {place}")).unwrap_or_default();
-    let is_release = owner.is_some_and(|it| it.kind() != "Kustomization");
-    let help = if apply::refusal::says_immutable(&cause.text) {
-        match is_release {
+    if apply::refusal::says_immutable(&cause.text) {
+        let is_release = owner.is_some_and(|it| it.kind() != "Kustomization");
+        let help = match is_release {
             true => format!(
                 "revert the change of that field{files}, or delete {what}, which the next attempt creates again{then}"
             ),
@@ -103,8 +101,15 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
                 "revert the change of that field{files}, or have {what} deleted and created again: annotate it there with \
                  kustomize.toolkit.fluxcd.io/force: enabled"
             ),
-        }
-    } else if cause.text.contains("no matches for kind") {
+        };
+        let commands = [delete_job(&cause.text), reset].into_iter().flatten();
+        return (help, commands.reduce(|first, second| format!("{first} && {second}")));
+    }
+    if let Some(logs) = logs(&cause.text) {
+        let help = format!("read the log of what failed (`{logs}`), correct it{then}");
+        return (help, reset.or(Some(logs)));
+    }
+    let help = if cause.text.contains("no matches for kind") {
         let owner = owner.map_or_else(|| "it".to_owned(), |it| it.id().subject());
         format!(
             "install the CustomResourceDefinition of that kind: by {owner} itself, or by what its spec.dependsOn names{then}"
@@ -151,12 +156,23 @@ fn place(owner: &Object) -> Option<String> {
 
 /// The command that prints the log of the Job or Pod that a text names.
 fn logs(message: &str) -> Option<String> {
-    let words =
-        message.split(|letter: char| letter.is_whitespace() || "[](),:;'\"".contains(letter));
-    words.filter_map(named).find_map(|id| {
+    named_in(message).find_map(|id| {
         let kind = id.kind.to_lowercase();
         is_plain(&id).then(|| format!("kubectl -n {} logs {kind}/{}", id.namespace, id.name))
     })
+}
+
+/// The command that deletes the Job that a text names, so that it is created again.
+fn delete_job(message: &str) -> Option<String> {
+    let job = named_in(message).find(|id| id.kind == "Job" && is_plain(id))?;
+    Some(format!("kubectl -n {} delete job {}", job.namespace, job.name))
+}
+
+/// The Jobs and Pods that a text names.
+fn named_in(message: &str) -> impl Iterator<Item = ObjectId> {
+    let words =
+        message.split(|letter: char| letter.is_whitespace() || "[](),:;'\"".contains(letter));
+    words.filter_map(named)
 }
 
 /// A Job or Pod that is named as `Kind/namespace/name`.

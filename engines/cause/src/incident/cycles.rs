@@ -43,6 +43,17 @@ pub fn join_cycles(verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>, reach: Reac
     }
 }
 
+/// The first object of the cycle of each object, of objects that are in cycles with what they depend on.
+pub fn first_of_cycles(
+    depends: &BTreeMap<ObjectId, Vec<ObjectId>>,
+) -> BTreeMap<ObjectId, ObjectId> {
+    let edges: Edges<'_> = depends
+        .iter()
+        .map(|(id, to)| (id, to.iter().filter(|to| depends.contains_key(*to)).collect()))
+        .collect();
+    firsts(&edges).into_iter().map(|(id, first)| (id.clone(), first.clone())).collect()
+}
+
 /// The first object of the cycle of each: of all that it reaches and that reach it (Tarjan's algorithm, without recursion).
 fn firsts<'v>(edges: &Edges<'v>) -> BTreeMap<&'v ObjectId, &'v ObjectId> {
     let mut first = BTreeMap::new();

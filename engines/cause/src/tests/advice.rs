@@ -154,6 +154,36 @@ fn a_refusal_names_what_to_correct_and_where() {
 }
 
 #[test]
+fn an_object_of_ours_that_is_refused_is_corrected_where_it_comes_from() {
+    let message = "Kustomization/apps/child dry-run failed (Invalid): spec.interval: Invalid value";
+    let failed = status("False", "ReconciliationFailed", message);
+    let ids = inventory(&["apps_child_kustomize.toolkit.fluxcd.io_Kustomization"]);
+    let path = |at: &str| json!({"spec": {"path": at}});
+    let fleet = kustomization("fleet", &[&failed, &ids, &path("./fleet")]);
+    let child = kustomization("child", &[&ready(), &path("./elsewhere")]);
+    let why = Cluster::of(&[fleet, child, source()]).why("Kustomization/fleet");
+    assert_eq!(why.cause.as_ref().unwrap().object, id("Kustomization/child"));
+    let (text, _) = advised(&why);
+    assert_eq!(text, "correct Kustomization/apps/child in folder fleet of GitRepository/apps/app");
+}
+
+#[test]
+fn a_job_whose_template_changed_is_deleted_and_not_read() {
+    let value = "x".repeat(3_000);
+    let message = format!(
+        "Job/apps/migrate dry-run failed (Invalid): Job.batch \"migrate\" is invalid: spec.template: Invalid value: {value}: \
+         field is immutable"
+    );
+    let failed = status("False", "ReconciliationFailed", &message);
+    let app = kustomization("app", &[&failed, &inventory(&["apps_migrate_batch_Job"])]);
+    let why = Cluster::of(&[app, source()]).why("Kustomization/app");
+    assert!(why.line().ends_with("field is immutable") && why.line().len() < 1000);
+    let (text, command) = advised(&why);
+    assert!(text.ends_with("annotate it there with kustomize.toolkit.fluxcd.io/force: enabled"));
+    assert_eq!(command, "kubectl -n apps delete job migrate");
+}
+
+#[test]
 fn a_release_whose_retries_are_exhausted_is_reset_after_the_log_of_its_hook_was_read() {
     let message = "failed pre-install: failed early due to stalled resources: [Job/apps/migrate status: 'Failed']";
     let mut release = with(

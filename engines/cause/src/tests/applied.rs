@@ -43,9 +43,30 @@ fn a_crash_loop_is_told_with_exit_code_and_last_lines() {
     let line = "Kustomization/apps/app is not ready: Pod/apps/web-1: container 'app' CrashLoopBackOff (exit code 1): \
                 back-off 5m0s";
     expect(&why, State::NotReady, Problem::Container, "Pod/web-1", line);
+    let command = why.advice.unwrap().command;
+    assert_eq!(command.as_deref(), Some("kubectl -n apps logs web-1 -c app --previous"));
     assert_eq!(why.cause.unwrap().lines, ["no such table: users"]);
     let subjects: Vec<_> = why.path.iter().map(|it| it.object.subject()).collect();
     assert_eq!(subjects, ["Kustomization/apps/app", "Deployment/apps/web", "Pod/apps/web-1"]);
+}
+
+#[test]
+fn a_container_that_ends_without_an_error_again_and_again_has_a_log() {
+    let pod = pod(&waiting("CrashLoopBackOff", "back-off 5m0s", Some(0)));
+    let why = why(&[deployment(&rolling_out()), pod]);
+    let command = why.advice.unwrap().command;
+    assert_eq!(command.as_deref(), Some("kubectl -n apps logs web-1 -c app --previous"));
+    assert_eq!(why.cause.unwrap().lines, ["no such table: users"]);
+}
+
+#[test]
+fn a_pod_that_has_failed_is_not_ready() {
+    let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"});
+    let why = Cluster::of(&[pod(&evicted)]).why("Pod/web-1");
+    let line = "Pod/apps/web-1 is not ready: Failed: Evicted: low on memory";
+    expect(&why, State::NotReady, Problem::Health, "Pod/web-1", line);
+    let ended = json!({"phase": "Succeeded"});
+    assert_eq!(Cluster::of(&[pod(&ended)]).why("Pod/web-1").state, State::Ready);
 }
 
 #[test]
