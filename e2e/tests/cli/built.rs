@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, Charts};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryTarget, await_until};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -110,11 +110,18 @@ async fn a_shell_completes_names_of_the_cluster() -> Result<()> {
     };
     let kubeconfig = format!("--kubeconfig={}", story.kubeconfig().display());
     let ns = story.namespace.as_str();
-    let names = offered(&["why", "-n", ns, &kubeconfig, "configmap/b"])?;
+    // A shell does not wait long: on a busy machine there may be no answer in time.
+    let answered = async |words: &[&str]| {
+        await_until("the cluster to answer in time", DEFAULT_WAIT_TIMEOUT, async || {
+            Ok(Some(offered(words)?).filter(|it| !it.trim().is_empty()))
+        })
+        .await
+    };
+    let names = answered(&["why", "-n", ns, &kubeconfig, "configmap/b"]).await?;
     ensure!(names.trim() == "configmap/blue", "{names}");
-    let all = offered(&["get", "-n", ns, &kubeconfig, "cm/"])?;
+    let all = answered(&["get", "-n", ns, &kubeconfig, "cm/"]).await?;
     ensure!(all.contains("cm/blue\n") && all.contains("cm/green"), "{all}");
-    let namespaces = offered(&["get", "ks", &kubeconfig, "-n", ns])?;
+    let namespaces = answered(&["get", "ks", &kubeconfig, "-n", ns]).await?;
     ensure!(namespaces.contains(ns), "{namespaces}");
     let nowhere = offered(&["get", "--kubeconfig=/nowhere", "ks/"])?;
     ensure!(nowhere.trim().is_empty(), "{nowhere}");

@@ -134,7 +134,8 @@ async fn a_push_that_touches_one_of_200_applications_costs_one_build_and_one_app
     let after = story.writes()?;
     let count = |of: &dyn Fn(&str) -> bool| after[writes..].iter().filter(|w| of(&w.what)).count();
     let statuses = count(&|what| what.contains("kustomizations/") && what.ends_with("/status"));
-    ensure!(statuses <= APPLICATIONS, "{statuses} status writes");
+    // The one that is applied may take so long that it reports its progress.
+    ensure!(statuses <= APPLICATIONS + 2, "{statuses} status writes");
     // A dry-run tells that it differs, and then it is applied.
     let applied = count(&|what| what.contains("configmaps/"));
     ensure!(applied <= 2, "{applied} requests about ConfigMaps");
