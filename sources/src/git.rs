@@ -143,7 +143,7 @@ pub fn tip(remote: &Remote, reference: &Reference, context: &Context) -> Result<
 /// whether the branch leads to it. If a server does not give a bare commit, everything is fetched to look for it.
 ///
 /// # Errors
-/// [`Error::is_retryable`] tells whether a later attempt may succeed by itself.
+/// The reference is not there, or the server does not give it.
 pub fn fetch(
     remote: &Remote,
     reference: &Reference,

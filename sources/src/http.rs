@@ -95,7 +95,7 @@ pub fn client(tls: &Tls, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error
 ///
 /// # Errors
 /// As [`client`].
-pub fn client_undecoded(
+pub(crate) fn client_undecoded(
     tls: &Tls,
     proxy: Option<&Proxy>,
     egress: &Egress,
@@ -108,7 +108,7 @@ pub fn client_undecoded(
 ///
 /// # Errors
 /// As [`client`].
-pub fn client_within(
+pub(crate) fn client_within(
     tls: &Tls,
     proxy: Option<&Proxy>,
     egress: &Egress,
@@ -120,7 +120,7 @@ pub fn client_within(
 ///
 /// # Errors
 /// As [`client`].
-pub fn client_trusting(
+pub(crate) fn client_trusting(
     tls: &Tls,
     trust: Trust,
     proxy: Option<&Proxy>,
@@ -201,7 +201,7 @@ pub fn root_cause(error: &(dyn StdError + 'static)) -> String {
 }
 
 /// True when a chain of errors ends in a certificate that was not accepted.
-pub fn is_distrust(error: &(dyn StdError + 'static)) -> bool {
+pub(crate) fn is_distrust(error: &(dyn StdError + 'static)) -> bool {
     let mut current = Some(error);
     while let Some(error) = current {
         if let Some(rustls::Error::InvalidCertificate(_)) = error.downcast_ref() {

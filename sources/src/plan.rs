@@ -34,7 +34,7 @@ impl ArtifactInputs {
 }
 
 /// True for what a spec or a status leaves out: null, false, an empty text, an empty list.
-pub fn says_nothing(value: &Value) -> bool {
+pub(crate) fn says_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),

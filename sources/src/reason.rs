@@ -20,8 +20,6 @@ pub const URL_INVALID: Reason = Reason::new("URLInvalid");
 pub const ARCHIVE_OPERATION_FAILED: Reason = Reason::new("ArchiveOperationFailed");
 /// A duration of the spec cannot be used.
 pub const INVALID_DURATION: Reason = Reason::new("InvalidDuration");
-/// An artifact was stored.
-pub const NEW_ARTIFACT: Reason = Reason::new("NewArtifact");
 /// Something that is included does not exist.
 pub const NOT_FOUND: Reason = Reason::new("NotFound");
 /// Something that is included has no artifact.
@@ -59,11 +57,11 @@ pub const SOURCE_UNAVAILABLE: Reason = Reason::new("SourceUnavailable");
 /// The keys for a verification are not to be had, or an image is not signed by them.
 pub const VERIFICATION_ERROR: Reason = Reason::new("VerificationError");
 /// The spec asks for the signature of a tag, and names none.
-pub const INVALID_VERIFICATION_MODE: Reason = Reason::new("InvalidVerificationMode");
+pub(crate) const INVALID_VERIFICATION_MODE: Reason = Reason::new("InvalidVerificationMode");
 /// What has to be signed is not.
-pub const INVALID_GIT_OBJECT: Reason = Reason::new("InvalidGitObject");
+pub(crate) const INVALID_GIT_OBJECT: Reason = Reason::new("InvalidGitObject");
 /// The signature of a tag does not count.
-pub const INVALID_TAG_SIGNATURE: Reason = Reason::new("InvalidTagSignature");
+pub(crate) const INVALID_TAG_SIGNATURE: Reason = Reason::new("InvalidTagSignature");
 /// The signature of a commit does not count.
 pub const INVALID_COMMIT_SIGNATURE: Reason = Reason::new("InvalidCommitSignature");
 /// The source has no artifact yet.

@@ -157,7 +157,10 @@ mod tests {
         while allows(&mut contests, &a) {}
         while allows(&mut contests, &b) {}
         contests.end(&a);
-        assert_eq!(contests.standing(now).into_keys().collect::<Vec<_>>(), std::slice::from_ref(&b));
+        assert_eq!(
+            contests.standing(now).into_keys().collect::<Vec<_>>(),
+            std::slice::from_ref(&b)
+        );
         // Where the rival only seemed to give in, ten further corrections are not due.
         assert!(!allows(&mut contests, &a));
         contests.retain(|id| *id == a);

@@ -30,7 +30,7 @@ pub use inventory::Inventory;
 pub use mask::mask;
 pub use meta::{Ssa, Switches, is_owned, switches};
 pub use normalize::normalize;
-pub use order::prune_order;
+pub(crate) use order::prune_order;
 pub use plan::{
     Apply, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedWait, HealthWish,
     ObservedObject, SeenState,

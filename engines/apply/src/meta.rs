@@ -13,7 +13,7 @@ pub const RECONCILE: &str = "kustomize.toolkit.fluxcd.io/reconcile";
 /// Label or annotation with one of the values of [`Ssa`].
 pub const SSA: &str = "kustomize.toolkit.fluxcd.io/ssa";
 /// Label or annotation `enabled`: recreate the object when an immutable field changes.
-pub const FORCE: &str = "kustomize.toolkit.fluxcd.io/force";
+pub(crate) const FORCE: &str = "kustomize.toolkit.fluxcd.io/force";
 /// Label or annotation `disabled`: the object survives its manifest and its Kustomization.
 pub const PRUNE: &str = "kustomize.toolkit.fluxcd.io/prune";
 

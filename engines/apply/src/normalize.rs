@@ -15,8 +15,6 @@ mod unknown;
 use objects::Object;
 use serde_json::{Map, Value};
 
-pub use unknown::MAX_UNKNOWN_FIELDS;
-
 /// Fields of `metadata` that belong to the API server.
 const SERVER_OWNED: [&str; 6] =
     ["creationTimestamp", "managedFields", "uid", "resourceVersion", "generation", "selfLink"];
@@ -81,7 +79,7 @@ pub fn typed(object: &mut Object) -> Vec<String> {
 /// its type stays as it is, but for creation time and status.
 ///
 /// Returns the paths of fields that have a value and that the type does not know, which are left out: at most
-/// [`MAX_UNKNOWN_FIELDS`] of them.
+/// [`unknown::MAX_UNKNOWN_FIELDS`] of them.
 ///
 /// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are not changed.
 pub fn canonical(object: &mut Map<String, Value>) -> Vec<String> {

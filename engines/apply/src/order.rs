@@ -49,7 +49,7 @@ pub fn compare(a: &ObjectId, b: &ObjectId) -> Ordering {
 }
 
 /// Sorts ids for deletion: the reverse of the order in which they would be applied.
-pub fn prune_order(ids: impl IntoIterator<Item = ObjectId>) -> Vec<ObjectId> {
+pub(crate) fn prune_order(ids: impl IntoIterator<Item = ObjectId>) -> Vec<ObjectId> {
     let mut ids: Vec<_> = ids.into_iter().collect();
     ids.sort_by(|a, b| compare(b, a));
     ids

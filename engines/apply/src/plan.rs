@@ -22,7 +22,8 @@ use crate::{Inventory, Stage, prune_order, refusal};
 
 mod wait;
 
-pub use wait::{AWAITING_TERMINATION, health_text, stage_reason, stage_text};
+pub(crate) use wait::stage_text;
+pub use wait::{AWAITING_TERMINATION, health_text, stage_reason};
 use wait::{Wait, node_of};
 
 /// Whose health a run waits for.

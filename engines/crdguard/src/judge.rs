@@ -138,11 +138,6 @@ impl Judge {
         &self.old
     }
 
-    /// The new definition.
-    pub fn new_definition(&self) -> &Definition {
-        &self.new
-    }
-
     /// Versions in which all objects have to be read and given to [`Judge::object`].
     pub fn versions(&self) -> Vec<String> {
         let mut all: BTreeSet<&str> = self.pairs.iter().map(|it| it.read.as_str()).collect();

@@ -125,18 +125,10 @@ impl Expression {
         Self::checked(text, variables, Some(Type::String), &mut one_reading())
     }
 
-    /// Reads an expression over some variables that may give anything.
+    /// Reads an expression over some variables that may give anything, at the cost of a run.
     ///
     /// # Errors
-    /// If it is not in the language, or if its names or types are wrong.
-    pub fn compile_any(text: &str, variables: &[&str]) -> Result<Self, Error> {
-        Self::compile_any_within(text, variables, &mut one_reading())
-    }
-
-    /// The same at the cost of a run.
-    ///
-    /// # Errors
-    /// As [`Expression::compile_any`], and when the run has too little left.
+    /// If it is not in the language, if its names or types are wrong, and when the run has too little left.
     pub fn compile_any_within(
         text: &str,
         variables: &[&str],
@@ -210,7 +202,7 @@ impl Expression {
     ///
     /// # Errors
     /// As [`Expression::evaluate_bool_within`].
-    pub fn evaluate_bool_over_within(
+    pub(crate) fn evaluate_bool_over_within(
         &self,
         fields: &Map<String, Json>,
         run: &mut Meter,
@@ -229,18 +221,10 @@ impl Expression {
         }
     }
 
-    /// Evaluates it over variables to a value that other expressions can be evaluated over.
+    /// Evaluates it over variables to a value that other expressions can be evaluated over, at the cost of a run.
     ///
     /// # Errors
-    /// If something in it fails, or if its value is nothing that JSON has.
-    pub fn evaluate_json(&self, variables: &[(&str, &Json)]) -> Result<Json, Error> {
-        self.evaluate_json_within(variables, &mut one_evaluation())
-    }
-
-    /// The same at the cost of a run.
-    ///
-    /// # Errors
-    /// As [`Expression::evaluate_json`], and when the run has too little left.
+    /// If something in it fails, if its value is nothing that JSON has, and when the run has too little left.
     pub fn evaluate_json_within(
         &self,
         variables: &[(&str, &Json)],

@@ -24,7 +24,7 @@ mod pattern;
 pub use path::{BadPattern, path_match};
 
 /// Longest glob that is read, in bytes. Differs(go): it has no limit.
-pub const MAX_GLOB: usize = 512;
+pub(crate) const MAX_GLOB: usize = 512;
 
 /// How deep braces may nest. Differs(go): it has no limit.
 pub const MAX_NESTING: usize = 32;

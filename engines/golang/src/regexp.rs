@@ -29,11 +29,11 @@ use regex::RegexBuilder;
 use crate::strconv;
 
 /// Longest pattern that is read, in bytes. Differs(go): it has no limit.
-pub const MAX_PATTERN: usize = 32 << 10;
+pub(crate) const MAX_PATTERN: usize = 32 << 10;
 
 /// Most bytes that a compiled pattern takes. Differs(go): it counts instructions, of which a class of
 /// characters is one, so a few patterns such as `\pL{1000}` are too large here and not there.
-pub const MAX_COMPILED: usize = 32 << 20;
+pub(crate) const MAX_COMPILED: usize = 32 << 20;
 
 /// Most bytes that a pattern takes which [`Regexp::is_small`].
 const MAX_SMALL_PATTERN_BYTES: usize = 256 << 10;
@@ -46,7 +46,7 @@ const PATTERN_SIZE_LIMITS_BYTES: [usize; 5] =
 const MIN_STATE_BYTES: usize = 64;
 
 /// Most bytes of a text with replacements. Differs(go): it has no limit.
-pub const MAX_REPLACED: usize = 64 << 20;
+pub(crate) const MAX_REPLACED: usize = 64 << 20;
 
 /// How deep a pattern may nest: groups that capture, sequences, alternatives, repetitions. Differs(go): there
 /// it is 1000, for which the compiler of the crate would need more than a usual stack.

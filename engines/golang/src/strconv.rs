@@ -20,7 +20,8 @@ mod quote;
 pub use decimal::parse_float;
 pub use float::{FloatForm, format_float};
 pub use integer::{atoi, parse_int, parse_uint};
-pub use quote::{Quoting, can_backquote, quote, quote_char, unquote, unquote_char};
+pub(crate) use quote::can_backquote;
+pub use quote::{Quoting, quote, quote_char, unquote, unquote_char};
 
 /// A quoted text has not the form that Go's `strconv` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -5,11 +5,11 @@
 //! Elsewhere: what the time is; a caller says that.
 //!
 //! ```
-//! use golang::time::{RFC1123, Time, Zone};
+//! use golang::time::{RFC3339, Time, Zone};
 //!
 //! let time = Time::parse("2006-01-02 15:04", "2027-03-04 05:06", &Zone::Utc)?;
 //! let there = time.in_zone(Zone::load("America/New_York")?);
-//! assert_eq!(there.format(RFC1123), "Thu, 04 Mar 2027 00:06:00 EST");
+//! assert_eq!(there.format(RFC3339), "2027-03-04T00:06:00-05:00");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -29,28 +29,10 @@ pub use duration::{Duration, DurationError};
 pub use parse::ParseError;
 pub use zone::{Zone, ZoneError};
 
-/// `Mon Jan _2 15:04:05 2006`
-pub const ANSIC: &str = "Mon Jan _2 15:04:05 2006";
-/// `Mon Jan _2 15:04:05 MST 2006`
-pub const UNIX_DATE: &str = "Mon Jan _2 15:04:05 MST 2006";
-/// `Mon Jan 02 15:04:05 -0700 2006`
-pub const RUBY_DATE: &str = "Mon Jan 02 15:04:05 -0700 2006";
-/// `02 Jan 06 15:04 MST`
-pub const RFC822: &str = "02 Jan 06 15:04 MST";
-/// `02 Jan 06 15:04 -0700`
-pub const RFC822Z: &str = "02 Jan 06 15:04 -0700";
-/// `Monday, 02-Jan-06 15:04:05 MST`
-pub const RFC850: &str = "Monday, 02-Jan-06 15:04:05 MST";
-/// `Mon, 02 Jan 2006 15:04:05 MST`
-pub const RFC1123: &str = "Mon, 02 Jan 2006 15:04:05 MST";
-/// `Mon, 02 Jan 2006 15:04:05 -0700`
-pub const RFC1123Z: &str = "Mon, 02 Jan 2006 15:04:05 -0700";
 /// `2006-01-02T15:04:05Z07:00`
 pub const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 /// `2006-01-02T15:04:05.999999999Z07:00`
 pub const RFC3339_NANO: &str = "2006-01-02T15:04:05.999999999Z07:00";
-/// `3:04PM`
-pub const KITCHEN: &str = "3:04PM";
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -77,7 +59,7 @@ impl Time {
 
     /// What a clock shows in a zone. A time that a change of the clock leaves out is read by the offset that
     /// holds before or after it; of two that show the same, it is one of both (which ones, Go does not say).
-    pub fn from_civil(date: Date, clock: Clock, zone: Zone) -> Self {
+    pub(crate) fn from_civil(date: Date, clock: Clock, zone: Zone) -> Self {
         let shown = calendar::seconds(date, clock);
         let seconds = shown.saturating_sub(zone.offset_of_civil(shown).into());
         Self { seconds, nanos: clock.nanosecond, zone }

@@ -33,7 +33,6 @@ pub struct Set {
     functions: Arc<Functions>,
     missing_key: MissingKey,
     limits: TemplateLimits,
-    delimiters: (Arc<str>, Arc<str>),
     layer: Arc<Layer>,
 }
 
@@ -70,7 +69,6 @@ impl Set {
             functions: Arc::new(functions),
             missing_key: MissingKey::default(),
             limits: TemplateLimits::default(),
-            delimiters: ("{{".into(), "}}".into()),
             layer: Arc::default(),
         }
     }
@@ -86,14 +84,6 @@ impl Set {
     #[must_use]
     pub fn with_limits(mut self, limits: TemplateLimits) -> Self {
         self.limits = limits;
-        self
-    }
-
-    /// With other delimiters for what is parsed from here on; an empty one stands for Go's own.
-    #[must_use]
-    pub fn with_delimiters(mut self, left: &str, right: &str) -> Self {
-        let or = |given: &str, own: &str| if given.is_empty() { own } else { given }.into();
-        self.delimiters = (or(left, "{{"), or(right, "}}"));
         self
     }
 
@@ -120,8 +110,8 @@ impl Set {
             return Err(ParseError { template: name.to_owned(), line: 1, message });
         }
         let settings = Settings {
-            left: &self.delimiters.0,
-            right: &self.delimiters.1,
+            left: "{{",
+            right: "}}",
             nesting: self.limits.nesting,
             functions: &self.functions,
         };

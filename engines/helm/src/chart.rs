@@ -23,7 +23,7 @@ use golang::GoRuntimeValue;
 use golang::semver::{Constraint, Version};
 use golang::value::Map;
 
-pub use archive::{ArchiveError, MAX_CHART_SIZE, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED};
+pub use archive::{ArchiveError, MAX_ENTRIES, MAX_FILE_SIZE, MAX_UNPACKED};
 pub use crds::{Crd, crds};
 pub use decode::{DecodeError, ValuesError, values as read_values};
 pub(crate) use decode::{Draft, METADATA, documents, shape_of};

@@ -87,7 +87,7 @@ impl Warning {
 
     /// With one more attribute, which may hold values of the user.
     #[must_use]
-    pub fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
         let value = SecretText { whole: value.into(), without: Some(HIDDEN.to_owned()) };
         self.attributes.push((name, value));
         self

@@ -45,7 +45,7 @@ pub fn is_null(node: &Node) -> bool {
 }
 
 /// Whether a node is null, an empty list or an empty map.
-pub fn is_nil_or_empty(node: &Node) -> bool {
+pub(crate) fn is_nil_or_empty(node: &Node) -> bool {
     is_null(node)
         || matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence)
             && node.content.is_empty()

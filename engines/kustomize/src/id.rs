@@ -58,7 +58,7 @@ fn or<'t>(text: &'t str, default: &'t str) -> &'t str {
 }
 
 /// The namespace that every kind without namespaces is said to be in.
-pub const NO_NAMESPACE: &str = "_non_namespaceable_";
+pub(crate) const NO_NAMESPACE: &str = "_non_namespaceable_";
 
 /// Names one object of a build.
 ///
@@ -96,7 +96,7 @@ impl Id {
     }
 
     /// Whether each part of `selector` that is not empty is the same here.
-    pub fn is_selected_by(&self, selector: &Self) -> bool {
+    pub(crate) fn is_selected_by(&self, selector: &Self) -> bool {
         (selector.name.is_empty() || selector.name == self.name)
             && (selector.namespace.is_empty()
                 || selector.effective_namespace() == self.effective_namespace())

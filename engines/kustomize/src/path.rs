@@ -12,9 +12,11 @@ use goyaml::v3::{Node, YamlNodeKind};
 
 use crate::field::WrongKind;
 
-pub use lookup::{lookup, lookup_create, lookup_mut};
+pub use lookup::lookup;
+pub(crate) use lookup::{lookup_create, lookup_mut};
 pub use matches::{Match, matches};
-pub use split::{split, split_brackets};
+pub use split::split;
+pub(crate) use split::split_brackets;
 
 /// Most parts of a path. Differs(kustomize): it has no limit.
 pub const MAX_PARTS: usize = 200;
@@ -78,7 +80,7 @@ pub fn at<'n>(root: &'n Node, place: &[usize]) -> Option<&'n Node> {
 }
 
 /// As [`at`], to change it.
-pub fn at_mut<'n>(root: &'n mut Node, place: &[usize]) -> Option<&'n mut Node> {
+pub(crate) fn at_mut<'n>(root: &'n mut Node, place: &[usize]) -> Option<&'n mut Node> {
     place.iter().try_fold(root, |node, child| node.content.get_mut(*child))
 }
 

@@ -66,7 +66,7 @@ impl Schema {
     ///
     /// # Errors
     /// The text is neither JSON nor YAML, or no OpenAPI.
-    pub fn with_openapi(document: &Value) -> Result<Self, ReadError> {
+    pub(crate) fn with_openapi(document: &Value) -> Result<Self, ReadError> {
         let mut schema = Self { is_builtin_known: false, added: Arc::default() };
         schema.add_openapi(document)?;
         Ok(schema)
@@ -76,7 +76,7 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Self::with_openapi`].
-    pub fn add_openapi(&mut self, document: &Value) -> Result<(), ReadError> {
+    pub(crate) fn add_openapi(&mut self, document: &Value) -> Result<(), ReadError> {
         read::add(self, document)
     }
 
@@ -98,7 +98,7 @@ impl Schema {
     }
 
     /// What a comment says about its field, if it is a schema in JSON.
-    pub fn of_comment(&self, comment: &str) -> Option<Resource<'_>> {
+    pub(crate) fn of_comment(&self, comment: &str) -> Option<Resource<'_>> {
         let json = comment.trim_start_matches('#').trim_start();
         if !json.starts_with('{') {
             return None;
@@ -178,7 +178,7 @@ impl Resource<'_> {
     }
 
     /// The fields that make items of a merged list the same; none if items that are equal are.
-    pub fn merge_keys(&self) -> Vec<String> {
+    pub(crate) fn merge_keys(&self) -> Vec<String> {
         match &self.place {
             SchemaOrigin::Builtin(shape) => shape.keys().map(str::to_owned).collect(),
             _ => self.shape().map(|shape| shape.keys.clone()).unwrap_or_default(),

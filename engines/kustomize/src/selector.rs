@@ -94,17 +94,17 @@ impl Matcher {
     }
 
     /// Whether the kind of an object is meant.
-    pub fn matches_kind(&self, group: &str, version: &str, kind: &str) -> bool {
+    pub(crate) fn matches_kind(&self, group: &str, version: &str, kind: &str) -> bool {
         self.group.allows(group) && self.version.allows(version) && self.kind.allows(kind)
     }
 
     /// Whether a name is meant.
-    pub fn matches_name(&self, name: &str) -> bool {
+    pub(crate) fn matches_name(&self, name: &str) -> bool {
         self.name.allows(name)
     }
 
     /// Whether a namespace is meant.
-    pub fn matches_namespace(&self, namespace: &str) -> bool {
+    pub(crate) fn matches_namespace(&self, namespace: &str) -> bool {
         self.namespace.allows(namespace)
     }
 
@@ -112,7 +112,7 @@ impl Matcher {
     ///
     /// # Errors
     /// The label selector is none.
-    pub fn matches_labels<'v>(
+    pub(crate) fn matches_labels<'v>(
         &self,
         label: impl Fn(&str) -> Option<&'v str>,
     ) -> Result<bool, SyntaxError> {
@@ -123,7 +123,7 @@ impl Matcher {
     ///
     /// # Errors
     /// The annotation selector is none.
-    pub fn matches_annotations<'v>(
+    pub(crate) fn matches_annotations<'v>(
         &self,
         annotation: impl Fn(&str) -> Option<&'v str>,
     ) -> Result<bool, SyntaxError> {

@@ -82,7 +82,7 @@ pub struct Event {
 }
 
 /// The name of an event: the same for the same phase of the same operation, so that there is one of them whatever crashes.
-pub fn event_name(
+pub(crate) fn event_name(
     release: &str,
     phase: Phase,
     owner_uid: &str,

@@ -19,11 +19,11 @@ mod variables;
 
 pub use ask::{Ask, DismissedEvent, Question, Revision, Stand, dismissed};
 pub use check::{Bounds, Finding, JobTask, job_task, measurement, pause, promoted};
-pub use event::{Approval, Event, State, event_name};
+pub use event::{Approval, Event, State};
 pub use judge::{EventAnswer, EventVerdict, PhaseOutcome, judge};
 pub use phase::Phase;
 pub use select::{
-    Binding, Hold, HoldSubject, Lifecycle, MAX_HOLDS, OnTimeout, Requirement, SelectError,
-    Selector, SubjectSelector, holds,
+    Binding, Hold, HoldSubject, Lifecycle, OnTimeout, Requirement, SelectError, Selector,
+    SubjectSelector, holds,
 };
 pub use variables::{LifecycleVariables, TextContext};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::phase::Phase;
 
 /// How many lifecycles may hold one object.
-pub const MAX_HOLDS: usize = 16;
+pub(crate) const MAX_HOLDS: usize = 16;
 
 type Labels = BTreeMap<String, String>;
 

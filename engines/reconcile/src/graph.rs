@@ -197,7 +197,7 @@ impl Graph {
     /// A cycle for people: `Kustomization/a/x → Kustomization/a/y → Kustomization/a/x`.
     ///
     /// The middle of a long one is left out, so that the text stays readable.
-    pub fn cycle_text(path: &[ObjectKey]) -> String {
+    pub(crate) fn cycle_text(path: &[ObjectKey]) -> String {
         const SHOWN_HEAD_COUNT: usize = 12;
         const SHOWN_TAIL_COUNT: usize = 3;
         let names =

@@ -132,7 +132,7 @@ impl Windows {
     }
 
     /// When the next of them opens, strictly after this time.
-    pub fn next_opening(&self, now: Time) -> Option<Time> {
+    pub(crate) fn next_opening(&self, now: Time) -> Option<Time> {
         self.all.iter().filter_map(|window| window.cron.next_after(now)).min()
     }
 

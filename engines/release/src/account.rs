@@ -93,7 +93,7 @@ fn upgraded_text(known: &Snapshot) -> String {
 }
 
 /// An installation or upgrade failed before there was a record. It is tried again, and does not count for remediation.
-pub fn failed_early(
+pub(crate) fn failed_early(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
     action: Action,
@@ -114,7 +114,7 @@ pub fn failed_early(
 }
 
 /// A rollback that was requested cannot begin, for a reason; `None` if the status says so already. Nothing else follows from it.
-pub fn rollback_refused(
+pub(crate) fn rollback_refused(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
     asked: Rollback,
@@ -138,7 +138,7 @@ pub fn rollback_refused(
 
 /// An installation or upgrade failed because a lifecycle did not let it begin. Nothing was written, so there is nothing to
 /// undo, and it counts.
-pub fn held_back(
+pub(crate) fn held_back(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
     refused: RefusedOperation,

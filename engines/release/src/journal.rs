@@ -61,7 +61,7 @@ impl Action {
     }
 
     /// Whether it undoes what failed.
-    pub fn is_remediation(self) -> bool {
+    pub(crate) fn is_remediation(self) -> bool {
         matches!(self, Self::Rollback | Self::UninstallRemediation)
     }
 

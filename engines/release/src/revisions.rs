@@ -93,7 +93,7 @@ impl Revisions {
 
     /// Which ones go before another one is stored, so that there are no more than `max_history`: the oldest, but never
     /// the newest that is deployed. 0 keeps all.
-    pub fn prunable(&self, max_history: usize) -> Vec<i64> {
+    pub(crate) fn prunable(&self, max_history: usize) -> Vec<i64> {
         let Some(kept) = max_history.checked_sub(1) else { return Vec::new() };
         let deployed = self.deployed().map(|it| it.record.version);
         let versions = self.known.iter().map(|it| it.record.version);

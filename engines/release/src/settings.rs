@@ -246,7 +246,7 @@ impl Requests {
     }
 
     /// Whether failures are to be forgotten.
-    pub fn resets(&self, status: &ReleaseStatus) -> bool {
+    pub(crate) fn resets(&self, status: &ReleaseStatus) -> bool {
         self.asks(self.reset.as_ref(), status.last_handled_reset.as_ref(), status)
     }
 
@@ -346,7 +346,7 @@ impl ReleaseDesiredState {
     }
 
     /// How long each hook and each wait of an action may take.
-    pub fn timeout_of(&self, action: Action) -> Duration {
+    pub(crate) fn timeout_of(&self, action: Action) -> Duration {
         match action {
             Action::Install => self.install.timeout,
             Action::Upgrade => self.upgrade.timeout,
@@ -364,12 +364,12 @@ impl Active {
     }
 
     /// Whether failed tests are no failure.
-    pub fn ignores_tests(&self, test: &Test) -> bool {
+    pub(crate) fn ignores_tests(&self, test: &Test) -> bool {
         self.remediation.ignore_test_failures.unwrap_or(test.ignore_failures)
     }
 
     /// Whether the last failure is undone as well.
-    pub fn undoes_last_failure(&self) -> bool {
+    pub(crate) fn undoes_last_failure(&self) -> bool {
         let default = self.is_upgrade && self.remediation.retries > 0;
         self.remediation.remediate_last_failure.unwrap_or(default)
     }

@@ -216,7 +216,7 @@ impl Snapshot {
     }
 
     /// `name@version` of the chart.
-    pub fn versioned_chart(&self) -> String {
+    pub(crate) fn versioned_chart(&self) -> String {
         format!("{}@{}", self.chart_name, self.chart_version)
     }
 
@@ -227,7 +227,7 @@ impl Snapshot {
     }
 
     /// Whether it was taken of this revision as it is, as far as its metadata tells.
-    pub fn tells_of(&self, record: &Record) -> bool {
+    pub(crate) fn tells_of(&self, record: &Record) -> bool {
         self.targets(record)
             && self.status == record.info.status.as_str()
             && self.last_deployed == second(&record.info.last_deployed)
@@ -259,7 +259,7 @@ impl Snapshot {
     }
 
     /// Whether a test ended badly.
-    pub fn has_failed_test(&self) -> bool {
+    pub(crate) fn has_failed_test(&self) -> bool {
         let hooks = self.test_hooks.iter().flat_map(BTreeMap::values).flatten();
         hooks.into_iter().any(|hook| hook.phase == FAILED)
     }
@@ -329,7 +329,7 @@ pub fn truncate(history: &mut Vec<Snapshot>, ignore_tests: bool) {
 }
 
 /// Keeps the five newest. Leaves the newest first.
-pub fn truncate_to_newest(history: &mut Vec<Snapshot>) {
+pub(crate) fn truncate_to_newest(history: &mut Vec<Snapshot>) {
     sort(history);
     history.truncate(MAX_HISTORY_SNAPSHOTS);
 }

@@ -139,12 +139,12 @@ pub struct ReleaseStatus {
 
 impl ReleaseStatus {
     /// Forgets failures.
-    pub fn clear_failures(&mut self) {
+    pub(crate) fn clear_failures(&mut self) {
         (self.failures, self.install_failures, self.upgrade_failures) = (0, 0, 0);
     }
 
     /// The counter of an action's failures.
-    pub fn failures_of(&self, action: Action) -> i64 {
+    pub(crate) fn failures_of(&self, action: Action) -> i64 {
         match action {
             Action::Install => self.install_failures,
             Action::Upgrade => self.upgrade_failures,

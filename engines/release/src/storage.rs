@@ -177,7 +177,7 @@ pub fn labels(record: &Record, written: RecordWriteMode, now: Time) -> BTreeMap<
 }
 
 /// Of the labels of a Secret those that belong to the release.
-pub fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(crate) fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let user = labels.iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str()));
     user.map(|(key, value)| (key.clone(), value.clone())).collect()
 }

@@ -17,11 +17,11 @@ pub(crate) use manifest::{Descriptor, Manifest};
 
 /// Most referrers of an image that are read; those with the type that is searched for come first, the smallest of them
 /// before others.
-pub const MOST_REFERRERS: usize = 64;
+pub(crate) const MOST_REFERRERS: usize = 64;
 /// Most signatures under the tag of an image.
-pub const MOST_LAYERS: usize = 64;
+pub(crate) const MOST_LAYERS: usize = 64;
 /// Bytes of a signature with all that belongs to it.
-pub const MOST_BLOB: u64 = 4 << 20;
+pub(crate) const MOST_BLOB: u64 = 4 << 20;
 /// Bytes of all referrers together; what exceeds them does not count.
 pub const MOST_BYTES: usize = 32 << 20;
 /// Bytes of what stands under the tag of an image, which no referrer can use up.
@@ -88,7 +88,7 @@ impl Search {
     }
 
     /// Searches for what Notation makes.
-    pub fn for_notation(digest: &str) -> Self {
+    pub(crate) fn for_notation(digest: &str) -> Self {
         Self::new(Sought::Notation, digest)
     }
 

@@ -95,7 +95,7 @@ pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), CosignVerificationEr
 ///
 /// # Errors
 /// It is not: the reasons.
-pub fn verify_keyless(
+pub(crate) fn verify_keyless(
     search: &Search,
     root: &TrustedRoot,
     identities: &[CertificateIdentity],

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::pgp::{self, Effort, armor};
 
 /// The largest provenance file that is read.
-pub const MAX_PROVENANCE_BYTES: usize = 1 << 20;
+pub(crate) const MAX_PROVENANCE_BYTES: usize = 1 << 20;
 
 /// The keyring of some entries, of which each is a keyring: binary, or armored as `gpg --export --armor` writes it.
 pub fn keyring<'k>(entries: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {

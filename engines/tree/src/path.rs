@@ -40,7 +40,7 @@ pub enum PathError {
 
 impl RelPath {
     /// The longest path, in bytes, as Linux has it.
-    pub const MAX_LEN: usize = 4096;
+    pub(crate) const MAX_LEN: usize = 4096;
 
     /// The tree itself.
     #[must_use]

@@ -283,7 +283,7 @@ impl Metrics {
     }
 
     /// Counts an event for which a queue had no room.
-    pub fn dropped_event(&self, sink: &'static str) {
+    pub(crate) fn dropped_event(&self, sink: &'static str) {
         self.dropped_events.get_or_create(&SinkLabels { sink }).inc();
     }
 

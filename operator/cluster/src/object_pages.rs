@@ -50,12 +50,6 @@ pub struct ObjectPages<'a> {
 }
 
 impl ObjectPages<'_> {
-    /// Pages have no more objects than these.
-    pub(super) fn at_most(mut self, objects: usize) -> Self {
-        self.limit = self.limit.min(objects);
-        self
-    }
-
     /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it.
     ///
     /// # Errors

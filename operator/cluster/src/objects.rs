@@ -166,33 +166,9 @@ impl Cluster {
     ) -> Result<Vec<Object>, ClusterError> {
         let query =
             ObjectQuery { resource, namespace, label_selector: selector, field_selector: "" };
-        self.gather(query, usize::MAX).await
-    }
-
-    /// The first objects of such a list, `most` of them. Both selectors may be empty.
-    ///
-    /// # Errors
-    /// Every refusal, and no answer.
-    pub async fn list_first(
-        &self,
-        resource: &Resource,
-        namespace: &str,
-        label_selector: &str,
-        field_selector: &str,
-        most: usize,
-    ) -> Result<Vec<Object>, ClusterError> {
-        let query = ObjectQuery { resource, namespace, label_selector, field_selector };
-        self.gather(query, most).await
-    }
-
-    async fn gather(
-        &self,
-        query: ObjectQuery<'_>,
-        most: usize,
-    ) -> Result<Vec<Object>, ClusterError> {
         let mut objects = Vec::new();
         let mut bytes = 0;
-        let mut pages = self.object_pages(query).at_most(most);
+        let mut pages = self.object_pages(query);
         while let Some(page) = pages.next().await? {
             bytes += page.bytes;
             if bytes > LARGEST_LIST {
@@ -201,10 +177,6 @@ impl Cluster {
                 return Err(ClusterError::Unreadable(text));
             }
             objects.extend(page.objects);
-            if objects.len() >= most {
-                objects.truncate(most);
-                break;
-            }
         }
         Ok(objects)
     }

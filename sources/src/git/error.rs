@@ -272,40 +272,4 @@ fn seconds(timeout: &Duration) -> String {
     format!("{}s", timeout.as_secs_f64())
 }
 
-impl Error {
-    /// True when the same request may succeed later with nothing changed in the spec or the Secret.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::InvalidUrl { .. }
-            | Self::InvalidReference { .. }
-            | Self::InvalidSparse { .. }
-            | Self::BadSecret(_) => false,
-            Self::AuthenticationFailed { .. }
-            | Self::RepositoryNotFound { .. }
-            | Self::NoSuchRef { .. }
-            | Self::NoMatch { .. }
-            | Self::NotOnBranch { .. }
-            | Self::EmptyRepository { .. }
-            | Self::Unreachable { .. }
-            | Self::ProxyRefused { .. }
-            | Self::Unavailable { .. }
-            | Self::Busy { .. }
-            | Self::BadSubmodule { .. }
-            // What is wrong there is in the repository, so a push can mend it.
-            | Self::Submodule { .. }
-            | Self::SparseMissing { .. }
-            | Self::Untrusted { .. }
-            | Self::TimedOut { .. }
-            | Self::Cancelled { .. }
-            | Self::HostKeyUnknown { .. }
-            | Self::HostKeyChanged { .. }
-            | Self::HostKeyRevoked { .. }
-            | Self::Redirected { .. }
-            | Self::TooLarge { .. }
-            | Self::Refused { .. }
-            | Self::Protocol { .. }
-            | Self::BadTree { .. }
-            | Self::Scratch { .. } => true,
-        }
-    }
-}
+impl Error {}

@@ -108,7 +108,7 @@ impl<K: Ord + Clone, T, E: Clone> SingleFlightCache<K, T, E> {
     }
 
     /// The value of a key is no longer valid, such as a token that was refused; a newer one stays.
-    pub async fn forget_if(&self, key: &K, is_it: impl FnOnce(&T) -> bool) {
+    pub(crate) async fn forget_if(&self, key: &K, is_it: impl FnOnce(&T) -> bool) {
         let slot = self.slots.lock().get(key).cloned();
         let Some(slot) = slot else { return };
         let latest = slot.latest.lock().await;

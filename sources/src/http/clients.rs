@@ -62,7 +62,7 @@ impl Clients {
     ///
     /// # Errors
     /// As [`super::client`].
-    pub fn client_trusting(
+    pub(crate) fn client_trusting(
         &self,
         tls: &Tls,
         trust: Trust,

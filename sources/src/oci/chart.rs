@@ -22,7 +22,7 @@ pub fn version_of(tag: &str) -> String {
 }
 
 /// The tag that a version is kept under.
-pub fn tag_of(version: &str) -> String {
+pub(crate) fn tag_of(version: &str) -> String {
     version.replace('+', "_")
 }
 

@@ -107,7 +107,7 @@ fn read_by_users<'t>(path: &str, text: &'t str) -> Vec<(usize, &'t str)> {
     numbered(code).filter(|(_, line)| is_read(line)).collect()
 }
 
-fn is_test(path: &str) -> bool {
+pub(super) fn is_test(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs") || path.ends_with("/testing.rs")
 }
 

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 /// Fields of an object that are reported; their number is not bounded, and the texts end up in a status.
-pub const MAX_UNKNOWN_FIELDS: usize = 5;
+pub(crate) const MAX_UNKNOWN_FIELDS: usize = 5;
 
 /// Paths of fields with a value that are in an object and not in what its type wrote, as `spec.template.spec.container`.
 pub(super) fn fields(before: &Map<String, Value>, written: &Map<String, Value>) -> Vec<String> {

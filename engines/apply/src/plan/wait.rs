@@ -47,7 +47,7 @@ pub fn health_text(revision: &str, timeout: Duration) -> String {
 }
 
 /// The text while a stage is waited for; constant for a revision and a stage.
-pub fn stage_text(stage: &Stage, revision: &str, timeout: Duration) -> String {
+pub(crate) fn stage_text(stage: &Stage, revision: &str, timeout: Duration) -> String {
     let has = |kind: &str| stage.objects.iter().any(|manifest| manifest.id.kind == kind);
     let what = match stage.kind {
         StageKind::Crds if !has("Namespace") => "CustomResourceDefinitions",

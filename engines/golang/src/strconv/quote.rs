@@ -37,7 +37,7 @@ pub fn quote_char(character: char, quoting: Quoting) -> Vec<u8> {
 }
 
 /// Go's `strconv.CanBackquote`: whether bytes can stand between backquotes on one line.
-pub fn can_backquote(bytes: &[u8]) -> bool {
+pub(crate) fn can_backquote(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| {
         text.chars().all(|character| {
             !matches!(character, '\u{feff}' | '`' | '\x7f')

@@ -32,12 +32,10 @@ pub enum DurationError {
 const MAX_DURATION_NANOS: u64 = 1 << 63;
 
 impl Duration {
-    /// A nanosecond.
-    pub const NANOSECOND: Self = Self(1);
     /// A microsecond.
-    pub const MICROSECOND: Self = Self(1_000);
+    pub(crate) const MICROSECOND: Self = Self(1_000);
     /// A millisecond.
-    pub const MILLISECOND: Self = Self(1_000_000);
+    pub(crate) const MILLISECOND: Self = Self(1_000_000);
     /// A second.
     pub const SECOND: Self = Self(1_000_000_000);
     /// A minute.

@@ -14,7 +14,7 @@ use tar::{Archive, Entry, EntryType};
 use super::{File, name::quoted};
 
 /// Most bytes that the files of one archive have in all.
-pub const MAX_CHART_SIZE: u64 = 100 << 20;
+pub(crate) const MAX_CHART_SIZE: u64 = 100 << 20;
 
 /// Most bytes of one file.
 pub const MAX_FILE_SIZE: u64 = 5 << 20;

@@ -72,7 +72,7 @@ impl ChartFiles {
     ///
     /// # Errors
     /// It is more than the meter allows.
-    pub fn as_config(&self, meter: &mut Meter) -> Result<String, CallError> {
+    pub(crate) fn as_config(&self, meter: &mut Meter) -> Result<String, CallError> {
         self.as_yaml(meter, |data| String::from_utf8_lossy(data).into_owned())
     }
 
@@ -80,7 +80,7 @@ impl ChartFiles {
     ///
     /// # Errors
     /// It is more than the meter allows.
-    pub fn as_secrets(&self, meter: &mut Meter) -> Result<String, CallError> {
+    pub(crate) fn as_secrets(&self, meter: &mut Meter) -> Result<String, CallError> {
         self.as_yaml(meter, |data| STANDARD.encode(data))
     }
 

@@ -23,7 +23,7 @@ pub fn lookup<'n>(node: &'n Node, path: &[impl AsRef<str>]) -> Result<Option<&'n
 ///
 /// # Errors
 /// As [`lookup`].
-pub fn lookup_mut<'n>(
+pub(crate) fn lookup_mut<'n>(
     node: &'n mut Node,
     path: &[impl AsRef<str>],
 ) -> Result<Option<&'n mut Node>, Error> {
@@ -47,7 +47,7 @@ fn find(node: &Node, path: &[impl AsRef<str>]) -> Result<Option<ChildIndexPath>,
 ///
 /// # Errors
 /// As [`lookup`]; what has been created by then stays.
-pub fn lookup_create<'n>(
+pub(crate) fn lookup_create<'n>(
     node: &'n mut Node,
     path: &[impl AsRef<str>],
     kind: YamlNodeKind,

@@ -27,7 +27,7 @@ pub fn split(path: &str, delimiter: char) -> Vec<String> {
 /// brackets otherwise.
 ///
 /// Replacements split at `.`: `metadata.annotations.[a.b/c]` ends in `a.b/c`.
-pub fn split_brackets(path: &str, delimiter: char) -> Vec<String> {
+pub(crate) fn split_brackets(path: &str, delimiter: char) -> Vec<String> {
     let mut pieces = split(path, delimiter).into_iter();
     let mut parts = Vec::new();
     while let Some(piece) = pieces.next() {

@@ -5,7 +5,7 @@ use golang::strconv;
 use super::labels_name::{label_key_problems, label_value_problems};
 
 /// Longest selector that is read, in bytes. Differs(kubernetes): it has no limit.
-pub const MAX_SELECTOR: usize = 1 << 20;
+pub(crate) const MAX_SELECTOR: usize = 1 << 20;
 
 /// Why a text is no label selector, in Kubernetes' words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
