@@ -55,8 +55,8 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use crate::settings::Settings;
 use windlass_cluster::error::plain;
+use windlass_serve::settings::Settings;
 
 /// A command whose flags are declared once it is named: those of `serve` alone take as long to declare as a small build takes.
 macro_rules! declared {

@@ -1,17 +1,14 @@
 //! The program: talks to the cluster and to people.
 //!
-//! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), HTTP (`serve`), flags
-//! (`settings`), logs (`telemetry`), the time that renders and builds may take (`time_limit`); the Kubernetes client,
-//! events and metrics (crate `windlass-cluster`).
+//! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), the time that renders and builds
+//! may take (`time_limit`); HTTP, flags and logs (crate `windlass-serve`); the Kubernetes client, events and metrics (crate
+//! `windlass-cluster`).
 
 mod cli;
 mod controllers;
 #[cfg(test)]
 mod fake_cluster;
 mod random;
-mod serve;
-mod settings;
-mod telemetry;
 mod time_limit;
 
 use std::process::ExitCode;

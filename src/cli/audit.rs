@@ -17,7 +17,7 @@ use super::kind::ResourceArgument;
 use super::scope::{NamespaceScope, say_left_out};
 use super::table::{Cell, Colour, Screen, Table};
 use crate::controllers::audit::resource;
-use crate::settings::parse_duration;
+use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass audit`.
 #[derive(Debug, Clone, ClapArgs)]

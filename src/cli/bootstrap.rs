@@ -33,8 +33,8 @@ use super::connection::{Connection, Mark, block_on, print, say};
 use super::install::manifests::Manifests;
 use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
 use super::operators::Operators;
-use crate::settings::parse_duration;
 use windlass_cluster::Cluster;
+use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass bootstrap`.
 #[derive(Debug, Clone, ClapArgs)]

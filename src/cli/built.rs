@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use cause::related;
-use clap::{Args as _, Command, FromArgMatches as _};
 use crds::Artifact;
 use http::Uri;
 use objects::{Object, ObjectId};
@@ -29,11 +28,11 @@ use super::fact_source;
 use crate::controllers::object_watcher::ObjectWatcher;
 use crate::controllers::reference::References;
 use crate::controllers::work_queue::Hub;
-use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::Metrics;
 use windlass_cluster::services::ServicePort;
+use windlass_serve::settings::Settings;
 
 /// Largest artifact that is read: it is in memory.
 const MOST_BYTES: u64 = 256 << 20;
@@ -136,11 +135,8 @@ fn service(url: &str) -> Option<(ServicePort, String)> {
 /// # Errors
 /// They are not those of `windlass serve`.
 pub(super) fn settings(flags: &[String]) -> anyhow::Result<Settings> {
-    let command = Settings::augment_args(Command::new("serve").no_binary_name(true));
-    let flags = flags.iter().filter(|flag| *flag != "serve");
-    let matches = command.try_get_matches_from(flags);
-    let settings = matches.and_then(|matches| Settings::from_arg_matches(&matches));
-    Ok(settings.context("the flags behind `--` are not those of `windlass serve`")?.normalized())
+    let flags: Vec<&String> = flags.iter().filter(|flag| *flag != "serve").collect();
+    Settings::from_flags(&flags).context("the flags behind `--` are not those of `windlass serve`")
 }
 
 /// A kind whose objects are built.

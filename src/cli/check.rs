@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::connection::{Connection, Mark, block_on, say};
 use super::install::{POLL_INTERVAL, name};
 use super::operators::{self, ApiOperator, LeaseHolder, Operator, Operators, OwnLeases, replicas};
-use crate::settings::lease_name;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::lease_name;
 
 /// The oldest Kubernetes that is supported, with its pre-releases. Parity(flux 2.9): the same.
 const OLDEST: &str = "1.33.0-0";

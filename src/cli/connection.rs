@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::settings::parse_duration;
 use windlass_cluster::Cluster;
 use windlass_cluster::client::{Access, connect};
 use windlass_cluster::leadership::Leadership;
 use windlass_cluster::metrics::Metrics;
+use windlass_serve::settings::parse_duration;
 
 /// How long the API server may take to answer at first.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);

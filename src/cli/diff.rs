@@ -25,7 +25,7 @@ use super::kind;
 use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
 use super::table::{Screen, clean};
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// The flags of `windlass diff`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -22,9 +22,9 @@ use super::kind;
 use super::operators::{self, LeaseHolder};
 use super::scope::{ClusterScope, Site, say_left_out};
 use super::table::{Screen, clean, clean_line};
-use crate::settings::parse_duration;
 use windlass_cluster::logs::{Line, LogOptions};
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass logs`.
 #[derive(Debug, Clone, ClapArgs)]

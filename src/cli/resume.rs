@@ -22,7 +22,7 @@ use super::row::Row;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
 use super::{EXIT_FAILED, diff};
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// The flags of `windlass resume`.
 #[derive(Debug, Clone, ClapArgs)]

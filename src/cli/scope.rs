@@ -12,11 +12,11 @@ use super::complete;
 use super::connection::{Mark, Reach, block_on, say};
 use super::kind::ResourceArgument;
 use super::table::clean;
-use crate::settings::parse_duration;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::objects::ObjectPage;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::parse_duration;
 
 /// The cluster and the namespace.
 #[derive(Debug, Clone, Args)]

@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controllers::kinds::{self, Process};
 use crate::controllers::work_queue::Hub;
-use crate::serve::{self, Listener, Readiness};
-use crate::settings::Settings;
-use crate::telemetry;
 use windlass_cluster::client::{Access, connect};
 use windlass_cluster::election::{Candidate, ElectionState};
 use windlass_cluster::events::Events;
 use windlass_cluster::events::forward::Forward;
 use windlass_cluster::lease::LeadershipLostError;
 use windlass_cluster::metrics::Metrics;
+use windlass_serve::server::{self, Listener, Readiness};
+use windlass_serve::settings::Settings;
+use windlass_serve::telemetry;
 
 /// How long the API server may take to answer at the start.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -81,12 +81,12 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
     let access = Access { kubeconfig: settings.kubeconfig.as_deref(), ..Access::default() };
     let events = Arc::new(Events::new(&identity, metrics.clone()));
     let hub = Arc::new(Hub::new(metrics.clone()));
-    let artifacts = serve::artifacts(store.clone(), leadership.clone())
-        .merge(serve::events(events.clone(), metrics.clone()));
+    let artifacts = server::artifacts(store.clone(), leadership.clone())
+        .merge(server::events(events.clone(), metrics.clone()));
     let servers = [
         tokio::spawn(artifacts_at.serve(artifacts, stop.clone())),
-        tokio::spawn(health_at.serve(serve::health(readiness.clone()), stop.clone())),
-        tokio::spawn(metrics_at.serve(serve::metrics(metrics.clone()), stop.clone())),
+        tokio::spawn(health_at.serve(server::health(readiness.clone()), stop.clone())),
+        tokio::spawn(metrics_at.serve(server::metrics(metrics.clone()), stop.clone())),
     ];
     let cluster = connect(access, &identity, &leadership, &metrics).await?;
     let version = tokio::select! {

@@ -22,7 +22,7 @@ use super::kind::{self, ResourceArgument};
 use super::release::{self, ReleaseSuspension};
 use super::scope::{NamespaceScope, Site, say_left_out};
 use super::table::clean;
-use crate::settings::parse_duration;
+use windlass_serve::settings::parse_duration;
 
 /// The field manager of what a person does by command.
 pub(super) const MANAGER: &str = "windlass-cli";

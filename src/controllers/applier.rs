@@ -35,9 +35,9 @@ use super::record::Latest;
 use super::reference::References;
 use super::target::{ClusterTarget, TargetSpec};
 use super::{gate, hold, hold_conditions, lifecycle, window};
-use crate::settings::Settings;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
+use windlass_serve::settings::Settings;
 
 /// A kind that applies objects, as the run needs it.
 pub(crate) trait ApplierKind:

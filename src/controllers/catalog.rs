@@ -15,10 +15,10 @@ use reconcile::{ObjectKey, Reason, Rest, Wake};
 
 use super::namespaces::Namespaces;
 use super::object_store::ByType;
-use crate::settings::Settings;
 use proof::Proof;
 use sources::store::{Slot, Store};
 use windlass_cluster::kind::OurKind;
+use windlass_serve::settings::Settings;
 
 /// The API group of the sources.
 pub(crate) const SOURCES: &str = "source.toolkit.fluxcd.io";

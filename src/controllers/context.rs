@@ -12,11 +12,11 @@ use super::object_watcher::ObjectWatcher;
 use super::permit::Permits;
 use super::target::Targets;
 use super::work_queue::Hub;
-use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::events::Events;
 use windlass_cluster::kind::OurKind;
 use windlass_cluster::metrics::Metrics;
+use windlass_serve::settings::Settings;
 
 /// Shared by all runs.
 pub(crate) struct Context {

@@ -28,10 +28,10 @@ use self::policy::{POLICY, Policy};
 use self::removal::Removing;
 use super::context::Context;
 use super::target::ClusterTarget;
-use crate::settings::CrdGuard;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::CrdGuard;
 
 /// Attempts at a definition that others write at the same time.
 const UNMARK_ATTEMPTS: u32 = 4;

@@ -12,9 +12,9 @@ use nix::ifaddrs::getifaddrs;
 use sources::http::Rules;
 use url::{Host, Url};
 
-use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::services::ServiceRanges;
+use windlass_serve::settings::Settings;
 
 /// How often it is looked where this process and its cluster are: a Service may get another address.
 const ADDRESS_REFRESH_INTERVAL: Duration = Duration::from_secs(60);

@@ -14,7 +14,7 @@ use super::catalog::Provider;
 use super::context::Context;
 use super::kind::ControllerKind;
 use super::object_store::ByType;
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 impl ControllerKind for ExternalArtifact {
     const CONTROLLER: &'static str = "source-controller";

@@ -36,11 +36,11 @@ use super::run::run_kind;
 use super::target::Targets;
 use super::work_queue::Hub;
 use super::{helm_release, helmfile, incident, kustomization, lifecycle};
-use crate::serve::{Listener, Readiness};
-use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::events::Events;
 use windlass_cluster::metrics::Metrics;
+use windlass_serve::server::{Listener, Readiness};
+use windlass_serve::settings::Settings;
 
 /// What the program has to know of a kind.
 #[derive(Clone, Copy)]

@@ -21,11 +21,11 @@ use super::reference::References;
 use super::rights_watch::follow_rights;
 use super::unsupported::unsupported_text;
 use super::work_queue::Hub;
-use crate::settings::Settings;
 use windlass_cluster::Cluster;
 use windlass_cluster::client::{ConnectionError, connect_to};
 use windlass_cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, Remote};
 use windlass_cluster::metrics::Metrics;
+use windlass_serve::settings::Settings;
 
 /// The field that mostly names a kubeconfig.
 const KUBE_CONFIG: &str = "spec.kubeConfig";

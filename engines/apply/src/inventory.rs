@@ -58,7 +58,7 @@ impl Inventory {
 
     /// Everything that either remembers; where both do, in the version of `newer`.
     #[must_use]
-    pub fn union(mut self, newer: &Self) -> Self {
+    pub(crate) fn union(mut self, newer: &Self) -> Self {
         self.0.extend(newer.0.iter().map(|(id, version)| (id.clone(), version.clone())));
         self
     }

@@ -27,7 +27,7 @@ const MIN_GROUPED_REFUSALS: usize = 3;
 
 /// All refusals of a run in one text: those that differ by their object alone, such as for a missing
 /// CustomResourceDefinition, are one line, which names the first objects and counts all.
-pub fn together(refused: &[(&ObjectId, &str)]) -> String {
+pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
     let key = |(id, text): &(&ObjectId, &str)| {
         let bare = text.replace(&id.subject(), "").replace(&format!("\"{}\"", id.name), "");
         (id.kind.clone(), bare)

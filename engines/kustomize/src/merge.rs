@@ -64,7 +64,7 @@ pub enum MergeOutcome {
 ///
 /// # Errors
 /// See [`MergeError`]. The target is then as far as the merge got, and so it is if it is to be deleted.
-pub fn strategic(
+pub(crate) fn strategic(
     patch: &Node,
     target: &mut Node,
     schema: &Schema,

@@ -541,7 +541,7 @@ pub fn unlocked(
 ///
 /// # Errors
 /// The record has no digest.
-pub fn adopted(
+pub(crate) fn adopted(
     desired: &ReleaseDesiredState,
     status: &ReleaseStatus,
     record: &Record,

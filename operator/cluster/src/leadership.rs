@@ -56,7 +56,7 @@ impl Leadership {
     }
 
     /// For a process that has to be elected first.
-    pub fn standby() -> Self {
+    pub(crate) fn standby() -> Self {
         Self::new(Term::Standby)
     }
 

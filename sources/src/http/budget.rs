@@ -162,7 +162,7 @@ impl Budgets {
     ///
     /// # Errors
     /// As [`Budgets::send`].
-    pub async fn execute(
+    pub(crate) async fn execute(
         &self,
         client: &reqwest::Client,
         request: reqwest::Request,

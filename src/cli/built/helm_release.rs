@@ -30,10 +30,10 @@ use crate::controllers::release_runner::manifest_objects;
 use crate::controllers::release_runner::postrender::PostRenderers;
 use crate::controllers::release_runner::prepare;
 use crate::controllers::release_runner::storage::{Storage, StorageError};
-use crate::settings::Settings;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::Cluster;
 use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_serve::settings::Settings;
 
 /// How long the API server may take to respond to a `lookup`.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);

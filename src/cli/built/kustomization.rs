@@ -16,8 +16,8 @@ use crate::controllers::kustomization::inputs::Inputs;
 use crate::controllers::kustomization::key_services::KeyServices;
 use crate::controllers::kustomization::scope::scoped;
 use crate::controllers::kustomization::validated_spec::{self, BuildRequest, Servers, Wish};
-use crate::settings::Settings;
 use windlass_cluster::Cluster;
+use windlass_serve::settings::Settings;
 
 /// Why bases on other servers are not fetched.
 const NO_BASES: &str = "remote bases are not fetched by this command";

@@ -16,9 +16,9 @@ use crate::controllers::release_runner::MANAGER;
 use crate::controllers::release_runner::action_options::ActionOptions;
 use crate::controllers::release_runner::manifest_objects::{self, Member, POLICY};
 use crate::controllers::release_runner::merge;
-use crate::settings::Settings;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::Settings;
 
 /// Compares what a HelmRelease renders with what it released.
 ///

@@ -17,10 +17,10 @@ use crate::cli::built::kustomization::KustomizationBuild;
 use crate::controllers::crd_guard::is_definition;
 use crate::controllers::kustomization::MANAGER;
 use crate::controllers::kustomization::validated_spec::Wish;
-use crate::settings::Settings;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::Settings;
 
 const RECREATED: &str = "an immutable field changes: the object is deleted and created again";
 const EXPIRED: &str =

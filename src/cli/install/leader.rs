@@ -13,8 +13,8 @@ use super::manifests::workloads;
 use crate::cli::check::{OURS, is_elected, selector};
 use crate::cli::connection::{Mark, say};
 use crate::cli::operators::{self, LeaseHolder, Renewals, replicas};
-use crate::settings::lease_name;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_serve::settings::lease_name;
 
 /// What the Leases say of an installation.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The flags of Flux's controllers: which of them windlass gets when it takes over, and what becomes of the others.
 //!
-//! Flux's flags are flags of `windlass serve`, where each is for all kinds. Elsewhere: the flags themselves (`crate::settings`),
+//! Flux's flags are flags of `windlass serve`, where each is for all kinds. Elsewhere: the flags themselves (`windlass_serve::settings`),
 //! how the manifests get them (`install/manifests.rs`).
 
 mod selectors;
@@ -16,7 +16,7 @@ use crate::cli::built;
 use crate::cli::check::containers;
 use crate::cli::install::manifests::workloads;
 use crate::cli::operators::replaced;
-use crate::settings::{Settings, is_without_effect};
+use windlass_serve::settings::{Settings, is_without_effect};
 
 /// Flags that say where a controller runs, which windlass has of its own.
 const OF_INSTALLATION: [&str; 9] = [

@@ -18,8 +18,8 @@ use super::live::Live;
 use super::record::{Record, suspend};
 use super::survey::{Survey, is_ready, ready};
 use super::{await_end, scale, to_flux};
-use crate::settings::parse_duration;
 use windlass_cluster::Cluster;
+use windlass_serve::settings::parse_duration;
 
 /// How long a release that is being upgraded may take before anything is changed.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(60);

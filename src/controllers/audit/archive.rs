@@ -10,7 +10,7 @@ use reconcile::Time;
 use sources::bucket::{BucketClientCache, BucketIdentity, Endpoint, Error, Remote, Server, store};
 use sources::http::{Budgets, Egress, Tls};
 
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// How long storing an audit may take.
 const AUDIT_UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);

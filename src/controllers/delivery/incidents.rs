@@ -25,8 +25,8 @@ use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
 use crate::controllers::hold::is_suspended;
 use crate::controllers::lifecycle::table::Table;
 use crate::controllers::own_kinds::{EVENT_SOURCES, named};
-use crate::settings::{Settings, parse_duration};
 use windlass_cluster::metrics::NotificationOutcome;
+use windlass_serve::settings::{Settings, parse_duration};
 
 /// On an Alert: whether it is sent incidents instead of each error.
 pub(crate) const INCIDENTS: &str = "windlass.dev/incidents";

@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
     use crate::controllers::helm_release::validated_spec::{ReleaseInputs, check, desired};
-    use crate::settings::tests::settings;
+    use windlass_serve::settings::Settings;
 
     fn release() -> HelmRelease {
         serde_json::from_value(json!({
@@ -229,7 +229,8 @@ mod tests {
     fn a_status_in_the_middle_of_a_run_calls_no_release_ready_that_is_contested() {
         let object = release();
         let timeouts = check(&object.spec).unwrap();
-        let desired = desired(&object, ReleaseInputs::default(), &timeouts, false, &settings(&[]));
+        let settings = Settings::from_flags::<&str>(&[]).unwrap();
+        let desired = desired(&object, ReleaseInputs::default(), &timeouts, false, &settings);
         let released = release::status::ReleaseCondition {
             status: Truth::True,
             reason: release::status::UPGRADE_SUCCEEDED,

@@ -31,7 +31,7 @@ use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::release_runner::audit::origin;
 use crate::controllers::release_runner::postrender;
 pub(crate) use crate::controllers::release_runner::target_of as target;
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].
 pub(crate) const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";

@@ -19,8 +19,8 @@ use super::HELMFILE_ERROR;
 use crate::controllers::kustomization::decryption::{Decryption, mac_policy, revealed_in_file};
 use crate::controllers::kustomization::key_services::KeyServices;
 use crate::controllers::reference::References;
-use crate::settings::Settings;
 use crate::time_limit::TimeLimit;
+use windlass_serve::settings::Settings;
 
 /// Says why nothing is decrypted.
 const NO_KEYS: &str = "it is encrypted with SOPS: set `spec.decryption` of a Helmfile of helmfile.windlass.dev, and name \

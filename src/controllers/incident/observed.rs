@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::controllers::context::Context;
 use crate::controllers::delivery::CONTROLLER;
 use crate::controllers::kind::ControllerKind;
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// What of a spec decides what an object waits for.
 const SPEC: [&str; 7] =

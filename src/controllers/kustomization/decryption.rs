@@ -17,8 +17,8 @@ use tree::{FileTree, Look, RelPath, Trace};
 
 use super::key_services::{KeyServiceSession, KeyServices};
 use crate::controllers::reference::References;
-use crate::settings::Settings;
 use crate::time_limit::TimeLimit;
+use windlass_serve::settings::Settings;
 
 /// Annotation of a Kustomization or Helmfile: with `Require`, the MAC of everything that is decrypted has to be right.
 ///

@@ -7,7 +7,7 @@ use reconcile::Rest;
 use super::decryption::Decryption;
 use super::substitution::Substitution;
 use crate::controllers::reference::References;
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// The inputs of a Kustomization's build besides the files of the artifact: substitution variables and
 /// decryption keys.

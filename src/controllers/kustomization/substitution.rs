@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::decryption::described;
 use crate::controllers::reference::References;
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// The label or annotation that leaves an object as it is, when it says `disabled`.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/substitute";

@@ -20,8 +20,8 @@ use super::manifests::{Account, LoadedManifests, MAX_WARNINGS};
 use super::{ca_bundle, decryption, generated, manifests};
 use crate::controllers::ignore_rules::ignored;
 use crate::controllers::unsupported::unsupported_text;
-use crate::settings::Settings;
 use crate::time_limit::TIME_LIMIT;
+use windlass_serve::settings::Settings;
 
 /// How long CRDs and classes may take to be ready.
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Requests of webhooks: who is meant, whether it counts, and what it wakes.
 //!
-//! Elsewhere: the verdicts (`notify::receivers`), connections (`crate::serve`).
+//! Elsewhere: the verdicts (`notify::receivers`), connections (`windlass_serve::server`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

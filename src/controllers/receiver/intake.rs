@@ -1,6 +1,6 @@
 //! Bodies of webhooks: who is slow to send one, or has it judged slowly, holds up nobody else.
 //!
-//! A short body is read without a permit (`serve::bodies`). A longer one needs one of a few permits, which namespaces are given
+//! A short body is read without a permit (`windlass_serve::server::bodies`). A longer one needs one of a few permits, which namespaces are given
 //! in turn; it is given up when it keeps its permit for long while others wait for one.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use notify::receivers::MAX_BODY;
 
 use crate::controllers::permit::{Permit, Permits};
-use crate::serve::bodies::{BodyReader, SHORT_BODY_BYTES};
+use windlass_serve::server::bodies::{BodyReader, SHORT_BODY_BYTES};
 
 /// Longest time that sending a part of a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use crds::helm::{
 use helm::template::Strategy;
 use release::{Action, Record};
 
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// How a revision is made of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,14 +140,17 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::settings::tests::settings;
+    use windlass_serve::settings::Settings;
 
     fn options(more: &Value, flags: &[&str]) -> ActionOptions {
         let mut spec = json!({"interval": "10m", "chartRef": {"kind": "HelmChart", "name": "c"}});
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }
-        ActionOptions::of(&serde_json::from_value(spec).unwrap(), &settings(flags))
+        ActionOptions::of(
+            &serde_json::from_value(spec).unwrap(),
+            &Settings::from_flags(flags).unwrap(),
+        )
     }
 
     const OPTIONS: RevisionOptions = RevisionOptions {

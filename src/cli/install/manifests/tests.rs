@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser};
 use serde_json::Value;
 
 use super::*;
-use crate::settings::Settings;
+use windlass_serve::settings::Settings;
 
 /// Every overlay, those without a profile included.
 const OVERLAYS: [&str; 4] = ["single", "high-availability", "lockdown", "sharded"];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::settings::tests::settings;
+use windlass_serve::settings::Settings;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -38,7 +38,7 @@ fn parts() -> ReleaseInputs {
 
 fn wished(object: &HelmRelease, flags: &[&str]) -> ReleaseDesiredState {
     let timeouts = check(&object.spec).unwrap();
-    desired(object, parts(), &timeouts, false, &settings(flags))
+    desired(object, parts(), &timeouts, false, &Settings::from_flags(flags).unwrap())
 }
 
 fn desired_of(more: &Value) -> ReleaseDesiredState {
@@ -419,7 +419,8 @@ fn inputs_follow_all_from_which_a_release_is_rendered_and_nothing_else() {
         let timeouts = check(&object.spec).unwrap();
         let mut parts = parts();
         change(&mut parts);
-        desired(&object, parts, &timeouts, false, &settings(&[])).inputs
+        desired(&object, parts, &timeouts, false, &Settings::from_flags::<&str>(&[]).unwrap())
+            .inputs
     };
     let same = of(&json!({}), |_| ());
     let mut all = BTreeSet::from([same.clone()]);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::unsupported::promise;
-use crate::settings::tests::settings;
+use windlass_serve::settings::Settings;
 
 fn spec(more: &Value) -> KustomizationSpec {
     let mut spec = json!({"interval": "10m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "r"}});
@@ -77,7 +77,7 @@ fn a_timeout_is_the_interval_less_half_a_minute_unless_given() {
 #[test]
 fn an_empty_build_deletes_everything_unless_the_annotation_or_the_flag_says_no() {
     let allowed = |flag: &[&str], says: Option<&str>| {
-        let settings = settings(flag);
+        let settings = Settings::from_flags(flag).unwrap();
         let mut object = Kustomization::new("app", spec(&json!({})));
         if let Some(says) = says {
             object.annotations_mut().insert(ALLOW_EMPTY.to_owned(), says.to_owned());

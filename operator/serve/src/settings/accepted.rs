@@ -129,7 +129,7 @@ const FLAGS: &[Flag] = &[
 ];
 
 /// Whether a flag has no effect here, whatever it asks for, unless that is refused.
-pub(crate) fn is_without_effect(name: &str) -> bool {
+pub fn is_without_effect(name: &str) -> bool {
     FLAGS.iter().any(|flag| flag.name == name)
 }
 

@@ -16,120 +16,120 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, FromArgMatches as _, ValueEnum};
 use ipnet::IpNet;
 
 use accepted::CompatibilityFlags;
-pub(crate) use accepted::is_without_effect;
+pub use accepted::is_without_effect;
 use gates::Gates;
-pub(crate) use leader::{LeaderElection, lease_name};
+pub use leader::{LeaderElection, lease_name};
 use objects::LabelSelector;
 use url::Url;
 
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Path to a kubeconfig; by default `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of the Pod
     #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<PathBuf>,
 
     /// Directory in which artifacts are stored; it should survive restarts
     #[arg(long, default_value = "/data", env = "STORAGE_PATH", value_name = "DIR")]
-    pub(crate) storage_path: PathBuf,
+    pub storage_path: PathBuf,
 
     /// Address on which artifacts are served and events are received
     #[arg(long, default_value = ":9090", env = "STORAGE_ADDRESS", value_parser = parse_address)]
-    pub(crate) storage_addr: SocketAddr,
+    pub storage_addr: SocketAddr,
 
     /// Host and port advertised in artifact URLs; by default those of the storage address
     #[arg(long, env = "STORAGE_ADV_ADDR", value_name = "HOST:PORT")]
-    pub(crate) storage_adv_addr: Option<String>,
+    pub storage_adv_addr: Option<String>,
 
     /// How long to retain superseded artifacts
     #[arg(long, default_value = "1m", value_parser = parse_duration)]
-    pub(crate) artifact_retention_ttl: Duration,
+    pub artifact_retention_ttl: Duration,
 
     /// How many artifacts per object to retain after that time
     #[arg(long, default_value_t = 2)]
-    pub(crate) artifact_retention_records: usize,
+    pub artifact_retention_records: usize,
 
     /// Write a ReleaseAudit for each operation on a release and each applied revision
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) release_audits: bool,
+    pub release_audits: bool,
 
     /// How long to retain ReleaseAudits
     #[arg(long, default_value = "2160h", value_parser = parse_duration)]
-    pub(crate) audit_retention_ttl: Duration,
+    pub audit_retention_ttl: Duration,
 
     /// How many ReleaseAudits of an object to retain
     #[arg(long, default_value_t = 50)]
-    pub(crate) audit_retention_records: usize,
+    pub audit_retention_records: usize,
 
     /// Bucket of S3 in which ReleaseAudits are stored before they are deleted
     #[arg(long, value_name = "s3://BUCKET/PREFIX")]
-    pub(crate) audit_archive: Option<String>,
+    pub audit_archive: Option<String>,
 
     /// Server of that bucket, with `http://` for one without TLS
     #[arg(long, default_value = "s3.amazonaws.com", value_name = "HOST")]
-    pub(crate) audit_archive_endpoint: String,
+    pub audit_archive_endpoint: String,
 
     /// Region of that bucket
     #[arg(long, value_name = "REGION")]
-    pub(crate) audit_archive_region: Option<String>,
+    pub audit_archive_region: Option<String>,
 
     /// Maximum size of all artifacts in total, such as `10Gi`; 0 for no limit
     #[arg(long, default_value = "0", env = "STORAGE_SIZE_LIMIT", value_name = "BYTES", value_parser = parse_bytes)]
-    pub(crate) storage_size_limit: u64,
+    pub storage_size_limit: u64,
 
     /// Address on which metrics are served
     #[arg(long, default_value = ":8080", env = "METRICS_ADDR", value_parser = parse_address)]
-    pub(crate) metrics_addr: SocketAddr,
+    pub metrics_addr: SocketAddr,
 
     /// Address on which /healthz and /readyz are served
     #[arg(long, default_value = ":9440", env = "HEALTH_ADDR", value_parser = parse_address)]
-    pub(crate) health_addr: SocketAddr,
+    pub health_addr: SocketAddr,
 
     /// Address to which events are posted, such as that of Flux's notification-controller. Then windlass itself neither
     /// sends notifications nor receives webhooks
     #[arg(long, default_value = "", env = "EVENTS_ADDR", value_name = "URL", hide_default_value = true,
         value_parser = parse_events_addr)]
-    pub(crate) events_addr: EventsAddr,
+    pub events_addr: EventsAddr,
 
     /// Address on which webhooks are received, unless --events-addr is set
     #[arg(long = "receiverAddr", default_value = ":9292", value_name = "ADDRESS", value_parser = parse_address)]
-    pub(crate) receiver_addr: SocketAddr,
+    pub receiver_addr: SocketAddr,
 
     /// How long the same event is not sent again; 0 for no limit
     #[arg(long, default_value = "5m", value_parser = parse_duration)]
-    pub(crate) rate_limit_interval: Duration,
+    pub rate_limit_interval: Duration,
 
     /// Send incidents for all Alerts that do not have the annotation `windlass.dev/incidents`: a message when a failure begins
     /// and one when it ends, instead of one for each error
     #[arg(long)]
-    pub(crate) incidents: bool,
+    pub incidents: bool,
 
     /// How long to retain Incidents that are resolved
     #[arg(long, default_value = "168h", value_parser = parse_duration)]
-    pub(crate) incident_retention_ttl: Duration,
+    pub incident_retention_ttl: Duration,
 
     /// How many Incidents that are resolved to retain in a namespace
     #[arg(long, default_value_t = 50)]
-    pub(crate) incident_retention_records: usize,
+    pub incident_retention_records: usize,
 
     /// Watch all namespaces; `false` watches the namespace in `$RUNTIME_NAMESPACE` only
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) watch_all_namespaces: bool,
+    pub watch_all_namespaces: bool,
 
     /// Reconcile only objects that match this label selector, such as `sharding.fluxcd.io/key=shard1`; others are still watched
     #[arg(long, default_value = "", value_name = "SELECTOR", hide_default_value = true,
         value_parser = LabelSelector::parse)]
-    pub(crate) watch_label_selector: LabelSelector,
+    pub watch_label_selector: LabelSelector,
 
     /// Namespace in which windlass runs
     #[arg(long, env = "RUNTIME_NAMESPACE", default_value = "flux-system")]
-    pub(crate) runtime_namespace: String,
+    pub runtime_namespace: String,
 
     /// How many objects of each kind to reconcile concurrently, unless the kind has its own flag; objects that wait do not count
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
@@ -149,98 +149,98 @@ pub(crate) struct Settings {
 
     /// How many objects of one Kustomization to compare or apply concurrently
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) concurrent_ssa: u16,
+    pub concurrent_ssa: u16,
 
     /// How often to check dependencies that are not ready, in addition to watching them
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
-    pub(crate) requeue_dependency: Duration,
+    pub requeue_dependency: Duration,
 
     /// Delay after the first failed fetch; it doubles with each failure
     #[arg(long, default_value = "750ms", value_parser = parse_duration)]
-    pub(crate) min_retry_delay: Duration,
+    pub min_retry_delay: Duration,
 
     /// Maximum delay after failed fetches
     #[arg(long, default_value = "15m", value_parser = parse_duration)]
-    pub(crate) max_retry_delay: Duration,
+    pub max_retry_delay: Duration,
 
     /// Jitter of intervals, in percent
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..100))]
-    pub(crate) interval_jitter_percentage: u8,
+    pub interval_jitter_percentage: u8,
 
     /// Kinds to apply after CRDs and before all others, as a comma-separated list of `group/Kind`
     #[arg(long, value_delimiter = ',', value_parser = parse_group_kind)]
-    pub(crate) custom_apply_stage_kinds: Vec<(String, String)>,
+    pub custom_apply_stage_kinds: Vec<(String, String)>,
 
     /// Additional field managers whose fields to take over before an apply, besides those of kubectl
     #[arg(long)]
-    pub(crate) override_manager: Vec<String>,
+    pub override_manager: Vec<String>,
 
     /// Timeout for fetching an artifact from another shard
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
-    pub(crate) http_timeout: Duration,
+    pub http_timeout: Duration,
 
     /// Reject references to objects in other namespaces
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) no_cross_namespace_refs: bool,
+    pub no_cross_namespace_refs: bool,
 
     /// Fail builds without any objects if objects were applied before, instead of deleting all of them
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) no_empty_builds: bool,
+    pub no_empty_builds: bool,
 
     /// Networks to which URLs in specs may resolve in spite of --no-cross-namespace-refs, such as the Service of a Git
     /// server; a comma-separated list
     #[arg(long, value_name = "CIDRS", value_delimiter = ',')]
-    pub(crate) allow_source_cidrs: Vec<IpNet>,
+    pub allow_source_cidrs: Vec<IpNet>,
 
     /// Allow URLs in specs to resolve to windlass itself and to its node; for tests
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) allow_loopback_sources: bool,
+    pub allow_loopback_sources: bool,
 
     /// Reject remote bases in kustomizations
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) no_remote_bases: bool,
+    pub no_remote_bases: bool,
 
     /// Allow remote bases on servers without public addresses, such as those in the cluster, also for Kustomizations
     /// that are applied as a ServiceAccount or to a remote cluster
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) insecure_remote_bases: bool,
+    pub insecure_remote_bases: bool,
 
     /// Whether CustomResourceDefinitions are written and deleted only if the objects that exist stay as they are
     #[arg(long, default_value = "on")]
-    pub(crate) crd_guard: CrdGuard,
+    pub crd_guard: CrdGuard,
 
     /// Let the annotations that loosen the guard of CustomResourceDefinitions count also for objects that are applied as
     /// a ServiceAccount
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) tenant_crd_force: bool,
+    pub tenant_crd_force: bool,
 
     /// ServiceAccount to impersonate for objects without spec.serviceAccountName
     #[arg(long, value_name = "NAME")]
-    pub(crate) default_service_account: Option<String>,
+    pub default_service_account: Option<String>,
 
     /// ServiceAccount for objects with spec.kubeConfig and without spec.serviceAccountName
     #[arg(long, value_name = "NAME")]
-    pub(crate) default_kubeconfig_service_account: Option<String>,
+    pub default_kubeconfig_service_account: Option<String>,
 
     /// Secret in windlass's namespace with the age keys for Kustomizations whose spec.decryption names no Secret
     #[arg(long, value_name = "NAME")]
-    pub(crate) sops_age_secret: Option<String>,
+    pub sops_age_secret: Option<String>,
 
     /// Allow exec plugins in kubeconfigs of objects
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) insecure_kubeconfig_exec: bool,
+    pub insecure_kubeconfig_exec: bool,
 
     /// Allow kubeconfigs of objects to skip TLS verification
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) insecure_kubeconfig_tls: bool,
+    pub insecure_kubeconfig_tls: bool,
 
     /// Feature gates as a comma-separated list of `Name=true`
     #[arg(long, value_name = "GATES", value_parser = Gates::parse)]
@@ -248,15 +248,15 @@ pub(crate) struct Settings {
 
     /// Log level: trace, debug, info or error
     #[arg(long, default_value = "info", env = "LOG_LEVEL")]
-    pub(crate) log_level: LogLevel,
+    pub log_level: LogLevel,
 
     /// Log format: json, or console for people
     #[arg(long, default_value = "json")]
-    pub(crate) log_encoding: LogEncoding,
+    pub log_encoding: LogEncoding,
 
     /// How a leader is elected.
     #[command(flatten)]
-    pub(crate) leader_election: LeaderElection,
+    pub leader_election: LeaderElection,
 
     /// What has no meaning here.
     #[command(flatten)]
@@ -265,7 +265,7 @@ pub(crate) struct Settings {
 
 /// Whether CustomResourceDefinitions are guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CrdGuard {
+pub enum CrdGuard {
     /// They are.
     On,
     /// They are written and deleted as Flux does it.
@@ -274,7 +274,7 @@ pub(crate) enum CrdGuard {
 
 /// Least important lines that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevel {
+pub enum LogLevel {
     /// All of it.
     Trace,
     /// For debugging.
@@ -287,7 +287,7 @@ pub(crate) enum LogLevel {
 
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogEncoding {
+pub enum LogEncoding {
     /// One JSON object a line, as Flux's controllers write them.
     Json,
     /// For people.
@@ -306,27 +306,27 @@ const NO_WORKERS: &str =
 
 impl Settings {
     /// How many sources are fetched at once.
-    pub(crate) fn sources_at_once(&self) -> u16 {
+    pub fn sources_at_once(&self) -> u16 {
         self.concurrent_source.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_SOURCES)
     }
 
     /// How many Kustomizations are built and applied at once.
-    pub(crate) fn kustomizations_at_once(&self) -> u16 {
+    pub fn kustomizations_at_once(&self) -> u16 {
         self.concurrent_kustomize.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_APPLIERS)
     }
 
     /// Whether this process sends notifications and receives webhooks: who posts events elsewhere has it done there.
-    pub(crate) fn notifies(&self) -> bool {
+    pub fn notifies(&self) -> bool {
         self.events_addr.0.is_none()
     }
 
     /// Whether an object with these labels is in this process' part of the cluster.
-    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.watch_label_selector.selects(|key| labels.get(key).map(String::as_str))
     }
 
     /// Whether a variable without value and default is an error in post-build substitution.
-    pub(crate) fn strict_substitutions(&self) -> bool {
+    pub fn strict_substitutions(&self) -> bool {
         self.gate("StrictPostBuildSubstitutions").unwrap_or(true)
     }
 
@@ -335,37 +335,37 @@ impl Settings {
     }
 
     /// Whether a dependency has to pass the usual check as well where a `readyExpr` asks about it.
-    pub(crate) fn ready_expr_is_additive(&self) -> bool {
+    pub fn ready_expr_is_additive(&self) -> bool {
         self.gate(gates::ADDITIVE_CEL).unwrap_or(false)
     }
 
     /// Whether releases whose actions name no strategy are retried instead of remediated.
-    pub(crate) fn retries_on_failure(&self) -> bool {
+    pub fn retries_on_failure(&self) -> bool {
         self.gate(gates::RETRY_ON_FAILURE).unwrap_or(false)
     }
 
     /// Whether templates of releases may ask for addresses of hosts.
-    pub(crate) fn allows_dns_lookups(&self) -> bool {
+    pub fn allows_dns_lookups(&self) -> bool {
         self.gate(gates::DNS_LOOKUPS).unwrap_or(false)
     }
 
     /// Whether a Kustomization's wait for health ends as soon as one object has failed for good.
-    pub(crate) fn fails_fast(&self) -> bool {
+    pub fn fails_fast(&self) -> bool {
         !self.gate(gates::NO_FAIL_FAST).unwrap_or(false)
     }
 
     /// Whether the version of a chart tells of the digest of its artifact.
-    pub(crate) fn tracks_chart_digests(&self) -> bool {
+    pub fn tracks_chart_digests(&self) -> bool {
         !self.gate(gates::NO_CHART_DIGEST).unwrap_or(false)
     }
 
     /// Whether releases that do not say otherwise are made as Helm 3 makes them.
-    pub(crate) fn has_helm3_defaults(&self) -> bool {
+    pub fn has_helm3_defaults(&self) -> bool {
         self.gate(gates::HELM3_DEFAULTS).unwrap_or(false)
     }
 
     /// Flags and gates that were set to something and change nothing, each with the reason.
-    pub(crate) fn without_meaning(&self) -> Vec<(String, &'static str)> {
+    pub fn without_meaning(&self) -> Vec<(String, &'static str)> {
         let gates = self.feature_gates.iter().flat_map(Gates::notes);
         let flags = self.accepted.notes().map(|(flag, why)| (flag.to_owned(), why));
         let helm =
@@ -373,9 +373,19 @@ impl Settings {
         flags.chain(helm).chain(gates).collect()
     }
 
+    /// The settings that flags of `windlass serve` give.
+    ///
+    /// # Errors
+    /// What is wrong with the flags, as the program says it.
+    pub fn from_flags<F: AsRef<str>>(flags: &[F]) -> Result<Self, clap::Error> {
+        let command = Self::augment_args(Command::new("serve").no_binary_name(true));
+        let matches = command.try_get_matches_from(flags.iter().map(AsRef::as_ref))?;
+        Ok(Self::from_arg_matches(&matches)?.normalized())
+    }
+
     /// The same, where a text without content is as if it had not been given.
     #[must_use]
-    pub(crate) fn normalized(mut self) -> Self {
+    pub fn normalized(mut self) -> Self {
         for text in [
             &mut self.storage_adv_addr,
             &mut self.default_service_account,
@@ -403,7 +413,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 
 /// Where events are posted; nowhere if it is empty.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct EventsAddr(pub(crate) Option<Url>);
+pub struct EventsAddr(pub Option<Url>);
 
 fn parse_events_addr(text: &str) -> Result<EventsAddr, String> {
     if text.is_empty() {
@@ -424,7 +434,11 @@ fn parse_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+/// Reads a duration of a flag, as Go writes them.
+///
+/// # Errors
+/// What is wrong with it, for `clap`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     reconcile::parse_duration(text).map_err(|e| e.to_string())
 }
 
@@ -450,4 +464,4 @@ fn parse_group_kind(text: &str) -> Result<(String, String), String> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

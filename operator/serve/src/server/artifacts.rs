@@ -15,7 +15,7 @@ use tokio_util::io::ReaderStream;
 use windlass_cluster::leadership::Leadership;
 
 /// Serves what is in the store.
-pub(crate) fn artifacts(store: Arc<sources::store::Store>, leadership: Leadership) -> Router {
+pub fn artifacts(store: Arc<sources::store::Store>, leadership: Leadership) -> Router {
     // Parity(flux): a readiness probe of this path sends those who want artifacts to the leader, which has them.
     let root = move || {
         let leads = leadership.may_act();

@@ -23,7 +23,7 @@ const CRATES: [&str; 2] = ["windlass", "sources"];
 ///
 /// # Errors
 /// When logging was started before.
-pub(crate) fn start(level: LogLevel, encoding: LogEncoding) -> anyhow::Result<()> {
+pub fn start(level: LogLevel, encoding: LogEncoding) -> anyhow::Result<()> {
     let level = match level {
         LogLevel::Trace => "trace",
         LogLevel::Debug => "debug",
@@ -182,7 +182,7 @@ mod tests {
             after_time.1,
             "\"level\":\"error\",\"msg\":\"request failed, retrying\",\"controllerKind\":\"Kustomization\",\
              \"namespace\":\"shop\",\"name\":\"app\",\"error\":\"no \\\"route\\\"\",\"attempts\":3,\
-             \"logger\":\"windlass::telemetry::tests\"}\n"
+             \"logger\":\"windlass_serve::telemetry::tests\"}\n"
         );
         assert_eq!(read["error"], "no \"route\"");
     }
@@ -191,7 +191,7 @@ mod tests {
     fn the_console_encoding_is_a_readable_line() {
         let line = logged(LogEncoding::Console, fail);
         assert!(
-            line.contains("ERROR windlass::telemetry::tests: request failed, retrying"),
+            line.contains("ERROR windlass_serve::telemetry::tests: request failed, retrying"),
             "{line}"
         );
         assert!(line.contains("name=\"app\" namespace=\"shop\""), "{line}");

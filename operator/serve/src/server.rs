@@ -1,7 +1,7 @@
 //! HTTP: artifacts and events, health, metrics, each on the address that Flux uses for it.
 
 mod artifacts;
-pub(crate) mod bodies;
+pub mod bodies;
 mod connections;
 mod events;
 
@@ -24,7 +24,7 @@ use windlass_cluster::metrics::Metrics;
 
 /// Whether the caches are filled and runs have begun.
 #[derive(Clone, Default)]
-pub(crate) struct Readiness(Arc<State>);
+pub struct Readiness(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -35,12 +35,12 @@ struct State {
 
 impl Readiness {
     /// From now on `/readyz` says yes.
-    pub(crate) fn ready(&self) {
+    pub fn ready(&self) {
         self.0.is_up.store(true, Ordering::Release);
     }
 
     /// Something else works on the same objects, or no longer: meanwhile `/readyz` says no, and names it.
-    pub(crate) fn exclude(&self, by: Option<String>) {
+    pub fn exclude(&self, by: Option<String>) {
         *self.0.excluded.lock() = by;
     }
 
@@ -63,11 +63,11 @@ const ADDRESS_IN_USE_TIMEOUT: Duration = Duration::from_secs(10);
 const BIND_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A bound listener and what it serves; binding comes first so that a port in use ends the start.
-pub(crate) struct Listener {
+pub struct Listener {
     name: &'static str,
     socket: TcpListener,
     /// Where it listens, with the port that was chosen.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Listener {
@@ -75,7 +75,7 @@ impl Listener {
     ///
     /// # Errors
     /// Names the address and what it was wanted for.
-    pub(crate) async fn bind(name: &'static str, address: SocketAddr) -> anyhow::Result<Self> {
+    pub async fn bind(name: &'static str, address: SocketAddr) -> anyhow::Result<Self> {
         let socket = bound(address, ADDRESS_IN_USE_TIMEOUT)
             .await
             .map_err(|e| anyhow::anyhow!("cannot listen on {address} for {name}: {e}"))?;
@@ -85,7 +85,7 @@ impl Listener {
     }
 
     /// Serves until `stop`.
-    pub(crate) async fn serve(self, router: Router, stop: CancellationToken) {
+    pub async fn serve(self, router: Router, stop: CancellationToken) {
         connections::serve(self.name, self.socket, router, ConnectionLimits::default(), stop).await;
     }
 }
@@ -109,7 +109,7 @@ async fn bound(address: SocketAddr, limit: Duration) -> std::io::Result<TcpListe
 }
 
 /// `/healthz`: the process answers. `/readyz`: it also does its work, or would if it led.
-pub(crate) fn health(readiness: Readiness) -> Router {
+pub fn health(readiness: Readiness) -> Router {
     let ready = move || {
         let answer = readiness.answer();
         async move { answer }
@@ -118,7 +118,7 @@ pub(crate) fn health(readiness: Readiness) -> Router {
 }
 
 /// `/metrics` in the OpenMetrics text format.
-pub(crate) fn metrics(metrics: Arc<Metrics>) -> Router {
+pub fn metrics(metrics: Arc<Metrics>) -> Router {
     let text = move || {
         let text = metrics.text();
         async move {
@@ -128,8 +128,8 @@ pub(crate) fn metrics(metrics: Arc<Metrics>) -> Router {
     Router::new().route("/metrics", get(text))
 }
 
-pub(crate) use artifacts::artifacts;
-pub(crate) use events::events;
+pub use artifacts::artifacts;
+pub use events::events;
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,10 @@ use axum::http::StatusCode;
 use futures::StreamExt as _;
 
 /// How much of a body is read without a permit: most are shorter.
-pub(crate) const SHORT_BODY_BYTES: usize = 64 << 10;
+pub const SHORT_BODY_BYTES: usize = 64 << 10;
 
 /// A body that is being read.
-pub(crate) struct BodyReader {
+pub struct BodyReader {
     stream: BodyDataStream,
     read: Vec<u8>,
     most: usize,
@@ -19,7 +19,7 @@ pub(crate) struct BodyReader {
 
 impl BodyReader {
     /// Reads a body of at most so many bytes.
-    pub(crate) fn new(body: Body, most: usize) -> Self {
+    pub fn new(body: Body, most: usize) -> Self {
         Self { stream: body.into_data_stream(), read: Vec::new(), most }
     }
 
@@ -27,7 +27,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// The status of the response: the body is too long, or is interrupted.
-    pub(crate) async fn up_to(&mut self, bytes: usize) -> Result<bool, StatusCode> {
+    pub async fn up_to(&mut self, bytes: usize) -> Result<bool, StatusCode> {
         while self.read.len() <= bytes {
             let Some(part) = self.stream.next().await else { return Ok(true) };
             let part = part.map_err(|_| StatusCode::BAD_REQUEST)?;
@@ -43,12 +43,12 @@ impl BodyReader {
     ///
     /// # Errors
     /// As those of [`Self::up_to`].
-    pub(crate) async fn rest(&mut self) -> Result<(), StatusCode> {
+    pub async fn rest(&mut self) -> Result<(), StatusCode> {
         self.up_to(self.most).await.map(drop)
     }
 
     /// What was read.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+    pub fn into_bytes(self) -> Vec<u8> {
         self.read
     }
 }

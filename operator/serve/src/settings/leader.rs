@@ -12,7 +12,7 @@ use windlass_cluster::lease::Election;
 /// How a leader is elected.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Leader election")]
-pub(crate) struct LeaderElection {
+pub struct LeaderElection {
     /// Enable leader election by a Lease; required for more than one replica
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
@@ -33,7 +33,7 @@ pub(crate) struct LeaderElection {
     /// Release the Lease on shutdown, so that a standby can take over at once
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
-    pub(crate) leader_election_release_on_cancel: bool,
+    pub leader_election_release_on_cancel: bool,
 
     /// Namespace of the Lease; by default that of windlass
     #[arg(long, value_name = "NAMESPACE")]
@@ -61,7 +61,7 @@ const NAME: &str = "windlass-leader-election";
 
 impl Settings {
     /// Who this process is, to the API server and to other processes.
-    pub(crate) fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         let given = self.leader_election.leader_election_identity.clone();
         given
             .filter(|name| !name.is_empty())
@@ -73,7 +73,7 @@ impl Settings {
     ///
     /// # Errors
     /// When the durations leave no time to step down before another process takes over.
-    pub(crate) fn terms(&self) -> anyhow::Result<ElectionTerms> {
+    pub fn terms(&self) -> anyhow::Result<ElectionTerms> {
         let flags = &self.leader_election;
         let selector = self.watch_label_selector.text();
         // A Lease counts whole seconds.
@@ -116,7 +116,7 @@ impl Settings {
 /// The Lease of the processes with a selector: every shard elects a leader of its own.
 ///
 /// Parity(flux): the suffix is the beginning of the selector's hash, as Flux's controllers have it.
-pub(crate) fn lease_name(selector: &str) -> String {
+pub fn lease_name(selector: &str) -> String {
     if selector.is_empty() {
         return NAME.to_owned();
     }

@@ -131,7 +131,7 @@ struct Taking {
 }
 
 /// Takes events.
-pub(crate) fn events(events: Arc<Events>, metrics: Arc<Metrics>) -> Router {
+pub fn events(events: Arc<Events>, metrics: Arc<Metrics>) -> Router {
     router(Taking {
         events,
         metrics,

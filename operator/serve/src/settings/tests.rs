@@ -1,22 +1,14 @@
 //! Every flag of Flux parses with its default; what else flags can be given.
 
-use clap::Parser;
 use expect_test::expect;
 
 use super::*;
 
-#[derive(Parser)]
-struct Program {
-    #[command(flatten)]
-    settings: Settings,
-}
-
 fn parsed(flags: &[&str]) -> Result<Settings, clap::Error> {
-    let program = ["windlass"].iter().chain(flags);
-    Program::try_parse_from(program).map(|program| program.settings.normalized())
+    Settings::from_flags(flags)
 }
 
-pub(crate) fn settings(flags: &[&str]) -> Settings {
+pub(super) fn settings(flags: &[&str]) -> Settings {
     parsed(flags).unwrap()
 }
 

@@ -1,0 +1,9 @@
+//! What the operator is started with and serves: flags, logs, HTTP.
+//!
+//! Here: the flags of `windlass serve` ([`settings`]), log lines ([`telemetry`]), artifacts, events, health and metrics over
+//! HTTP ([`server`]). Elsewhere: the Kubernetes client, events and metrics themselves (crate `windlass-cluster`), webhooks
+//! (`controllers::receiver`).
+
+pub mod server;
+pub mod settings;
+pub mod telemetry;
