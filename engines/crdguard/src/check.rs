@@ -25,6 +25,10 @@ pub(crate) fn check(value: &Value, node: &SchemaNode, place: &mut FieldPath, sin
         return;
     }
     own(value, &node.own, place, sink);
+    // Null is asked for its type and for the values that are allowed, and not for alternatives.
+    if value.is_null() {
+        return;
+    }
     junctors(value, node, place, sink);
     match value {
         Value::Object(map) => fields(map, node, place, sink),

@@ -109,6 +109,21 @@ fn alternatives_that_did_not_change_are_about_values_that_did() {
 }
 
 #[test]
+fn null_is_not_asked_whether_it_fits_alternatives() {
+    let of = |more: Value| {
+        let mut field =
+            json!({"type": "object", "nullable": true, "properties": {"a": {"type": "string"}}});
+        field.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object(&json!({"f": field}))
+    };
+    let changed = json!({"not": {"required": ["a"]}, "anyOf": [{"required": ["a"]}]});
+    let old = of(json!({}));
+    assert_spec(old.clone(), of(changed.clone()), &[json!({"f": null})], &expect![""]);
+    let expected = expect!["v1 spec.f fits none of `anyOf` (1 object: shop/a)"];
+    assert_spec(old, of(changed), &[json!({"f": {}})], &expected);
+}
+
+#[test]
 fn the_type_of_a_list_is_not_checked_where_a_format_is() {
     let with = |of: Value| object(&json!({"a": of}));
     let old = with(json!({"type": "array", "items": {"type": "string"}}));
