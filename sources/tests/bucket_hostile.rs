@@ -129,7 +129,8 @@ async fn pages_without_end_end() {
     // The same token again and again, with nothing in the pages: not for ever, and not taken for an empty bucket.
     let (mut remote, count) =
         serve(|_, stream| say(stream, "200 OK", "", &listing(&[], Some("t"))));
-    remote.timeout = Duration::from_secs(60);
+    // A thousand pages may take a while on a machine that compiles meanwhile.
+    remote.timeout = Duration::from_secs(600);
     let error = listed(&remote).await.unwrap_err();
     assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
     assert!(error.to_string().contains("1000 consecutive pages are empty"), "{error}");
