@@ -28,7 +28,7 @@ use self::credentials::{Credentials, GitCredentialsArgs};
 use self::forge::{Forge, ForgeBootstrapArgs, Service};
 use self::layout::Layout;
 use self::moving::Moving;
-use self::repository::BootstrapRepository;
+use self::repository::{Author, BootstrapRepository};
 use super::connection::{Connection, Mark, block_on, print, say};
 use super::install::manifests::Manifests;
 use super::install::{self, MANAGER, POLL_INTERVAL, definitions};
@@ -161,9 +161,9 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
             forge.ensure_repository().await?;
             let given = forge.given(&args.given.secret_name);
             let pushing = Credentials::of_http(&given, BTreeMap::new(), ca)?;
-            publish(args, (&forge.url()?, &pushing), &layout, &components, &sync).await?
+            publish(args, &forge.url()?, &pushing, &layout, &components, &sync).await?
         }
-        None => publish(args, (&args.url, &access), &layout, &components, &sync).await?,
+        None => publish(args, &args.url, &access, &layout, &components, &sync).await?,
     };
     match (access.generated_key(), forge) {
         (Some(key), Some(forge)) => {
@@ -173,7 +173,7 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
         (Some(key), None) if asks => await_access(key, &args.url)?,
         _ => {}
     }
-    install_from(&cluster, args, &access, (objects, &commit), deadline).await?;
+    install_from(&cluster, args, &access, objects, &commit, deadline).await?;
     await_commit(&cluster, namespace, &commit, deadline).await?;
     say(Mark::Success, &format!("windlass follows {} at {}", args.url, layout.shown()));
     Ok(())
@@ -182,7 +182,8 @@ async fn bootstrap(args: &Git, forge: Option<&Forge>) -> anyhow::Result<()> {
 /// Puts the files into the repository; returns what a build of them has, and the commit.
 async fn publish(
     args: &Git,
-    (url, access): (&Url, &Credentials),
+    url: &Url,
+    access: &Credentials,
     layout: &Layout,
     components: &str,
     sync: &[Object],
@@ -202,7 +203,7 @@ async fn publish(
             message.push_str("\n\n");
             message.push_str(appendix);
         }
-        let author = (following.author_name.as_str(), following.author_email.as_str());
+        let author = Author { name: &following.author_name, address: &following.author_email };
         repository.commit_and_push(&changed, author, &message).await?;
         say(Mark::Success, &format!("pushed {} to branch {branch}", changed.join(", ")));
     }
@@ -225,7 +226,8 @@ async fn install_from(
     cluster: &Cluster,
     args: &Git,
     access: &Credentials,
-    (objects, commit): (Vec<Object>, &str),
+    objects: Vec<Object>,
+    commit: &str,
     deadline: Instant,
 ) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;

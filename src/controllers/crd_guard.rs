@@ -234,9 +234,7 @@ impl<'a> Guard<'a> {
         let Some(live) = cluster.get(&resource, "", manifest.name()).await? else {
             return Ok(());
         };
-        let is_named = may_list(&self.target.cluster, &live).await;
-        let by = (manager, is_named);
-        migrate::migrate(self.target, (&resource, live), manifest, by, is_stopped).await
+        migrate::migrate(self.target, &resource, live, manifest, manager, is_stopped).await
     }
 
     /// Removes a live definition that left the manifests; `mine` are the marks of its owner, and `propagation` is as in

@@ -190,8 +190,8 @@ struct IncidentAssessment {
     at: Option<Instant>,
     verdicts: BTreeMap<ObjectId, ObjectVerdict>,
     found: BTreeMap<IncidentIdentity, failures::Incident>,
-    /// The identities of `found`, by what an Incident says of them.
-    named: BTreeMap<(ObjectId, String), IncidentIdentity>,
+    /// The identities of `found`, by their subjects.
+    by_subject: BTreeMap<ObjectId, Vec<IncidentIdentity>>,
 }
 
 impl IncidentAssessment {
@@ -199,14 +199,17 @@ impl IncidentAssessment {
         verdicts: BTreeMap<ObjectId, ObjectVerdict>,
         found: BTreeMap<IncidentIdentity, failures::Incident>,
     ) -> Self {
-        let named = |it: &IncidentIdentity| ((it.0.clone(), it.1.to_string()), it.clone());
-        let named = found.keys().map(named).collect();
-        Self { at: Some(Instant::now()), verdicts, found, named }
+        let mut by_subject: BTreeMap<ObjectId, Vec<IncidentIdentity>> = BTreeMap::new();
+        for identity in found.keys() {
+            by_subject.entry(identity.0.clone()).or_default().push(identity.clone());
+        }
+        Self { at: Some(Instant::now()), verdicts, found, by_subject }
     }
 
     /// What an Incident is about, if that still fails.
-    fn of(&self, named: &(ObjectId, String)) -> Option<&failures::Incident> {
-        self.found.get(self.named.get(named)?)
+    fn of(&self, subject: &ObjectId, problem: &str) -> Option<&failures::Incident> {
+        let mut identities = self.by_subject.get(subject)?.iter();
+        self.found.get(identities.find(|it| it.1.to_string() == problem)?)
     }
 }
 
@@ -294,8 +297,10 @@ impl IncidentRun {
         let teller = &self.teller;
         let judged = &self.judged;
         let is_needed = |incident: &Incident| {
-            let is_found =
-                || incident_store::identity(incident).is_some_and(|it| judged.of(&it).is_some());
+            let is_found = || {
+                incident_store::identity(incident)
+                    .is_some_and(|it| judged.of(&it.0, &it.1).is_some())
+            };
             teller.is_waiting(incident) || is_found() && incident_store::state(incident).is_none()
         };
         self.book.sweep(is_needed).await;
@@ -406,7 +411,7 @@ impl IncidentRun {
             pause(step).await;
             let Some(identity) = incident_store::identity(&object) else { continue };
             // Of a kind that was not listed nothing is known.
-            if self.judged.of(&identity).is_some() || !listed.has(&identity.0) {
+            if self.judged.of(&identity.0, &identity.1).is_some() || !listed.has(&identity.0) {
                 continue;
             }
             let affected = incident_store::affected(&object);
@@ -424,7 +429,7 @@ impl IncidentRun {
             pause(step).await;
             let Some(identity) = incident_store::identity(&object) else { continue };
             let subject = &identity.0;
-            let failing = self.judged.of(&identity);
+            let failing = self.judged.of(&identity.0, &identity.1);
             let named = match failing {
                 Some(incident) => audience.of(objects_of(incident)),
                 None => audience.of(std::iter::once(subject)),
@@ -437,7 +442,7 @@ impl IncidentRun {
             let about = failing.map(|it| self.about(it));
             let about = about.unwrap_or_else(|| vec![self.observed.reference(subject)]);
             let controller = self.observed.controller(subject);
-            self.teller.opened(&object, (&about, controller), due).await;
+            self.teller.opened(&object, &about, controller, due).await;
         }
         for object in self.book.resolved_ones() {
             self.tell_end(&object).await;

@@ -13,6 +13,14 @@ use url::Url;
 
 use super::credentials::Credentials;
 
+/// Who makes a commit.
+#[derive(Clone, Copy)]
+pub(super) struct Author<'a> {
+    pub(super) name: &'a str,
+    /// The address for e-mail.
+    pub(super) address: &'a str,
+}
+
 /// The most of what `git` said that is shown.
 const MAX_SHOWN_STDERR_CHARACTERS: usize = 2000;
 
@@ -74,7 +82,7 @@ impl<'c> BootstrapRepository<'c> {
     pub(super) async fn commit_and_push(
         &self,
         paths: &[String],
-        (name, address): (&str, &str),
+        Author { name, address }: Author<'_>,
         message: &str,
     ) -> anyhow::Result<()> {
         let mut add = vec!["add", "-f", "--"];

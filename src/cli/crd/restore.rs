@@ -229,7 +229,7 @@ impl<'a> Site<'a> {
             live.is_some_and(|live| lacks_status(&live, &object))
         };
         if lacks_it {
-            let written = self.write_status(&resource, place, &status).await;
+            let written = self.write_status(&resource, place.0, place.1, &status).await;
             written.context("it exists, but its status cannot be written")?;
         }
         Ok((!created).then_some(lacks_it))
@@ -239,13 +239,13 @@ impl<'a> Site<'a> {
     async fn write_status(
         &self,
         resource: &Resource,
-        place: (&str, &str),
+        namespace: &str,
+        name: &str,
         status: &Value,
     ) -> Result<(), ClusterError> {
         // A merge patch would drop what is null.
         let add = json!([{"op": "add", "path": "/status", "value": status}]);
         let cluster = &self.cluster;
-        let (namespace, name) = place;
         let mut live = cluster.json_patch_status(resource, namespace, name, &add, UNOWNED).await?;
         for attempt in 1.. {
             let Some(patch) = without_status_entry(&live) else { break };

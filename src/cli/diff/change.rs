@@ -95,8 +95,10 @@ const TAKEN_OVER_UNTRIED: &str =
 /// What an object becomes whose fields are taken over from other tools, and a note that says so; `dry` is what a dry-run of
 /// the apply alone makes of it. What the API server fills in, and whether it takes the object, is tried by a dry-run.
 pub(super) async fn taken_over(
-    (cluster, resource): (&Cluster, &Resource),
-    (live, dry): (&Object, Object),
+    cluster: &Cluster,
+    resource: &Resource,
+    live: &Object,
+    dry: Object,
     manager: &str,
     overrides: &[String],
 ) -> (Object, Option<&'static str>) {

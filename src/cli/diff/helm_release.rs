@@ -183,8 +183,7 @@ impl Comparison<'_> {
         }
         let (after, note) = match is_foreign {
             true => {
-                let at = (self.cluster, resource);
-                taken_over(at, (&live, after), MANAGER, &self.overrides).await
+                taken_over(self.cluster, resource, &live, after, MANAGER, &self.overrides).await
             }
             false => (after, None),
         };

@@ -53,7 +53,8 @@ pub(super) async fn diff(
         let wanted: Inventory =
             manifests.iter().map(|it| (it.id.clone(), it.object.gvk().version)).collect();
         let stale = recorded.minus(&wanted);
-        let removed: Vec<_> = stale.into_iter().map(|it| comparison.removed(it)).collect();
+        let removed: Vec<_> =
+            stale.into_iter().map(|(id, version)| comparison.removed(id, version)).collect();
         let removed: Vec<_> = stream::iter(removed).buffered(width).collect().await;
         removed.into_iter().flatten().for_each(|it| difference.add(it));
     }
@@ -164,7 +165,7 @@ impl Comparison<'_> {
         let (after, note) = match is_foreign {
             true => {
                 let overrides = &self.settings.override_manager;
-                taken_over((self.cluster, resource), (&live, dry), MANAGER, overrides).await
+                taken_over(self.cluster, resource, &live, dry, MANAGER, overrides).await
             }
             false => (dry, None),
         };
@@ -205,7 +206,8 @@ impl Comparison<'_> {
     /// An object that left the manifests; nothing if it is gone or going.
     async fn removed(
         &self,
-        (id, version): (ObjectId, String),
+        id: ObjectId,
+        version: String,
     ) -> Option<Result<ComparisonResult, String>> {
         let live = match self.cluster.get_by_id(&id, &version).await {
             Ok(live) => live?,

@@ -292,8 +292,13 @@ pub(super) fn put(to: &mut Value, path: &[&str], value: Value) {
 }
 
 /// An object of a kind that windlass serves.
-pub(super) fn object(api_version: &str, kind: &str, place: (&str, &str), spec: &Value) -> Value {
-    let (namespace, name) = place;
+pub(super) fn object(
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+    spec: &Value,
+) -> Value {
     json!({
         "apiVersion": api_version, "kind": kind,
         "metadata": {"name": name, "namespace": namespace}, "spec": spec,
@@ -301,13 +306,18 @@ pub(super) fn object(api_version: &str, kind: &str, place: (&str, &str), spec: &
 }
 
 /// A source of charts: a repository or a registry.
-pub(super) fn chart_repository(place: (&str, &str), url: &str, pass_credentials: bool) -> Value {
+pub(super) fn chart_repository(
+    namespace: &str,
+    name: &str,
+    url: &str,
+    pass_credentials: bool,
+) -> Value {
     let mut spec = json!({"interval": "10m", "url": url});
     if url.starts_with("oci://") {
         spec["type"] = json!("oci");
     }
     put(&mut spec, &["passCredentials"], json!(pass_credentials));
-    object(SOURCE, "HelmRepository", place, &spec)
+    object(SOURCE, "HelmRepository", namespace, name, &spec)
 }
 
 pub(super) const SOURCE: &str = "source.toolkit.fluxcd.io/v1";

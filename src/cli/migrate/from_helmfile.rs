@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             1 => name.clone(),
             _ => format!("{name}-{environment}"),
         };
-        objects.push(helmfile(&own, environment, args, (&name, &place), &needed));
+        objects.push(helmfile(&own, environment, args, &name, &place, &needed));
         tell(&own, &listed, args);
     }
     let mut text = String::new();
@@ -191,14 +191,15 @@ fn source(name: &str, args: &Args, place: &RepositoryLocation) -> Value {
             ),
         );
     }
-    object(SOURCE, "GitRepository", (&args.namespace, name), &spec)
+    object(SOURCE, "GitRepository", &args.namespace, name, &spec)
 }
 
 fn helmfile(
     name: &str,
     environment: &str,
     args: &Args,
-    (source, place): (&str, &RepositoryLocation),
+    source: &str,
+    place: &RepositoryLocation,
     needed: &Needs,
 ) -> Value {
     let mut spec = json!({
@@ -215,7 +216,7 @@ fn helmfile(
     if !needed.variables.is_empty() {
         spec["envFrom"] = json!([{"kind": "Secret", "name": format!("{source}-env")}]);
     }
-    object(HELMFILE, "Helmfile", (&args.namespace, name), &spec)
+    object(HELMFILE, "Helmfile", &args.namespace, name, &spec)
 }
 
 /// Says what the helmfile has, and what of it is another matter in a cluster.
@@ -321,7 +322,7 @@ mod tests {
         std::fs::write(folder.path().join("secrets.yaml"), secret).unwrap();
         let needed = needs(folder.path()).unwrap();
         assert_eq!(needed.variables, BTreeSet::from(["A".to_owned()]));
-        let made = helmfile("shop", "production", &args, ("shop", &place), &needed);
+        let made = helmfile("shop", "production", &args, "shop", &place, &needed);
         assert_eq!(made["spec"]["decryption"]["secretRef"]["name"], "shop-sops");
         let read: crds::helmfile::Helmfile = serde_json::from_value(made.clone()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap()["spec"], made["spec"]);

@@ -24,21 +24,29 @@ pub(super) fn error(error: &Error) -> Option<String> {
     shown(error.trail(), if is_plain { &PLAIN } else { &COLOURED })
 }
 
-/// How parts are set off.
-struct Style {
-    error: (&'static str, &'static str),
-    place: (&'static str, &'static str),
-    dim: (&'static str, &'static str),
+/// What the terminal is sent before and after a text.
+#[derive(Clone, Copy)]
+struct TerminalStyle {
+    before: &'static str,
+    after: &'static str,
 }
 
-const PLAIN: Style = Style { error: ("", ""), place: ("", ""), dim: ("", "") };
+/// How parts are set off.
+struct Style {
+    error: TerminalStyle,
+    place: TerminalStyle,
+    dim: TerminalStyle,
+}
+
+const NO_STYLE: TerminalStyle = TerminalStyle { before: "", after: "" };
+const PLAIN: Style = Style { error: NO_STYLE, place: NO_STYLE, dim: NO_STYLE };
 const COLOURED: Style = Style {
-    error: ("\x1b[31;1m", "\x1b[0m"),
-    place: ("\x1b[36m", "\x1b[0m"),
-    dim: ("\x1b[2m", "\x1b[0m"),
+    error: TerminalStyle { before: "\x1b[31;1m", after: "\x1b[0m" },
+    place: TerminalStyle { before: "\x1b[36m", after: "\x1b[0m" },
+    dim: TerminalStyle { before: "\x1b[2m", after: "\x1b[0m" },
 };
 
-fn styled(text: &str, (before, after): (&str, &str)) -> String {
+fn styled(text: &str, TerminalStyle { before, after }: TerminalStyle) -> String {
     format!("{before}{text}{after}")
 }
 

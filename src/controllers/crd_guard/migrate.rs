@@ -54,9 +54,10 @@ pub(crate) type StopCheck<'s> = &'s (dyn Fn() -> bool + Sync);
 /// stopped.
 pub(super) async fn migrate(
     target: &ClusterTarget,
-    (definitions, live): (&Resource, Object),
+    definitions: &Resource,
+    live: Object,
     manifest: &Object,
-    (manager, is_named): (&str, bool),
+    manager: &str,
     is_stopped: StopCheck<'_>,
 ) -> Result<(), GuardError> {
     let Ok(Some(migration)) = Migration::of(&fields(&live), &fields(manifest)) else {
@@ -95,7 +96,7 @@ pub(super) async fn migrate(
         Ok(written) => written,
         Err((_, error)) if error.is_of_server() => return Err(error.into()),
         Err((object, error)) => {
-            let text = match is_named {
+            let text = match super::may_list(cluster, &live).await {
                 true => format!("{} cannot be written back: {error}", subject(&object)),
                 false => "an object cannot be written back".to_owned(),
             };

@@ -66,7 +66,8 @@ impl Pauses {
     /// A write was refused.
     pub(super) fn refused(
         &mut self,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         refusal: RefusalScope,
         now: Instant,
     ) {
@@ -96,7 +97,7 @@ mod tests {
     fn a_refusal_in_a_namespace_stops_no_writes_in_others() {
         let mut pauses = Pauses::default();
         let now = Instant::now();
-        pauses.refused(("a", "i"), RefusalScope::OfIncident, now);
+        pauses.refused("a", "i", RefusalScope::OfIncident, now);
         assert!(!pauses.allows("a", "i") && !pauses.allows_creation("a"));
         assert!(pauses.allows("a", "j"), "existing Incidents are still updated");
         assert!(pauses.allows("b", "i") && pauses.allows_creation("b"));
@@ -110,7 +111,7 @@ mod tests {
     fn a_server_that_does_not_work_gets_no_writes_for_a_while() {
         let mut pauses = Pauses::default();
         let now = Instant::now();
-        pauses.refused(("a", "i"), RefusalScope::OfServer, now);
+        pauses.refused("a", "i", RefusalScope::OfServer, now);
         assert!(!pauses.is_open() && !pauses.allows("b", "i") && !pauses.allows_creation("b"));
         pauses.pass(now + WRITE_BACKOFF_DELAY);
         assert!(pauses.allows("a", "i"));

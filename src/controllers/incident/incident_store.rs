@@ -390,7 +390,7 @@ impl Book {
     fn refused(&mut self, namespace: &str, name: &str, error: &ClusterError) {
         let is_of_server = error.is_transient() || error.is_unserved();
         let refusal = if is_of_server { RefusalScope::OfServer } else { RefusalScope::OfIncident };
-        self.pauses.refused((namespace, name), refusal, Instant::now());
+        self.pauses.refused(namespace, name, refusal, Instant::now());
         // Its namespace goes, and all that is in it.
         if !error.is_of_terminating_namespace() {
             tracing::error!(namespace, name, error = %error, "failed to write an Incident, retrying");
@@ -467,7 +467,7 @@ impl Book {
             Ok(created) => self.table.insert(created),
             // The watch will report it.
             Err(error) if error.code() == Some(409) => {
-                self.pauses.refused((namespace, &*name), RefusalScope::Early, Instant::now());
+                self.pauses.refused(namespace, &name, RefusalScope::Early, Instant::now());
                 None
             }
             Err(error) => {

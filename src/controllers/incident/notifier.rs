@@ -372,11 +372,12 @@ impl Teller {
         self.keys.hash_one(step)
     }
 
-    /// Has sent what is due about an incident. `about` are its objects, the subject first.
+    /// Has sent what is due about an incident. `about` are its objects, the subject first, and `controller` reports on them.
     pub(super) async fn opened(
         &mut self,
         incident: &Incident,
-        (about, controller): (&[ObjectReference], &'static str),
+        about: &[ObjectReference],
+        controller: &'static str,
         due: Vec<Due<'_>>,
     ) {
         let Some(subject) = about.first() else { return };

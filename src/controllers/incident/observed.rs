@@ -210,7 +210,7 @@ impl ObservedObjects {
         let mut lacking = Vec::new();
         let mut verdicts = BTreeMap::new();
         for id in self.entries.keys() {
-            let verdict = judged((&mut self.known, &mut lacking), id, listed, reach, now);
+            let verdict = judged(&mut self.known, &mut lacking, id, listed, reach, now);
             verdicts.insert(id.clone(), verdict);
         }
         // They may come to exist.
@@ -248,9 +248,10 @@ impl ObservedObjects {
     }
 }
 
-/// Judges an object. What is not known of kinds that were listed does not exist.
+/// Judges an object. What is not known of kinds that were listed does not exist; what was asked for is added to `lacking`.
 fn judged(
-    (known, lacking): (&mut QueryAnswers, &mut Vec<Query>),
+    known: &mut QueryAnswers,
+    lacking: &mut Vec<Query>,
     id: &ObjectId,
     listed: &ListedKinds,
     reach: Reach,
@@ -318,8 +319,8 @@ mod tests {
             let answer = FactAnswer::Objects(vec![object.clone()]);
             known.insert(Query::Object(id.clone()), answer);
             let now = "2026-11-24T12:00:00Z".parse().unwrap();
-            let facts = (&mut known, &mut Vec::new());
-            let failure = judged(facts, &id, &listed, Reach::All, now).failure;
+            let lacking = &mut Vec::new();
+            let failure = judged(&mut known, lacking, &id, &listed, Reach::All, now).failure;
             failure.map(|it| it.subject.kind)
         };
         let all = [["source.toolkit.fluxcd.io", "GitRepository"]];

@@ -20,7 +20,7 @@ const MAX_REPEATED_NAMES: usize = 2;
 const MAX_ONE_WORD_CONSTANTS: usize = 8;
 
 /// Functions with a parameter that is a tuple, whose parts have no names.
-const MAX_TUPLE_PARAMETERS: usize = 17;
+const MAX_TUPLE_PARAMETERS: usize = 0;
 
 /// A tuple bound to a tuple, two statements that look like one.
 const MAX_DOUBLE_BINDINGS: usize = 0;

@@ -38,7 +38,6 @@ pub(in crate::cli::migrate) const OPERATOR: Operator = Operator {
 fn convert(found: &Object, namespace: &str) -> ConversionResult {
     let mut done = ConversionResult::default();
     let name = found.name().to_owned();
-    let place = (namespace, name.as_str());
     let mut spec = Fields::of("spec", found.get("spec").cloned().unwrap_or_default());
     let target = policy::destination(&mut spec, &mut done);
     let policy = Policy::of(found, &mut spec, &mut done);
@@ -60,19 +59,19 @@ fn convert(found: &Object, namespace: &str) -> ConversionResult {
     let source_ref = match (chart.is_empty(), url.starts_with("oci://")) {
         (false, _) => {
             let passes = source.helm_flag("passCredentials");
-            done.objects.push(chart_repository(place, &chart_url(&url), passes));
+            done.objects.push(chart_repository(namespace, &name, &chart_url(&url), passes));
             "HelmRepository"
         }
         (true, true) => {
             let mut spec = json!({"interval": "5m", "url": url});
             let key = if revision.starts_with("sha256:") { "digest" } else { "tag" };
             put(&mut spec, &["ref", key], json!(revision));
-            done.objects.push(object(SOURCE, "OCIRepository", place, &spec));
+            done.objects.push(object(SOURCE, "OCIRepository", namespace, &name, &spec));
             "OCIRepository"
         }
         (true, false) => {
             let spec = json!({"interval": "5m", "url": git_url(&url), "ref": reference(&revision, &mut done)});
-            done.objects.push(object(SOURCE, "GitRepository", place, &spec));
+            done.objects.push(object(SOURCE, "GitRepository", namespace, &name, &spec));
             "GitRepository"
         }
     };
@@ -100,7 +99,7 @@ fn convert(found: &Object, namespace: &str) -> ConversionResult {
     source.refuse(&mut done.obstacles);
     spec.refuse(&mut done.obstacles);
     let (api, kind) = if is_helm { (HELM, "HelmRelease") } else { (KUSTOMIZE, "Kustomization") };
-    let mut converted = object(api, kind, place, &converted);
+    let mut converted = object(api, kind, namespace, &name, &converted);
     if !is_helm && policy.protects_from_empty() {
         converted["metadata"]["annotations"] = json!({"windlass.dev/allow-empty": "false"});
     }

@@ -23,7 +23,6 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
             .push("metadata.namespace is not set, and the name of the release has it".to_owned());
         return done;
     }
-    let place = (namespace.as_str(), name.as_str());
     let mut spec = Fields::of("spec", found.get("spec").cloned().unwrap_or_default());
     let target = spec.text("targetNamespace");
     let release = match spec.text("releaseName") {
@@ -32,7 +31,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
         _ => format!("{namespace}-{target}-{name}"),
     };
     let mut release_spec = json!({"interval": "5m", "releaseName": release});
-    let chart = chart(&mut spec, place, &mut done);
+    let chart = chart(&mut spec, &namespace, &name, &mut done);
     put(&mut release_spec, &["chart", "spec"], chart);
     put(&mut release_spec, &["targetNamespace"], json!(target));
     // Helm 3 keeps the records where the objects are.
@@ -56,12 +55,12 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
     for (key, _) in annotations.filter(|(key, _)| key.contains("fluxcd.io/")) {
         done.notes.push(format!("annotation {key} has no effect any more"));
     }
-    done.objects.push(object(HELM, "HelmRelease", place, &release_spec));
+    done.objects.push(object(HELM, "HelmRelease", &namespace, &name, &release_spec));
     done
 }
 
 /// The source, and the chart in it.
-fn chart(spec: &mut Fields, place: (&str, &str), done: &mut ConversionResult) -> Value {
+fn chart(spec: &mut Fields, namespace: &str, name: &str, done: &mut ConversionResult) -> Value {
     let mut chart = spec.fields("chart");
     let repository = chart.text("repository");
     let git = chart.text("git");
@@ -79,20 +78,19 @@ fn chart(spec: &mut Fields, place: (&str, &str), done: &mut ConversionResult) ->
         let url = source["url"].as_str().unwrap_or_default();
         if url.starts_with("ssh://") {
             done.notes.push(format!(
-                "{url}: GitRepository {} needs a Secret with identity and known_hosts (spec.secretRef)",
-                place.1
+                "{url}: GitRepository {name} needs a Secret with identity and known_hosts (spec.secretRef)"
             ));
         }
-        let source_ref = json!({"kind": "GitRepository", "name": place.1});
+        let source_ref = json!({"kind": "GitRepository", "name": name});
         let path = format!("./{}", path.trim_start_matches("./"));
         (
-            object(SOURCE, "GitRepository", place, &source),
+            object(SOURCE, "GitRepository", namespace, name, &source),
             json!({"chart": path, "sourceRef": source_ref}),
         )
     } else if !repository.is_empty() && !chart_name.is_empty() {
-        let mut source = chart_repository(place, &repository, false);
+        let mut source = chart_repository(namespace, name, &repository, false);
         put(&mut source, &["spec", "secretRef"], pull);
-        let source_ref = json!({"kind": "HelmRepository", "name": place.1});
+        let source_ref = json!({"kind": "HelmRepository", "name": name});
         let mut found = json!({"chart": chart_name, "sourceRef": source_ref});
         put(&mut found, &["version"], json!(version));
         (source, found)

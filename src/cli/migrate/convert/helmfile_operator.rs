@@ -64,7 +64,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
         );
     }
     spec.refuse(&mut done.obstacles);
-    done.objects.push(object(HELMFILE, "Helmfile", (namespace, &name), &converted));
+    done.objects.push(object(HELMFILE, "Helmfile", namespace, &name, &converted));
     done
 }
 
