@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::authority::Authority;
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::Charts;
 use e2e::harness::{Story, StoryTarget};
 use serde_json::{Value, json};
@@ -66,6 +67,8 @@ spec:
         labelSelector: {matchLabels: {app: {{ .Release.Name }}}}
 ";
 
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
 const CHART_FILES: [(&str, &str); 3] = [
     ("templates/account.yaml", ACCOUNT_TEMPLATE),
     ("templates/deployment.yaml", DEPLOYMENT_TEMPLATE),
@@ -110,6 +113,21 @@ async fn inject(story: &Story, release: &str, bundle: &str) -> Result<()> {
     Ok(())
 }
 
+/// A ServiceAccount that may do anything, since windlass itself may not write webhooks.
+async fn administrator(story: &Story) -> Result<&'static str> {
+    const NAME: &str = "administrator";
+    let metadata = json!({"name": NAME});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata});
+    story.apply_value(account).await?;
+    let namespace = &story.namespace;
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    let binding = json!({"apiVersion": RBAC, "kind": "ClusterRoleBinding",
+        "metadata": {"name": namespace}, "roleRef": role,
+        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]});
+    story.apply_value(binding).await?;
+    Ok(NAME)
+}
+
 /// The objects of a release as they are, without metadata and status, and with another word for its name.
 async fn live(story: &Story, release: &str) -> Result<Vec<Value>> {
     let mut all = Vec::new();
@@ -134,7 +152,8 @@ async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
         &[&["install", "by-helm-four"][..], &first, &["--server-side=false"]].concat(),
     )?;
     story.helm3(&[&["install", "by-helm-three"][..], &first].concat())?;
-    let spec = json!({"install": {"serverSideApply": false}});
+    let account = administrator(&story).await?;
+    let spec = json!({"install": {"serverSideApply": false}, "serviceAccountName": account});
     let ours = charts.release("by-windlass", spec).await?;
     story.await_revision(&ours, 1).await?;
 
@@ -170,5 +189,8 @@ async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
         let [webhooks, ..] = objects(&story, release);
         story.delete(&webhooks).await?;
     }
+    story.delete(&ours).await?;
+    story.await_gone(&ours, DEFAULT_WAIT_TIMEOUT).await?;
+    story.delete(&StoryTarget::new(RBAC, "ClusterRoleBinding", &story.namespace)).await?;
     story.end().await
 }
