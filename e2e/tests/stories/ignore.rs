@@ -45,6 +45,11 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
         })
         .await?;
     ensure!(annotated.data["spec"]["replicas"] == 0, "{:?}", annotated.data["spec"]);
+
+    // Without the rule the field is the manifest's again, although the manifest is as it was.
+    story.merge(&StoryTarget::kustomization("app"), json!({"spec": {"ignore": null}})).await?;
+    let is_scaled = |object: &DynamicObject| object.data["spec"]["replicas"] == 1;
+    story.await_object(&web, DEFAULT_WAIT_TIMEOUT, is_scaled).await?;
     story.end().await
 }
 

@@ -6,6 +6,7 @@
 use golang::regexp::Regexp;
 use objects::{LabelSelector, Object};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use crate::compare::has_drifted;
 
@@ -91,6 +92,19 @@ impl Rules {
     /// Whether no rule is for this object.
     pub fn leave_alone(&self, manifest: &Object) -> bool {
         self.paths(manifest).next().is_none()
+    }
+
+    /// The digest of a manifest as it is applied by these rules: another one where other fields of it are ignored.
+    pub fn digest(&self, manifest: &Object, digest: &str) -> String {
+        let paths: Vec<String> =
+            self.paths(manifest).map(|path| format!("/{}", path.0.join("/"))).collect();
+        match paths.is_empty() {
+            true => digest.to_owned(),
+            false => {
+                let text = format!("{digest} {}", paths.join(" "));
+                hex::encode(Sha256::digest(text))
+            }
+        }
     }
 
     fn paths<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = &'a Pointer> {

@@ -241,10 +241,14 @@ fn built(
     let CompletedManifests { objects, unknown_fields } = completed;
     warnings.extend(unknown_fields);
     warnings.truncate(MAX_WARNINGS);
-    let stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
+    let mut stages = apply::stages(objects, &settings.custom_apply_stage_kinds)
         .map_err(|error| Rest::Failed(reason::BUILD_FAILED, error.to_string(), Wake::default()))?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
+    let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
+    for manifest in stages.iter_mut().flat_map(|stage| &mut stage.objects) {
+        manifest.digest = ignore.digest(&manifest.object, &manifest.digest);
+    }
     let manifests = stages.iter().flat_map(|stage| &stage.objects);
     let secrets = secrets.clone().with_manifests(manifests.map(|manifest| &manifest.object));
     let desired = Arc::new(ApplyDesiredState {
@@ -260,7 +264,6 @@ fn built(
         stage_timeout: STAGE_TIMEOUT,
         retry: timeouts.retry,
     });
-    let ignore = Arc::new(ignored("spec.ignore", &spec.ignore)?);
     Ok(Wish {
         desired,
         digest,

@@ -23,6 +23,19 @@ fn replicas() -> Rules {
 }
 
 #[test]
+fn a_manifest_is_another_where_other_fields_are_ignored() {
+    let manifest = deployment(json!({"replicas": 2}), json!([]));
+    let none = Rules::default().digest(&manifest, "d");
+    assert_eq!(none, "d");
+    let service = IgnoreTarget { kind: "Service".to_owned(), ..IgnoreTarget::default() };
+    assert_eq!(rules(service, &["/spec/replicas"]).digest(&manifest, "d"), none);
+    let ignored = replicas().digest(&manifest, "d");
+    assert_ne!(ignored, none);
+    assert_eq!(replicas().digest(&manifest, "d"), ignored);
+    assert_ne!(rules(IgnoreTarget::default(), &["/spec/paused"]).digest(&manifest, "d"), ignored);
+}
+
+#[test]
 fn an_ignored_field_is_no_drift_and_every_other_one_is() {
     let live = deployment(json!({"replicas": 5, "paused": false}), json!([]));
     let same = deployment(json!({"replicas": 2, "paused": false}), json!([]));
