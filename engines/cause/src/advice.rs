@@ -225,7 +225,10 @@ fn missing(id: &ObjectId, about: About<'_>) -> (String, Option<String>) {
             (text, Some(command))
         }
         _ if related::is_reconciled(id) => (format!("create {subject}, or {named}"), None),
-        _ => (format!("{subject} was deleted: reconcile what applied it"), None),
+        _ => match about.namer.filter(|it| related::is_reconciled(&it.id())) {
+            Some(owner) => deleted(owner),
+            None => (format!("{subject} was deleted: reconcile what applied it"), None),
+        },
     }
 }
 

@@ -43,6 +43,11 @@ pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
     Some(RequestedRollback { asked, progress, failure: said.map(|it| it.message) })
 }
 
+/// What is said of a rollback that was requested of an object and is not done.
+pub fn unfinished_rollback(object: &Object) -> Option<String> {
+    rollback(object)?.unfinished()
+}
+
 impl RequestedRollback<'_> {
     /// What is said of one that is not done; nothing of one that is, or about which nothing is known.
     pub(crate) fn unfinished(&self) -> Option<String> {

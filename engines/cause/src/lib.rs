@@ -32,7 +32,7 @@ mod tests;
 pub use condition::{ConditionView, condition, exhausted};
 pub use event::last_seen;
 pub use fact::{FactAnswer, Query, QueryAnswers};
-pub use hold::{hold, owners, suspension};
+pub use hold::{hold, owners, suspension, unfinished_rollback};
 pub use result::{Advice, Cause, CauseStep, Problem, SecondCause, State, Why};
 pub use second::warnings;
 pub use workload::health_of;

@@ -4,8 +4,10 @@
 //! Here, too: what was left out of what was applied, which is no failure.
 
 use objects::Object;
+use reconcile::RollbackProgress;
 
 use crate::condition::condition;
+use crate::hold;
 use crate::reason;
 use crate::related;
 use crate::result::{Advice, Problem};
@@ -65,8 +67,13 @@ impl<'k> Walk<'k> {
     /// Why a suspended object fails, or what it has applied.
     fn behind_suspension(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
         let ready = condition(object, "Ready");
+        // Ready is False after a rollback, also after one that was requested.
+        let is_rolled_back =
+            hold::rollback(object).is_some_and(|it| it.progress == RollbackProgress::Succeeded);
         match ready {
-            Some(said) if said.status == "False" && !reason::is_pause(said.reason) => {
+            Some(said)
+                if said.status == "False" && !is_rolled_back && !reason::is_pause(said.reason) =>
+            {
                 self.of_run(object, ready)
             }
             _ => self.applied_besides(object),

@@ -108,7 +108,7 @@ pub(super) async fn run(
         let refused = refused.await?;
         overview.left_out.extend(refused);
     }
-    let ListedObjects { mut suspects, suspended, applied, warnings } = listed;
+    let ListedObjects { mut suspects, suspended, unfinished_rollbacks, applied, warnings } = listed;
     let reported = ReportedObjects::of(&site, targets, labels);
     let live = applied.examine(&mut facts, &site, &reported).await?;
     // What is suspected already is explained in any case.
@@ -131,6 +131,7 @@ pub(super) async fn run(
     let new_since = now.checked_sub(SignedDuration::from_mins(MINUTES_TO_BEGIN)).ok();
     let facts = GroupFacts {
         rolling_out: live.rolling_out,
+        unfinished_rollbacks,
         first_of_cycle: cycles(&whys, facts.known()),
         new_since: new_since.filter(|_| !is_unattended),
     };
@@ -155,6 +156,8 @@ struct ListedObjects {
     /// Objects that may not be what their specs ask for.
     suspects: Vec<ObjectId>,
     suspended: Vec<ObjectId>,
+    /// Suspended objects of which a rollback is requested that is not done.
+    unfinished_rollbacks: BTreeSet<ObjectId>,
     applied: AppliedObjects,
     /// What was left out of what was applied.
     warnings: Vec<String>,
@@ -169,7 +172,12 @@ impl ListedObjects {
         self.warnings.extend(cause::warnings(object).map(|line| format!("{subject}: {line}")));
         let is_suspended = cause::suspension(object, now).is_some();
         let is_suspect = match is_suspended {
-            true => condition(object, "Ready").is_some_and(|said| said.status == "False"),
+            true => {
+                self.unfinished_rollbacks
+                    .extend(cause::unfinished_rollback(object).map(|_| object.id()));
+                condition(object, "Ready").is_some_and(|said| said.status == "False")
+                    || self.unfinished_rollbacks.contains(&id)
+            }
             false => is_suspect(object),
         };
         if is_suspended {
@@ -187,6 +195,8 @@ impl ListedObjects {
 struct GroupFacts {
     /// Deployments that are being rolled out.
     rolling_out: BTreeSet<ObjectId>,
+    /// Suspended objects of which a rollback is requested that is not done.
+    unfinished_rollbacks: BTreeSet<ObjectId>,
     /// The first object of the cycle of each that is in one.
     first_of_cycle: BTreeMap<ObjectId, ObjectId>,
     /// Since when an object is so new that its first run is about to begin; none where no operator is active.
@@ -248,7 +258,9 @@ impl Overview {
             self.suspended += usize::from(why.state == State::Suspended);
             match why.state {
                 // What is suspended on purpose is no failure, unless it failed before.
-                State::Suspended if why.second.is_none() => {}
+                State::Suspended
+                    if why.second.is_none()
+                        && !facts.unfinished_rollbacks.contains(&why.object) => {}
                 // Deleted since it was listed.
                 State::Missing => {}
                 State::Ready if why.cause.is_none() => {}

@@ -183,6 +183,7 @@ fn a_release_that_was_rolled_back_is_not_resumed_before_that_is_committed() {
     let history = json!([made(3, "deployed", "rollback"), made(2, "superseded", "upgrade")]);
     let why = rolling_back(&history, &status("False", "RollbackSucceeded", "done"));
     assert_eq!(why.line(), "HelmRelease/apps/web is suspended");
+    assert_eq!(why.second, None, "what was asked for is no failure");
     let advice = why.advice.unwrap();
     assert!(
         advice.text.starts_with("it was rolled back: commit what keeps it so"),
