@@ -180,9 +180,12 @@ async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
     let webhook = &webhooks["webhooks"][0];
     ensure!(webhook["clientConfig"]["caBundle"] == bundle && webhook["timeoutSeconds"] == 2);
     ensure!(webhooks["webhooks"].as_array().is_some_and(|all| all.len() == 1), "{webhooks}");
-    let names = account["imagePullSecrets"].to_string();
-    ensure!(names.contains("registry") && names.contains("later"), "{names}");
-    ensure!(!names.contains("former"), "{names}");
+    // Kubernetes declares `secrets` as a list that is merged, and `imagePullSecrets` as one that is replaced.
+    ensure!(account["secrets"].to_string().contains("token"), "{account}");
+    ensure!(
+        account["imagePullSecrets"] == json!([{"name": "own"}, {"name": "later"}]),
+        "{account}"
+    );
     let constraints = &deployment["spec"]["template"]["spec"]["topologySpreadConstraints"];
     ensure!(constraints.as_array().is_some_and(|all| all.len() == 2), "{constraints}");
     for release in releases {
