@@ -52,6 +52,22 @@ const PERMISSIVE: &str = "insecure-";
 /// The controllers that apply objects.
 const APPLIERS: [&str; 2] = ["kustomize-controller", "helm-controller"];
 
+/// A restriction, and the controllers that know it.
+struct Restriction {
+    flag: &'static str,
+    controllers: &'static [&'static str],
+}
+
+/// Restrictions that some controllers may have and others not.
+const RESTRICTIONS: [Restriction; 3] = [
+    Restriction {
+        flag: "no-cross-namespace-refs",
+        controllers: &["kustomize-controller", "helm-controller", "notification-controller"],
+    },
+    Restriction { flag: "default-service-account", controllers: &APPLIERS },
+    Restriction { flag: "default-kubeconfig-service-account", controllers: &APPLIERS },
+];
+
 /// What becomes of the flags of Flux's controllers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CarriedFlags {
@@ -217,6 +233,14 @@ impl CarriedFlags {
         if flags.iter().any(|it| it.value != first.value) {
             return self.differ(flags);
         }
+        let unrestricted = unrestricted(flags, controllers);
+        if !unrestricted.is_empty() {
+            return self.obstacles.push(format!(
+                "`{text}` of {owners}, and not of {}: windlass has one value for all kinds; give the one that is to count, \
+                 such as `-- {text}`",
+                unrestricted.join(", ")
+            ));
+        }
         let effect = match effect(&text) {
             Ok(effect) => effect,
             Err(refusal) => {
@@ -312,6 +336,17 @@ fn is_of_all_appliers(flags: &[ControllerFlag], controllers: &[Object]) -> bool 
         .iter()
         .filter(|it| replaced(it).is_some_and(|controller| APPLIERS.contains(&controller)));
     appliers.map(Object::name).all(|name| flags.iter().any(|it| it.controller == name))
+}
+
+/// The controllers without a restriction that others have, and that they know.
+fn unrestricted<'c>(flags: &[ControllerFlag], controllers: &'c [Object]) -> Vec<&'c str> {
+    let restriction = RESTRICTIONS.iter().find(|it| flags.iter().any(|flag| flag.name == it.flag));
+    let Some(Restriction { controllers: knowing, .. }) = restriction else { return Vec::new() };
+    let know = controllers
+        .iter()
+        .filter(|it| replaced(it).is_some_and(|controller| knowing.contains(&controller)));
+    let names = know.map(Object::name);
+    names.filter(|name| !flags.iter().any(|it| it.controller == *name)).collect()
 }
 
 /// Why a flag changes nothing; none if it changes something.

@@ -100,6 +100,25 @@ fn flags_for_one_controller_keep_their_meaning() {
 }
 
 #[test]
+fn a_restriction_of_some_controllers_is_decided_by_a_person() {
+    let found = of(&[
+        controller("kustomize-controller", &["--no-cross-namespace-refs=true"]),
+        controller("helm-controller", &[]),
+        controller("notification-controller", &[]),
+        controller("source-controller", &[]),
+    ]);
+    assert_eq!(found.flags, Vec::<String>::new());
+    assert_eq!(
+        found.obstacles,
+        [
+            "`--no-cross-namespace-refs=true` of kustomize-controller, and not of helm-controller, notification-controller: \
+             windlass has one value for all kinds; give the one that is to count, such as `-- \
+             --no-cross-namespace-refs=true`"
+        ]
+    );
+}
+
+#[test]
 fn values_that_differ_are_decided_by_a_person() {
     let controllers = [
         controller("kustomize-controller", &["--default-service-account=a", "--http-retry=3"]),
