@@ -75,7 +75,7 @@ fn message(object: &Object, waited: Duration, presence: &OperatorPresence) -> St
             let LeaseHolder { identity, lease } = holder;
             format!(
                 "{subject}: windlass is still at work ('{identity}' holds Lease {lease}), and the status has not changed for \
-                 {seconds} s: `{}` shows what it does",
+                 {seconds} s: {check}, `{}` what it does",
                 logs(object)
             )
         }
@@ -155,7 +155,8 @@ mod tests {
         );
         // A run that changes no status until its end, or none: a Lease does not tell.
         let silent = "X/b/a: windlass is still at work ('windlass-1' holds Lease flux-system/windlass-leader-election), and the \
-                      status has not changed for 8 s: `windlass logs x/a -n b` shows what it does";
+                      status has not changed for 8 s: `windlass check` shows whether it runs, `windlass logs x/a -n b` \
+                      what it does";
         assert_eq!(message(&object("before"), &held), silent);
         assert_eq!(message(&running("ProgressingWithRetry"), &held), silent);
     }

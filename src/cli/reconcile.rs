@@ -236,6 +236,14 @@ async fn check_sources(site: &Site, object: &Object) -> anyhow::Result<()> {
     if let Some((source, message)) = failing {
         bail!("{subject} is ready, but newer revisions do not reach it: {source}: {message}");
     }
+    let now = jiff::Timestamp::now();
+    for (_, source) in sources.iter().filter(|(_, source)| Row::of(source, now).is_suspended()) {
+        let source = source.id().subject();
+        let text = format!(
+            "newer revisions do not reach {subject}: {source} is suspended; `windlass resume` ends that"
+        );
+        say(Mark::Warning, &clean(&text));
+    }
     Ok(())
 }
 

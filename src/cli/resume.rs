@@ -155,7 +155,6 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
             }
             if !is_suspended(object) {
                 say(Mark::Success, &format!("{subject} is not suspended"));
-                follow(target, object.clone());
                 return Ok(());
             }
             let changed = change(&site, target, object, &patch).await?;
