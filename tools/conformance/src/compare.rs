@@ -184,12 +184,10 @@ impl Comparison<'_> {
             Corpus::Overlays => vec![place],
         };
         arguments.extend(self.arguments.iter().cloned());
-        let answer = |program: &Path, tools: Option<&Path>| {
-            let folder = tempfile::tempdir().context("cannot make a folder")?;
-            corpus::ask(self.corpus, program, folder.path(), &arguments, tools)
-        };
-        let wanted = answer(&real.program, real.tools.as_deref())?;
-        let got = answer(own, None)?;
+        let folder = || tempfile::tempdir().context("cannot make a folder");
+        let tools = real.tools.as_deref();
+        let wanted = corpus::ask(self.corpus, &real.program, folder()?.path(), &arguments, tools)?;
+        let got = ask_windlass(self.corpus, own, folder()?.path(), &arguments)?;
         let differences = Difference::between("", &arguments, &wanted, &got);
         table.add(path, 1, differences.into_iter().collect());
         Ok(())
@@ -214,6 +212,18 @@ fn full(path: &Path) -> anyhow::Result<String> {
 fn windlass() -> anyhow::Result<PathBuf> {
     step("windlass itself", || make(Build::Debug))?;
     operator::binary()
+}
+
+/// Asks windlass, which may take as long as a busy machine needs.
+fn ask_windlass(
+    corpus: Corpus,
+    own: &Path,
+    folder: &Path,
+    arguments: &[String],
+) -> anyhow::Result<ProgramOutput> {
+    let arguments: Vec<&str> =
+        arguments.iter().map(String::as_str).chain(["--time-limit=5m"]).collect();
+    corpus::ask(corpus, own, folder, &arguments, None)
 }
 
 /// The program whose answers are right, and the folder of those that it runs.
@@ -258,7 +268,7 @@ impl Real {
         for (run, arguments) in case.runs() {
             let mut wanted = self.ask(case, case.lay_out()?.path(), arguments)?;
             let copy = case.lay_out()?;
-            let mut got = corpus::ask(case.corpus, own, copy.path(), arguments, None)?;
+            let mut got = ask_windlass(case.corpus, own, copy.path(), arguments)?;
             if !case.is_same_wording(run) {
                 same_silence(&mut got, !wanted.stderr.is_empty());
                 wanted.stderr.clear();
@@ -282,7 +292,7 @@ fn replay(own: &Path, case: &Case, table: &mut Table) -> anyhow::Result<()> {
             );
         };
         let copy = case.lay_out()?;
-        let mut got = corpus::ask(case.corpus, own, copy.path(), arguments, None)?;
+        let mut got = ask_windlass(case.corpus, own, copy.path(), arguments)?;
         let mut wanted = wanted.clone();
         if !case.is_same_wording(run) {
             same_silence(&mut got, wanted.strings.remove("stderr").is_some());
