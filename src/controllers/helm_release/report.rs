@@ -59,11 +59,16 @@ pub(in crate::controllers) fn progress(
     let conditions =
         status::conditions(&told.status, &had, desired.generation, now).progressing(progress);
     let summary = told.status.summary(desired);
+    // The end of the run reports that a contest began, with an event.
+    let was_contested = Condition::find(&had, reconcile::READY)
+        .is_some_and(|said| said.reason == reason::CONTESTED.as_str());
     let rest = match (&told.progress, summary) {
         (Some(Progress { text, makes_unready: true }), _) => running(text),
         (_, Some(said)) if said.status == Truth::True => Some(match &told.contested {
-            Some(text) => Rest::Failed(reason::CONTESTED, text.clone(), Wake::default()),
-            None => Rest::Settled(said.reason, said.text),
+            Some(text) if was_contested => {
+                Rest::Failed(reason::CONTESTED, text.clone(), Wake::default())
+            }
+            Some(_) | None => Rest::Settled(said.reason, said.text),
         }),
         (_, Some(said)) if said.status == Truth::False => {
             Some(Rest::Failed(said.reason, said.text, Wake::default()))
@@ -241,17 +246,24 @@ mod tests {
             released: Some(released),
             ..release::status::ReleaseStatus::default()
         };
-        let ready = |contested: Option<&str>| {
+        let ready = |object: &HelmRelease, contested: Option<&str>| {
             let contested = contested.map(str::to_owned);
             let told = Told { contested, ..Told::of(status.clone()) };
-            let (_, after) = progress(&object, &told, None, &desired, Time::UNIX_EPOCH).unwrap();
+            let (_, after) = progress(object, &told, None, &desired, Time::UNIX_EPOCH).unwrap();
             let ready =
                 Condition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
             ready.map(|it| (it.status, it.reason, it.message)).unwrap()
         };
-        let settled = ready(None);
+        let settled = ready(&object, None);
         assert_eq!((settled.0, settled.1.as_str()), (Truth::True, "UpgradeSucceeded"));
-        let contested = ready(Some("ConfigMap/apps/a is contested"));
+        // That it begins is for the end of the run, which sends an event.
+        let begins = ready(&object, Some("ConfigMap/apps/a is contested"));
+        assert_eq!((begins.0, begins.1.as_str()), (Truth::True, "UpgradeSucceeded"));
+        let mut object = object.clone();
+        let before = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Contested",
+            "message": "ConfigMap/apps/a is contested", "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
+        object.status = serde_json::from_value(before).unwrap();
+        let contested = ready(&object, Some("ConfigMap/apps/a is contested"));
         let text = "ConfigMap/apps/a is contested".to_owned();
         assert_eq!(contested, (Truth::False, "Contested".to_owned(), text));
     }
