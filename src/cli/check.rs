@@ -511,8 +511,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_outside_of_the_cluster_acts_in_place_of_a_workload_that_is_scaled_to_zero() {
-        let now = jiff::Timestamp::now().to_string();
-        let held = |name: &str| lease_of(name, "laptop", &now);
+        // At each use, since a Lease counts for five seconds only.
+        let now = || jiff::Timestamp::now().to_string();
+        let held = |name: &str| lease_of(name, "laptop", &now());
         let own = || held("windlass-leader-election");
         assert_eq!(findings(&[windlass(0, &[]), own()], &[]).await, [""; 0]);
         assert_eq!(findings(&[own()], &[]).await, [""; 0]);
@@ -544,7 +545,8 @@ mod tests {
         let lease = |holder: &str, renewed: &str| {
             lease_of("windlass-leader-election-73fdc1be", holder, renewed)
         };
-        let now = jiff::Timestamp::now().to_string();
+        // At each use, since a Lease counts for five seconds only.
+        let now = || jiff::Timestamp::now().to_string();
         let elected = || windlass(1, &["--enable-leader-election"]);
         let old = || lease("a", "2026-01-01T00:00:00Z");
         let lapsed = [elected(), old()];
@@ -552,7 +554,7 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         let text = "no process holds Lease flux-system/windlass-leader-election-73fdc1be since 2026-01-01T00:00:00Z";
         assert!(found[0].starts_with(text), "{found:?}");
-        assert_eq!(findings(&[elected(), lease("a", &now)], &[]).await, [""; 0]);
+        assert_eq!(findings(&[elected(), lease("a", &now())], &[]).await, [""; 0]);
         let found = findings(&[elected()], &["--timeout=1ms"]).await;
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("no process has acquired Lease flux-system/"), "{found:?}");
