@@ -28,7 +28,7 @@ const SELECTOR_FLAG: &str = "--watch-label-selector=";
 const NAMESPACE_FLAG: &str = "--leader-election-namespace";
 
 /// How long a process may take to follow another one that has released its Lease.
-const SUCCESSION: Duration = Duration::from_secs(10);
+const LEASE_ACQUISITION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The flags of `windlass check`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -262,7 +262,7 @@ pub(super) fn is_elected(workload: &Object) -> bool {
 /// Whether a process acts, where Leases tell: one that follows another takes the Lease after a moment.
 async fn leader(cluster: &Cluster, args: &Args, mut leases: OwnLeases, findings: &mut Findings) {
     let Connection { namespace, timeout, .. } = &args.connection;
-    let deadline = Instant::now() + SUCCESSION.min(*timeout);
+    let deadline = Instant::now() + LEASE_ACQUISITION_TIMEOUT.min(*timeout);
     let mut is_told = false;
     while let Some(text) = leases.vacancy(namespace) {
         if Instant::now() >= deadline {
@@ -419,6 +419,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::operators::testing;
     use crate::fake_cluster::with_objects;
 
     #[test]
@@ -501,19 +502,11 @@ mod tests {
         assert!(found[0].contains("kubectl -n flux-system scale deployment/windlass-controller"));
     }
 
-    fn lease_of(name: &str, holder: &str, renewed: &str) -> Value {
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"namespace": "flux-system", "name": name},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed},
-        })
-    }
-
     #[tokio::test]
     async fn a_process_outside_of_the_cluster_acts_in_place_of_a_workload_that_is_scaled_to_zero() {
         // At each use, since a Lease counts for five seconds only.
         let now = || jiff::Timestamp::now().to_string();
-        let held = |name: &str| lease_of(name, "laptop", &now());
+        let held = |name: &str| testing::lease(name, "laptop", &now());
         let own = || held("windlass-leader-election");
         assert_eq!(findings(&[windlass(0, &[]), own()], &[]).await, [""; 0]);
         assert_eq!(findings(&[own()], &[]).await, [""; 0]);
@@ -523,7 +516,7 @@ mod tests {
             "windlass runs outside of the cluster as 'laptop', which holds Lease a/b"
         );
         // One that is held no longer, or by a Pod that is about to end, or for other objects.
-        let old = lease_of("windlass-leader-election", "laptop", "2026-01-01T00:00:00Z");
+        let old = testing::lease("windlass-leader-election", "laptop", "2026-01-01T00:00:00Z");
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "laptop",
             "namespace": "flux-system", "labels": {"app.kubernetes.io/name": "windlass"}}});
         let shard = || windlass(0, &["--watch-label-selector=sharding.fluxcd.io/key=shard1"]);
@@ -543,7 +536,7 @@ mod tests {
     #[tokio::test]
     async fn a_workload_that_is_ready_and_does_not_act_fails() {
         let lease = |holder: &str, renewed: &str| {
-            lease_of("windlass-leader-election-73fdc1be", holder, renewed)
+            testing::lease("windlass-leader-election-73fdc1be", holder, renewed)
         };
         // At each use, since a Lease counts for five seconds only.
         let now = || jiff::Timestamp::now().to_string();
@@ -567,7 +560,8 @@ mod tests {
     #[tokio::test]
     async fn a_process_that_was_killed_is_not_taken_for_one_that_acts() {
         let killed = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(20);
-        let held = |holder: &str| lease_of("windlass-leader-election", holder, &killed.to_string());
+        let held =
+            |holder: &str| testing::lease("windlass-leader-election", holder, &killed.to_string());
         let elected = windlass(1, &["--enable-leader-election"]);
         for objects in [vec![held("laptop")], vec![elected, held("windlass-controller-1")]] {
             let found = findings(&objects, &["--timeout=1ms"]).await;
@@ -575,8 +569,9 @@ mod tests {
             assert!(found[0].contains("renewed Lease flux-system/"), "{found:?}");
         }
         // It has run out meanwhile.
-        let old =
-            |holder: &str| lease_of("windlass-leader-election", holder, "2026-01-01T00:00:00Z");
+        let old = |holder: &str| {
+            testing::lease("windlass-leader-election", holder, "2026-01-01T00:00:00Z")
+        };
         let found = findings(&[old("laptop")], &[]).await;
         assert!(found[0].contains("start windlass again where it ran as 'laptop'"), "{found:?}");
         let found = findings(&[old("windlass-controller-1")], &[]).await;

@@ -324,6 +324,7 @@ mod tests {
     use futures::stream;
 
     use super::*;
+    use crate::cli::operators::testing;
     use crate::fake_cluster::with_objects;
 
     fn container(pod: &str) -> Container {
@@ -373,11 +374,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_log_of_a_process_outside_of_the_cluster_is_where_it_runs() {
-        let lease = |renewed: &str| {
-            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": {"namespace": "flux-system", "name": "windlass-leader-election"},
-                "spec": {"holderIdentity": "laptop", "leaseDurationSeconds": 35, "renewTime": renewed}})
-        };
+        let lease = |renewed: &str| testing::lease("windlass-leader-election", "laptop", renewed);
         let text_of = async |renewed: &str| {
             let (cluster, _) = with_objects(vec![lease(renewed)]).await;
             without_pods(&cluster, "flux-system").await

@@ -3,9 +3,9 @@
 //! Objects, their statuses and what they manage stay as they are: windlass serves the same kinds. What changes is which
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
-//! Below: what is there, and what would stop a migration (`survey`), the flags of Flux's controllers (`flags`), what was there
-//! before (`record`), that nothing was written (`live`), and the two directions (`from_flux`, `to_flux`); objects of other operators (`convert`), folders with
-//! helmfiles (`from_helmfile`).
+//! Below: the controllers of Flux and what would stop a migration (`survey`), their flags (`flags`), the state before the
+//! migration (`record`), the check that nothing was written since (`live`), and the two directions (`from_flux`, `to_flux`);
+//! objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
 
 mod convert;
 mod flags;

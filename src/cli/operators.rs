@@ -294,4 +294,6 @@ fn renewed(lease: &Object) -> Option<Timestamp> {
 }
 
 #[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
 mod tests;

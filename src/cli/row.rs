@@ -137,8 +137,8 @@ fn revision(object: &Object) -> (String, Option<Time>) {
     (text(status, "lastAppliedRevision"), since)
 }
 
-/// Since when a Kustomization fails as it does now. Its condition tells of the last attempt only, since each attempt changes it;
-/// the history tells when it failed so first, and when it succeeded last.
+/// Since when a Kustomization fails with the present reason. Each attempt writes the condition anew, so its transition time is
+/// that of the last attempt; the history has the first attempt that failed so, and the last one that succeeded.
 fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     let history = object.get("status")?["history"].as_array()?;
     let newest = history.first().filter(|_| said.status == "False")?;

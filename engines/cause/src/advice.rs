@@ -27,7 +27,7 @@ pub(crate) struct About<'o> {
     pub(crate) subject: Option<&'o Object>,
     /// The last one on the way to the cause, which names or applies its object.
     pub(crate) namer: Option<&'o Object>,
-    /// The one whose condition tells of the cause: it may be about an object that it applies.
+    /// The object whose condition reports the cause, such as the Kustomization that applies the object in trouble.
     pub(crate) reporter: Option<&'o Object>,
 }
 

@@ -43,7 +43,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a reason tells of a run, and not of a lifecycle or a user that a run waits for.
+/// Whether the reason of a condition means that a reconciliation is under way, and not that it waits for a lifecycle or a user.
 fn is_of_run(of: &str) -> bool {
     matches!(reason::problem(of), None | Some(Problem::Health))
 }

@@ -217,7 +217,7 @@ pub struct Requests {
     pub reset: Option<String>,
     /// `windlass.dev/rollback`, which counts while the release is suspended.
     pub rollback: Option<reconcile::Rollback>,
-    /// The same, where it is not carried out because it is not known whether what it would apply is verified.
+    /// A requested rollback that windlass does not carry out: it cannot tell whether the chart of that revision was verified.
     pub unverified_rollback: Option<reconcile::Rollback>,
 }
 

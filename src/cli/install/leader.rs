@@ -114,20 +114,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::cli::operators::testing::{self, pod};
     use crate::fake_cluster::with_objects;
 
     const OWN: &str = "windlass-leader-election";
 
     fn lease(name: &str, holder: &str, seconds_ago: i64) -> Value {
         let renewed = Timestamp::now() - SignedDuration::from_secs(seconds_ago);
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"namespace": "flux-system", "name": name},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed.to_string()}})
-    }
-
-    fn pod(name: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "flux-system", "name": name,
-            "labels": {"app.kubernetes.io/name": "windlass"}}})
+        testing::lease(name, holder, &renewed.to_string())
     }
 
     /// What is said where no more time is left.

@@ -113,15 +113,11 @@ fn judged(leases: &[Object], now: Timestamp) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
+    use super::super::testing;
     use super::*;
 
     fn lease(name: &str, holder: &str, renewed: &str) -> Object {
-        Object::new(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": name, "namespace": "flux-system"},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed}}))
-        .unwrap()
+        Object::new(testing::lease(name, holder, renewed)).unwrap()
     }
 
     #[test]

@@ -56,21 +56,11 @@ pub(in crate::cli) async fn pods(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
+    use super::super::testing::{lease, pod};
     use super::*;
     use crate::fake_cluster::with_objects;
-
-    fn lease(name: &str, holder: &str, renewed: Timestamp) -> Value {
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"namespace": "flux-system", "name": name},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed.to_string()}})
-    }
-
-    fn pod(name: &str) -> Value {
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "flux-system", "name": name,
-            "labels": {"app.kubernetes.io/name": "windlass"}}})
-    }
 
     #[tokio::test]
     async fn a_holder_that_is_none_of_the_pods_runs_outside_of_the_cluster() {
@@ -81,17 +71,17 @@ mod tests {
             let found = outside(&cluster, "flux-system", now).await.unwrap();
             found.into_iter().map(|it| it.to_string()).collect::<Vec<_>>()
         };
-        let held = || lease(name, "laptop", now);
+        let held = || lease(name, "laptop", &now.to_string());
         let expected = format!("'laptop' holds Lease flux-system/{name}");
         let expected = [expected];
         assert_eq!(found(vec![held()]).await, expected);
         assert_eq!(found(vec![held(), pod("windlass-controller-1")]).await, expected);
         // A Pod that is about to end still holds it.
         assert_eq!(found(vec![held(), pod("laptop")]).await, [""; 0]);
-        let old = lease(name, "laptop", "2026-01-01T00:00:00Z".parse().unwrap());
+        let old = lease(name, "laptop", "2026-01-01T00:00:00Z");
         assert_eq!(found(vec![old]).await, [""; 0]);
         // That of a controller of Flux is no Lease of windlass.
-        let flux = lease("kustomize-controller-leader-election", "laptop", now);
+        let flux = lease("kustomize-controller-leader-election", "laptop", &now.to_string());
         assert_eq!(found(vec![flux]).await, [""; 0]);
     }
 }

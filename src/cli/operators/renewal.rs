@@ -20,10 +20,10 @@ use windlass_cluster::{Cluster, ClusterError};
 /// How often a process renews its Lease, unless `--leader-election-retry-period` says otherwise.
 const RENEWAL_PERIOD: SignedDuration = SignedDuration::from_secs(5);
 
-/// Which Leases were seen to be renewed since the first look.
+/// Leases whose `renewTime` changed since they were read first.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct Renewals {
-    /// When each Lease was renewed last at the first look, by its name.
+    /// The `renewTime` of each Lease when it was read first, by the name of the Lease.
     first: BTreeMap<String, Timestamp>,
     seen: BTreeSet<String>,
 }
@@ -135,17 +135,13 @@ impl OwnLeases {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
+    use super::super::testing;
     use super::*;
 
     const NOW: &str = "2026-11-24T12:00:00Z";
 
     fn lease(holder: &str, renewed: &str) -> Object {
-        Object::new(json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"name": "windlass-leader-election", "namespace": "flux-system"},
-            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 35, "renewTime": renewed}}))
-        .unwrap()
+        Object::new(testing::lease("windlass-leader-election", holder, renewed)).unwrap()
     }
 
     fn observed(renewals: &mut Renewals, holder: &str, renewed: &str) -> OwnLeases {

@@ -142,7 +142,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         reconcile::contested_pause(interval)
     }
 
-    /// What is not corrected for a while, how that is told, and until when; nothing where drift is not corrected at all.
+    /// The message about contested objects, and until when windlass leaves them alone; none where drift detection is not enabled.
     pub(super) fn contested(&self) -> Option<(String, Time)> {
         if self.desired().drift != DriftMode::Enabled {
             return None;

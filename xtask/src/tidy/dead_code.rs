@@ -110,11 +110,11 @@ fn what_is_public_is_used_by_another_crate() {
 
 #[test]
 fn a_function_that_no_other_crate_names_is_found() {
-    let library = "impl A { pub fn used() {} pub async fn unused(&self) {} }\npub const LEFT: u8 = 1;\n\
+    let library = "impl A { pub fn used() {} pub async fn unused(&self) {} }\npub const MAX_UNUSED: u8 = 1;\n\
         pub(crate) fn internal() {}\n#[cfg(test)]\nmod tests { pub fn of_tests() {} }";
     let texts = [("a/src/lib.rs", library), ("src/main.rs", "fn main() { a::A::used() }")];
     let texts = texts.map(|(path, text)| (path.to_owned(), text.to_owned()));
     let found = unused(&texts.into(), &["a/".to_owned()]);
     let names: Vec<&str> = found.iter().filter_map(|it| it.split('`').nth(1)).collect();
-    assert_eq!(names, ["LEFT", "unused"]);
+    assert_eq!(names, ["MAX_UNUSED", "unused"]);
 }
