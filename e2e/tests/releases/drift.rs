@@ -42,6 +42,13 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
         })
         .await?;
     ensure!(story.expect(&config).await?.data["data"]["chart"] == "mine");
+    // Without the rule it is the chart's again, although its manifest is as it was.
+    story.merge(&app, json!({"spec": {"driftDetection": {"ignore": null}}})).await?;
+    story
+        .await_object(&config, DEFAULT_WAIT_TIMEOUT, |object| {
+            object.data["data"]["chart"] != "mine"
+        })
+        .await?;
     ensure!(story.history("app")?.len() == 1, "a correction makes no revision");
     story.end().await
 }

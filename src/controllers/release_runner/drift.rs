@@ -112,7 +112,7 @@ impl<O: Owner> ReleaseExecutor<O> {
     fn is_within_measure(&self, member: &Member) -> bool {
         let id = &member.id;
         let watcher = self.target.watcher();
-        let digest = apply::compare::digest(&member.object);
+        let digest = self.manifest_digest(&member.object);
         let rival = self.known().rivals.remove(id);
         if self.desired().drift != DriftMode::Enabled {
             return true;
@@ -134,6 +134,11 @@ impl<O: Owner> ReleaseExecutor<O> {
             watcher.hush(&self.node, id);
         }
         is_allowed
+    }
+
+    /// The digest by which an object counts as applied: another one where other fields of it are ignored.
+    pub(super) fn manifest_digest(&self, object: &Object) -> String {
+        self.wish.ignore.digest(object, &apply::compare::digest(object))
     }
 
     /// How long a contested object is not corrected: until the release is observed again, to the second.
@@ -177,7 +182,7 @@ impl<O: Owner> ReleaseExecutor<O> {
             return Ok(DriftComparison::Same);
         }
         let watcher = self.target.watcher();
-        let digest = apply::compare::digest(object);
+        let digest = self.manifest_digest(object);
         let knowledge = watcher.knowledge(&self.node, id, &digest);
         let is_asked = self.owner.is_asked();
         if !is_asked && matches!(knowledge, Knowledge::Applied | Knowledge::Unmoved) {

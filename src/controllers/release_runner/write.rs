@@ -240,7 +240,7 @@ impl<O: Owner> ReleaseExecutor<O> {
         match written {
             Ok(written) => {
                 if is_observed {
-                    let digest = apply::compare::digest(object);
+                    let digest = self.manifest_digest(object);
                     watcher.applied(&self.node, resource, digest, &written, since);
                     let now = jiff::Timestamp::now();
                     self.contests().corrected(id, now, self.contested_pause());
