@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use crds::release::{AuditChangeKind, AuditOperation, ReleaseAudit};
 use jiff::Timestamp;
 
@@ -34,6 +34,11 @@ impl ObjectWrite {
         let Some((action, name)) = change.split_once(" configmaps/") else { return Ok(None) };
         let at = at.parse().with_context(|| format!("{at} is not a time"))?;
         Ok(Some(Self { at, action: action.to_owned(), name: name.to_owned() }))
+    }
+
+    fn violation(&self, what: &str) -> Violation {
+        let Self { at, action, name } = self;
+        Violation { name: name.clone(), text: format!("{action} {name} at {at} {what}") }
     }
 }
 
@@ -96,19 +101,31 @@ impl AuditedObject {
     }
 }
 
+/// A write that is not in exactly one audit, or an audit that cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Violation {
+    /// The name of the object that was written, or of the subject of the audit.
+    pub(super) name: String,
+    /// What is wrong.
+    pub(super) text: String,
+}
+
 /// Compares writes with audits.
 ///
 /// # Errors
-/// Names the writes that are in no audit, or in several.
+/// The writes that are in no audit, or in several, and audits without times.
 pub(super) fn judge(
     writes: &[ObjectWrite],
     audits: &[ReleaseAudit],
     excuses: &Excuses,
-) -> anyhow::Result<Tally> {
-    let mut told: BTreeMap<&str, Vec<AuditedObject>> = BTreeMap::new();
+) -> Result<Tally, Vec<Violation>> {
+    let mut audited: BTreeMap<&str, Vec<AuditedObject>> = BTreeMap::new();
+    let mut wrong = Vec::new();
     for audit in audits.iter().map(|it| &it.spec) {
         let (Some(from), Some(to)) = (&audit.started, &audit.ended) else {
-            bail!("the audit of {} has no times", audit.subject.name)
+            let name = audit.subject.name.clone();
+            wrong.push(Violation { text: format!("the audit of {name} has no times"), name });
+            continue;
         };
         for object in audit.changes.objects.iter().filter(|it| it.kind == "ConfigMap") {
             let action = match object.change {
@@ -117,22 +134,18 @@ pub(super) fn judge(
                 AuditChangeKind::Removed => "removed",
             };
             let one = AuditedObject { operation: audit.operation, action, from: from.0, to: to.0 };
-            told.entry(&object.name).or_default().push(one);
+            audited.entry(&object.name).or_default().push(one);
         }
     }
     let mut tally = Tally::default();
-    let mut wrong = Vec::new();
     for write in writes {
-        let of_it = told.get(write.name.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let of_it = audited.get(write.name.as_str()).map(Vec::as_slice).unwrap_or_default();
         let covering = of_it.iter().filter(|it| it.covers(write, TIMESTAMP_ROUNDING)).count();
         // Only what is certainly in two is in two.
         let same =
             |it: &&AuditedObject| it.covers(write, Duration::ZERO) && it.action == write.action;
         if of_it.iter().filter(same).count() > 1 {
-            wrong.push(format!(
-                "{} {} at {} is in several audits",
-                write.action, write.name, write.at
-            ));
+            wrong.push(write.violation("is in several audits"));
         } else if covering > 0 {
             tally.audited += 1;
         } else if of_it.iter().any(|it| it.is_same_drift(write)) {
@@ -142,14 +155,10 @@ pub(super) fn judge(
         } else if excuses.is_unanswered(write) {
             tally.unanswered += 1;
         } else {
-            wrong.push(format!("{} {} at {} is in no audit", write.action, write.name, write.at));
+            wrong.push(write.violation("is in no audit"));
         }
     }
-    if !wrong.is_empty() {
-        let shown = wrong.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
-        bail!("{} of {} writes are not in exactly one audit:\n{shown}", wrong.len(), writes.len());
-    }
-    Ok(tally)
+    if wrong.is_empty() { Ok(tally) } else { Err(wrong) }
 }
 
 #[cfg(test)]
@@ -186,8 +195,9 @@ mod tests {
         let again = judged(write("00:05:00", "changed configmaps/a"), &none).unwrap();
         assert_eq!(again, of(0, 1, 0, 0));
         let late = write("00:20:00", "changed configmaps/a");
-        let told = judged(late.clone(), &none).unwrap_err().to_string();
-        assert!(told.contains("changed a at 2026-01-01T00:20:00Z is in no audit"), "{told}");
+        let violation = late.violation("is in no audit");
+        assert_eq!(violation.text, "changed a at 2026-01-01T00:20:00Z is in no audit");
+        assert_eq!(judged(late.clone(), &none), Err(vec![violation]));
         judged(write("00:00:15", "created configmaps/b"), &none).unwrap_err();
         let at = |at: &str| format!("2026-01-01T{at}Z").parse().unwrap();
         let killed = Excuses { kills: vec![at("00:20:05")], faults: Vec::new() };
@@ -198,8 +208,9 @@ mod tests {
             audit("Apply", "Changed", "00:00:10", "00:00:20"),
             audit("CorrectDrift", "Changed", "00:00:14", "00:00:18"),
         ];
-        let both = judge(&[write("00:00:15", "changed configmaps/a")], &twice, &none).unwrap_err();
-        assert!(both.to_string().contains("is in several audits"), "{both}");
+        let write = write("00:00:15", "changed configmaps/a");
+        let violation = write.violation("is in several audits");
+        assert_eq!(judge(&[write], &twice, &none), Err(vec![violation]));
     }
 
     #[test]

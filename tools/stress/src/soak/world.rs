@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use e2e::api_proxy::{ApiFault, ApiProxy};
 use e2e::git_server::{Access, GitServer, StoryRepository};
 use e2e::harness::flux::{condition, inventory, revision};
@@ -19,7 +19,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::json;
 
-use super::audits::{Excuses, ObjectWrite, Tally, judge};
+use super::audits::{Excuses, ObjectWrite, Tally, Violation, judge};
 use super::deeds::{CommitChange, SoakOperation};
 use super::model::{Model, State};
 use crate::ownership::{OWNER_NAME, kustomizations};
@@ -35,6 +35,12 @@ const SOON_BEFORE: Duration = Duration::from_secs(2);
 
 /// How many lines of the log a failure shows.
 const LOG_LINES: usize = 60;
+
+/// How many lines of the log a failure shows about a write that is in no audit.
+const MAX_LOG_LINES_PER_OBJECT: usize = 200;
+
+/// How many writes a failure shows that are not in exactly one audit.
+const MAX_SHOWN_VIOLATIONS: usize = 5;
 
 /// Everything real.
 pub(super) struct SoakEnvironment {
@@ -334,7 +340,27 @@ impl SoakEnvironment {
         let writes: Vec<Option<ObjectWrite>> = writes.collect::<anyhow::Result<_>>()?;
         let writes: Vec<ObjectWrite> = writes.into_iter().flatten().collect();
         let judged = judge(&writes, &audits(&self.story).await?, &self.excuses);
-        judged.with_context(|| self.log())
+        judged.map_err(|wrong| self.unaudited(&wrong, writes.len()))
+    }
+
+    /// An error that says which writes are not audited, what windlass logged of their objects and when it was disturbed.
+    fn unaudited(&self, wrong: &[Violation], writes: usize) -> anyhow::Error {
+        let log = self.windlass.operator.log().unwrap_or_else(|error| error.to_string());
+        let mut text = format!("{} of {writes} writes are not in exactly one audit", wrong.len());
+        for Violation { name, text: what } in wrong.iter().take(MAX_SHOWN_VIOLATIONS) {
+            // The Kustomization is called as its objects are, without their number.
+            let owner = name.rsplit_once('-').map_or(name.as_str(), |(owner, _)| owner);
+            let lines = log.lines().filter(|line| line.contains(owner));
+            let lines: Vec<&str> = lines.take(MAX_LOG_LINES_PER_OBJECT).collect();
+            text = format!("{text}\n{what}; the log about {owner}:\n{}", lines.join("\n"));
+        }
+        let Excuses { kills, faults } = &self.excuses;
+        let kills: Vec<String> =
+            kills.iter().map(|at| format!("\nwindlass was killed at {at}")).collect();
+        let faults =
+            faults.iter().map(|(from, to)| format!("\nthe API server failed from {from} to {to}"));
+        let faults: Vec<String> = faults.collect();
+        anyhow!("{text}{}{}", kills.concat(), faults.concat())
     }
 
     /// Resident memory of windlass.
