@@ -165,10 +165,15 @@ impl<K: Model> ReleaseOwner<K> {
             Err(rest) => (AuditOutcome::Failed, Some(rest.text().to_owned())),
         };
         let revision = release::snapshot::latest(&self.status().history).map_or(0, |it| it.version);
-        // It is one audit before and one after an operation, whichever process applies what and how often.
+        // It is one audit before and one after an operation, whichever process applies what and how often; what failed is
+        // applied again, and changes other objects.
         let of = if self.follows(moments) { "after" } else { "before" };
+        let attempt = match outcome {
+            AuditOutcome::Failed if !changes.is_empty() => started.to_string(),
+            _ => String::new(),
+        };
         let key = format!(
-            "hooks {of} {} {} {} {revision} {outcome:?}",
+            "hooks {of} {} {} {} {revision} {outcome:?}{attempt}",
             self.key, self.hooks.digest, desired.generation
         );
         // All of them are applied where this process has not begun the operation: what another one changed is not known.

@@ -55,11 +55,14 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// What names its audit. A stopped attempt may be repeated before the status reports an end.
+    /// What names its audit. A stopped attempt may be repeated before the status reports an end. That a removal failed is in
+    /// no history, so the next attempt has the same key and removes other objects.
     fn key(&self, outcome: AuditOutcome) -> String {
+        let Self { of, key, began, .. } = self;
         match outcome {
-            AuditOutcome::Stopped => format!("{} stopped {}", self.key, self.began),
-            AuditOutcome::Succeeded | AuditOutcome::Failed => self.key.clone(),
+            AuditOutcome::Stopped => format!("{key} stopped {began}"),
+            AuditOutcome::Failed if of.is_none() => format!("{key} failed {began}"),
+            AuditOutcome::Succeeded | AuditOutcome::Failed => key.clone(),
         }
     }
 }
@@ -175,6 +178,12 @@ impl Attempts {
         (!over.changes.is_empty() || over.is_taken_over).then_some(over)
     }
 
+    /// Ends the removal that is open; nothing if it removed nothing.
+    fn stop_removal(&mut self) -> Option<Attempt> {
+        let over = self.open.take_if(|open| open.of.is_none())?;
+        (!over.changes.is_empty()).then_some(over)
+    }
+
     /// Adds what a run changed to the attempt that is open, or to a new one, which ends unless the run waits for something.
     /// An open one that is about something else was stopped before.
     fn take(
@@ -272,6 +281,15 @@ impl Session {
         why: &str,
     ) {
         let over = self.memory().attempts.stop(goes_on);
+        if let Some(attempt) = over {
+            let message = format!("stopped while waiting: {why}");
+            self.write_attempt(object, attempt, AuditOutcome::Stopped, Some(message)).await;
+        }
+    }
+
+    /// Writes the audit of the removal that is open and is given up.
+    pub(super) async fn audit_stopped_removal(&self, object: &Kustomization, why: &str) {
+        let over = self.memory().attempts.stop_removal();
         if let Some(attempt) = over {
             let message = format!("stopped while waiting: {why}");
             self.write_attempt(object, attempt, AuditOutcome::Stopped, Some(message)).await;
@@ -525,6 +543,21 @@ mod tests {
     }
 
     #[test]
+    fn each_attempt_of_a_removal_has_an_audit_of_what_it_removed() {
+        let object = object("True", "main@sha1:1");
+        let failed = Rest::Failed(reason::PRUNE_FAILED, "refused".to_owned(), Wake::default());
+        let mut attempts = Attempts::default();
+        let mut removal = |name: &str, second: i64, rest: &Rest| {
+            let began = Time::from_second(second).unwrap();
+            let run = AttemptRun { began, ..run_of(vec![change(name)], rest) };
+            attempts.take(&object, None, run).map(|it| it.key(outcome(rest))).unwrap()
+        };
+        let keys =
+            [removal("a", 1, &failed), removal("b", 2, &failed), removal("c", 3, &settled())];
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2], "{keys:?}");
+    }
+
+    #[test]
     fn what_another_process_began_and_nobody_goes_on_with_has_an_audit() {
         let object = object("Unknown", "main@sha1:2");
         let to = judged("main@sha1:2");
@@ -534,6 +567,9 @@ mod tests {
         // A removal goes on until it is done.
         assert!(attempts.take(&object, None, run_of(vec![change("a")], &waits())).is_none());
         assert!(attempts.stop(|_| false).is_none() && attempts.has_open());
+        // One that is given up had removed something.
+        assert_eq!(attempts.stop_removal().map(|it| it.changes.len()), Some(1));
+        assert!(attempts.stop_removal().is_none() && !attempts.has_open());
     }
 
     #[test]

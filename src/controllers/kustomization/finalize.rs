@@ -46,6 +46,9 @@ impl Session {
         let stays = !prune || hold::is_suspended(&**object, self.began);
         let held = LifecycleHold::removal(self, object);
         self.dismiss_events(object, Some(&held)).await;
+        if stays {
+            self.audit_stopped_removal(object, "the other objects stay in the cluster").await;
+        }
         if stays || has_nothing {
             if !stays && inventory.is_some() {
                 let gone = Rest::Settled(reason::SUCCEEDED, String::new());
@@ -84,7 +87,11 @@ impl Session {
         };
         let target = match self.finalize_target(object).await {
             Ok(Some(target)) => target,
-            Ok(None) => return Ok(Leaving::Done(object.clone())),
+            Ok(None) => {
+                let why = "the account or kubeconfig that could remove the other objects is gone";
+                self.audit_stopped_removal(object, why).await;
+                return Ok(Leaving::Done(object.clone()));
+            }
             Err(error) => {
                 let ended = KustomizationRunReport::early(object, unreachable(error.rest()?));
                 return Ok(Leaving::Later(Box::new(ended), Some(timeouts)));
