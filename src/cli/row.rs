@@ -4,7 +4,6 @@ use apply::health::{self, Health};
 use cause::related::is_reconciled;
 use cause::{ConditionView, condition};
 use objects::Object;
-use reconcile::reason::RECONCILIATION_SUCCEEDED;
 use reconcile::{Hold, Time};
 use serde_json::Value;
 
@@ -43,12 +42,16 @@ impl Row {
             false => asked(object).unwrap_or_else(|| text(|it| it.message)),
         };
         let ready = text(|it| it.status);
+        let is_unknown = is_old && ready == "True";
         Self {
-            ready: if is_old && ready == "True" { "Unknown".to_owned() } else { ready },
+            ready: if is_unknown { "Unknown".to_owned() } else { ready },
             reason: text(|it| it.reason),
             message,
             revision: short(&revision),
-            since: said.and_then(|it| failing_since(object, it)).or_else(|| said?.since).or(since),
+            since: match is_unknown {
+                true => cause::spec_changed(object),
+                false => said.and_then(|it| cause::since(object, it)).or(since),
+            },
             suspended,
             created: time(object.meta("creationTimestamp")),
         }
@@ -137,21 +140,6 @@ fn revision(object: &Object) -> (String, Option<Time>) {
     (text(status, "lastAppliedRevision"), since)
 }
 
-/// Since when a Kustomization fails with the present reason. Each attempt writes the condition anew, so its transition time is
-/// that of the last attempt; the history has the first attempt that failed so, and the last one that succeeded.
-fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
-    let history = object.get("status")?["history"].as_array()?;
-    let newest = history.first().filter(|_| said.status == "False")?;
-    if newest["lastReconciledStatus"] != said.reason {
-        return None;
-    }
-    let succeeded =
-        history.iter().filter(|it| it["lastReconciledStatus"] == RECONCILIATION_SUCCEEDED.as_str());
-    let succeeded = succeeded.filter_map(|it| time(it.get("lastReconciled"))).max();
-    let began = time(newest.get("firstReconciled")).max(succeeded)?;
-    said.since.is_none_or(|since| began < since).then_some(began)
-}
-
 /// A revision with digests of eight characters, as `flux` shows them.
 pub(super) fn short(revision: &str) -> String {
     let Some((before, digest)) = revision.rsplit_once(':') else { return revision.to_owned() };
@@ -216,10 +204,15 @@ mod tests {
         let of = |generation: i64, suspend: bool| {
             let ready = json!({"type": "Ready", "status": "True", "reason": "X", "message": "applied",
                 "observedGeneration": 1, "lastTransitionTime": "2026-11-24T11:00:00Z"});
-            row(
-                json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "generation": generation},
-                "spec": {"suspend": suspend}, "status": {"observedGeneration": 1, "conditions": [ready]}}),
-            )
+            let managed = json!([
+                {"manager": "kubectl", "operation": "Update", "time": "2026-11-24T11:58:00Z",
+                    "fieldsV1": {"f:spec": {"f:path": {}}}},
+                {"manager": "windlass", "operation": "Update", "time": "2026-11-24T11:59:00Z",
+                    "subresource": "status", "fieldsV1": {"f:status": {}}},
+            ]);
+            row(json!({"apiVersion": "v1", "kind": "X",
+                    "metadata": {"name": "a", "generation": generation, "managedFields": managed},
+                "spec": {"suspend": suspend}, "status": {"observedGeneration": 1, "conditions": [ready]}}))
         };
         let current = of(1, false);
         assert_eq!((current.ready.as_str(), current.message.as_str()), ("True", "applied"));
@@ -227,6 +220,11 @@ mod tests {
         let old = of(2, false);
         assert_eq!(old.ready, "Unknown");
         assert_eq!(old.message, "generation 2 of its spec has not been reconciled yet");
+        assert_eq!(
+            old.since.unwrap().to_string(),
+            "2026-11-24T11:58:00Z",
+            "not since the condition"
+        );
         assert_eq!(of(2, true).ready, "True", "it is suspended, and says so");
     }
 

@@ -34,6 +34,38 @@ pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>
     })
 }
 
+/// Since when an object is as it says.
+///
+/// A Kustomization that fails writes its condition anew at each attempt, so that the transition time is that of the last one: its
+/// history has the first attempt that failed so, and the last one that succeeded.
+pub fn since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
+    failing_since(object, said).or(said.since)
+}
+
+fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
+    let history = object.get("status")?.get("history")?.as_array()?;
+    let newest = history.first().filter(|_| said.status == "False")?;
+    if text(newest, "lastReconciledStatus") != said.reason {
+        return None;
+    }
+    let success = reconcile::reason::RECONCILIATION_SUCCEEDED.as_str();
+    let succeeded = history.iter().filter(|it| text(it, "lastReconciledStatus") == success);
+    let succeeded = succeeded.filter_map(|it| time(it, "lastReconciled")).max();
+    let began = time(newest, "firstReconciled").max(succeeded)?;
+    said.since.is_none_or(|since| began < since).then_some(began)
+}
+
+/// When the spec of an object was changed last, as far as its field managers tell: of a spec that was not reconciled yet, no
+/// condition says since when.
+pub fn spec_changed(object: &Object) -> Option<Time> {
+    let entries = object.meta("managedFields")?.as_array()?;
+    let is_of_spec = |entry: &&Value| {
+        let fields = entry.get("fieldsV1").and_then(|it| it.get("f:spec"));
+        fields.is_some() && text(entry, "subresource").is_empty()
+    };
+    entries.iter().filter(is_of_spec).filter_map(|entry| time(entry, "time")).max()
+}
+
 /// The condition `Stalled` of an object that is not retried, since its retries are exhausted: a reset begins anew.
 ///
 /// Parity(flux): `Ready` keeps the reason of the last failure, so that it does not tell.

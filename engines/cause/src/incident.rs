@@ -15,7 +15,7 @@ use objects::{Object, ObjectId};
 use reconcile::Time;
 
 pub use self::cycles::{first_of_cycles, join_cycles};
-use crate::condition::{ConditionView, condition, text, time};
+use crate::condition::{ConditionView, condition, since, text, time};
 use crate::fact::{Query, QueryAnswers};
 use crate::reason;
 use crate::related;
@@ -112,7 +112,7 @@ fn judged(walk: &mut Walk<'_>, id: &ObjectId, reach: Reach) -> QueryResult<Objec
         ObjectLookup::Hidden => return only(Own::Unclear, None),
     };
     let ready = condition(object, "Ready");
-    let since = ready.and_then(|said| said.since);
+    let since = ready.and_then(|said| since(object, said));
     if let Some(found) = walk.paused(object, ready)
         && is_hold(found.cause.problem)
     {
@@ -199,7 +199,7 @@ fn failure(
         return Ok(None);
     };
     said.reason.clone_into(&mut failure.reason);
-    failure.since = said.since;
+    failure.since = since(object, said);
     if failure.problem == Problem::Cycle {
         let depends = related::dependencies(object).into_iter().map(|it| it.object);
         failure.cycle = depends.chain(related::sources(object)).collect();
@@ -267,7 +267,7 @@ fn confined(
         cause: subject.clone(),
         reason: said.reason.to_owned(),
         text: shortened(said.message),
-        since: said.since,
+        since: since(object, said),
         is_waiting: false,
         cycle: Vec::new(),
     }))

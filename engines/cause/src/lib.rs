@@ -29,7 +29,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use condition::{ConditionView, condition, exhausted};
+pub use condition::{ConditionView, condition, exhausted, since, spec_changed};
 pub use event::last_seen;
 pub use fact::{FactAnswer, Query, QueryAnswers};
 pub use hold::{hold, owners, suspension, unfinished_rollback};

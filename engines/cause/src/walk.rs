@@ -10,7 +10,9 @@ use reconcile::{RollbackProgress, Time, WindowState, depends_on};
 use serde_json::Value;
 
 use crate::advice::About;
-use crate::condition::{ConditionView, condition, exhausted, is_set, text, time};
+use crate::condition::{
+    ConditionView, condition, exhausted, is_set, since, spec_changed, text, time,
+};
 use crate::fact::{FactAnswer, Query, QueryAnswers};
 use crate::hold::{rollback, suspension};
 use crate::needs::Needs;
@@ -362,7 +364,10 @@ impl<'k> Walk<'k> {
             if let Some(unfinished) = rollback(object).and_then(|it| it.unfinished()) {
                 text = format!("{text}; {}", shortened(&unfinished));
             }
-            let since = condition(object, reconcile::HOLD).and_then(|said| said.since);
+            let said = condition(object, reconcile::HOLD);
+            // One that has expired is no condition of this suspension.
+            let said = said.filter(|said| said.reason != reconcile::reason::EXPIRED.as_str());
+            let since = said.and_then(|said| said.since);
             return Some(CausePath {
                 steps: Vec::new(),
                 cause: cause(&id, Problem::Suspension, &text, since),
@@ -371,6 +376,8 @@ impl<'k> Walk<'k> {
         let window = WindowState::of(self.now, |key| object.annotation(key))?;
         let said = ready?;
         let is_waiting = said.reason == reconcile::reason::WINDOW_CLOSED.as_str();
+        let is_invalid = said.reason == reconcile::reason::INVALID_WINDOW.as_str();
+        let since = said.since.filter(|_| is_waiting || is_invalid);
         let (problem, text) = match window {
             WindowState::Invalid { text } => (Problem::InvalidWindow, text),
             WindowState::Closed { .. } if is_waiting => {
@@ -378,10 +385,7 @@ impl<'k> Walk<'k> {
             }
             WindowState::Closed { .. } | WindowState::Open { .. } => return None,
         };
-        Some(CausePath {
-            steps: Vec::new(),
-            cause: cause(&id, problem, &shortened(&text), said.since),
-        })
+        Some(CausePath { steps: Vec::new(), cause: cause(&id, problem, &shortened(&text), since) })
     }
 
     /// A spec that no run has taken yet.
@@ -409,7 +413,7 @@ impl<'k> Walk<'k> {
                 }
             }
         };
-        let since = ready.map_or(created, |said| said.since);
+        let since = ready.map_or(created, |_| spec_changed(object));
         let cause = cause(&id, Problem::NotReconciled, &text, since);
         Some(CausePath { steps: Vec::new(), cause })
     }
@@ -491,7 +495,7 @@ impl<'k> Walk<'k> {
                 }
                 None if !is_ready => {
                     let message = said.map_or("is not ready", |said| said.message);
-                    let since = said.and_then(|said| said.since);
+                    let since = said.and_then(|said| since(dependency, said));
                     let cause = cause(&id, Problem::Dependency, &shortened(message), since);
                     return Ok(Some(CausePath { steps: Vec::new(), cause }));
                 }
@@ -690,7 +694,7 @@ fn reported(object: &Object, said: ConditionView<'_>) -> Cause {
         Problem::Apply | Problem::Health => named_first(object, &text),
         _ => None,
     };
-    cause(&id.unwrap_or_else(|| object.id()), problem, &text, said.since)
+    cause(&id.unwrap_or_else(|| object.id()), problem, &text, since(object, said))
 }
 
 /// The object that a refusal begins with, to point at it. No decision depends on it.
@@ -717,7 +721,7 @@ pub(crate) fn step_of(object: &Object, said: ConditionView<'_>) -> CauseStep {
         "" => shortened(said.message),
         reason => format!("{reason}: {}", shortened(said.message)),
     };
-    CauseStep { object: object.id(), since: said.since, text }
+    CauseStep { object: object.id(), since: since(object, said), text }
 }
 
 pub(crate) fn below(step: Option<CauseStep>, found: CausePath) -> CausePath {

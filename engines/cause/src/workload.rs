@@ -215,12 +215,14 @@ fn deletion(object: &Object) -> String {
     }
 }
 
-/// Since when it is not ready, as far as its conditions tell.
+/// Since when it is not ready, as far as its conditions tell; without one that fails, since it was created, if its spec was not
+/// changed since.
 fn since(object: &Object) -> Option<Time> {
     let conditions = ["Ready", "Available", "Progressing", "PodScheduled"];
     let said = conditions.iter().filter_map(|kind| condition(object, kind));
     let failing = said.filter(|said| said.status != "True").find_map(|said| said.since);
-    failing.or_else(|| time(object.fields().get("metadata")?, "creationTimestamp"))
+    let created = || time(object.fields().get("metadata")?, "creationTimestamp");
+    failing.or_else(|| created().filter(|_| object.generation() <= 1))
 }
 
 fn problem(trouble: &Trouble) -> Problem {

@@ -23,10 +23,11 @@ const SPEC: [&str; 7] =
     ["chart", "chartRef", "dependsOn", "include", "sourceRef", "suspend", "type"];
 
 /// What of a status tells how it is.
-const STATUS: [&str; 6] = [
+const STATUS: [&str; 7] = [
     "artifact",
     "conditions",
     "helmChart",
+    "history",
     "lastAttemptedRevision",
     "observedGeneration",
     "releases",
@@ -34,6 +35,9 @@ const STATUS: [&str; 6] = [
 
 /// What of an artifact tells whether its consumers have read it.
 const ARTIFACT: [&str; 2] = ["lastUpdateTime", "revision"];
+
+/// What of a run in the history tells since when an object fails.
+const RUN: [&str; 3] = ["firstReconciled", "lastReconciled", "lastReconciledStatus"];
 
 /// What of the metadata is needed.
 const METADATA: [&str; 7] = [
@@ -170,6 +174,13 @@ fn slim(mut object: Value) -> Option<Object> {
         annotations.retain(|key, _| key.starts_with("windlass.dev/"));
     }
     keep(object.pointer_mut("/status/artifact"), &ARTIFACT);
+    // Releases have revisions there.
+    let is_of_runs = object.pointer("/status/history/0/lastReconciledStatus").is_some();
+    if !is_of_runs && let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("history");
+    }
+    let runs = object.pointer_mut("/status/history").and_then(Value::as_array_mut);
+    runs.into_iter().flatten().for_each(|run| keep(Some(run), &RUN));
     let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if let Some(Value::String(message)) = condition.get_mut("message") {
@@ -287,6 +298,8 @@ mod tests {
                 "annotations": {"windlass.dev/window": "x", "other": "y"}},
             "spec": {"path": "./", "sourceRef": {"kind": "GitRepository", "name": source}},
             "status": {"observedGeneration": 1, "inventory": {"entries": [{}]},
+                "history": [{"lastReconciledStatus": "BuildFailed", "digest": "sha256:1",
+                    "firstReconciled": "2026-11-24T11:00:00Z"}],
                 "conditions": [{"type": "Ready", "status": "False", "reason": "SourceNotReady",
                     "message": "ä".repeat(3_000), "observedGeneration": 1}]}})
     }
@@ -297,6 +310,8 @@ mod tests {
         assert_eq!(slim["spec"], json!({"sourceRef": {"kind": "GitRepository", "name": "app"}}));
         assert_eq!(slim["metadata"]["annotations"], json!({"windlass.dev/window": "x"}));
         assert!(slim["status"].get("inventory").is_none());
+        let run = json!({"lastReconciledStatus": "BuildFailed", "firstReconciled": "2026-11-24T11:00:00Z"});
+        assert_eq!(slim["status"]["history"], json!([run]));
         let message = slim["status"]["conditions"][0]["message"].as_str().unwrap();
         assert!(message.len() <= MAX_MESSAGE_BYTES && message.ends_with('ä'));
         assert!(slim["metadata"].get("managedFields").is_none());

@@ -240,3 +240,37 @@ fn a_remedy_leads_to_what_made_it_necessary() {
         "HelmRelease/apps/web is not ready: pre-upgrade hook Job/apps/migrate failed: exit code 3";
     expect(&why, State::NotReady, Problem::Apply, "HelmRelease/web", line);
 }
+
+#[test]
+fn a_cause_is_as_old_as_what_says_it_and_not_as_another_condition() {
+    let since = |objects: &[Value], subject: &str| {
+        let cause = Cluster::of(objects).why(subject).cause.unwrap();
+        cause.since.map(|at| at.to_string())
+    };
+    let at = |time: &str| Some(format!("2026-11-24T{time}Z"));
+    // Each attempt writes the condition anew.
+    let failed = status("False", "BuildFailed", "no such file");
+    let run = json!({"lastReconciledStatus": "BuildFailed", "firstReconciled": "2026-11-24T09:00:00Z",
+        "lastReconciled": "2026-11-24T11:55:00Z"});
+    let history = json!({"status": {"history": [run]}});
+    let app = kustomization("app", &[&failed, &history]);
+    assert_eq!(since(&[app, source()], "Kustomization/app"), at("09:00:00"));
+    // That it is ready is said of the spec before.
+    let managed = json!([{"manager": "kubectl", "operation": "Update", "time": "2026-11-24T11:58:00Z",
+        "fieldsV1": {"f:spec": {"f:path": {}}}}]);
+    let edited = json!({"metadata": {"generation": 2, "managedFields": managed}});
+    let app = kustomization("app", &[&ready(), &edited]);
+    assert_eq!(since(&[app, source()], "Kustomization/app"), at("11:58:00"));
+    let unknown = kustomization("app", &[&ready(), &json!({"metadata": {"generation": 2}})]);
+    assert_eq!(since(&[unknown, source()], "Kustomization/app"), None);
+    let window = json!({"metadata": {"annotations": {"windlass.dev/window": "never"}}});
+    let app = kustomization("app", &[&ready(), &window]);
+    assert_eq!(since(&[app, source()], "Kustomization/app"), None, "it was ready before");
+    // A rollout of an old Deployment that is available.
+    let deployment = with(
+        "Deployment/web",
+        &[&json!({"metadata": {"generation": 7}, "spec": {"replicas": 1, "selector": {}},
+            "status": {"observedGeneration": 6, "conditions": [{"type": "Available", "status": "True"}]}})],
+    );
+    assert_eq!(since(&[deployment], "Deployment/web"), None);
+}
