@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use cause::{FactAnswer, Query, QueryAnswers, Why, last_seen};
+use crds::incidents::{Incident, IncidentState};
 use futures::stream::{self, StreamExt as _};
+use kube::core::Resource as _;
 use objects::{Gvk, Object, ObjectId};
 use serde_json::{Map, Value, json};
 
@@ -157,6 +159,9 @@ impl<'c> Facts<'c> {
                 let query = ObjectQuery { resource, namespace, label_selector: "", field_selector };
                 Ok(FactAnswer::Objects(self.warnings(query).await?))
             }
+            Query::Incidents { namespace, kind } => {
+                Ok(FactAnswer::Objects(open_incidents(self.cluster, namespace, kind).await?))
+            }
             Query::Lines { namespace, pod, container } => {
                 let printed = self.cluster.last_lines(namespace, pod, container).await?;
                 Ok(FactAnswer::Lines(printed.lines().map(str::to_owned).collect()))
@@ -215,6 +220,30 @@ impl<'c> Facts<'c> {
         }
         Ok(newest.into_values().collect())
     }
+}
+
+/// The Incidents of a namespace, or of all of them (`""`), that are open and about objects of a kind.
+///
+/// # Errors
+/// The cluster does not serve Incidents, or refuses to list them.
+pub(super) async fn open_incidents(
+    cluster: &Cluster,
+    namespace: &str,
+    kind: &str,
+) -> Result<Vec<Object>, ClusterError> {
+    let gvk = Gvk::new(&Incident::api_version(&()), &Incident::kind(&()));
+    let resource = cluster.resource(&gvk).await?;
+    let is_it = |incident: &Object| {
+        let part = |name: &str| incident.get(name).unwrap_or(&Value::Null);
+        let is_open = part("status")["state"] == IncidentState::Open.as_str();
+        is_open && part("spec")["subject"]["kind"] == kind
+    };
+    let mut found = Vec::new();
+    let mut pages = cluster.object_pages(ObjectQuery { namespace, ..ObjectQuery::all(&resource) });
+    while let Some(page) = pages.next().await? {
+        found.extend(page.objects.into_iter().filter(is_it));
+    }
+    Ok(found)
 }
 
 /// Where the objects of a kind are, in the version that the cluster prefers; ours in the version of `crds`.

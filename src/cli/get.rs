@@ -54,7 +54,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 SINCE is how long it has been as ready as it is, AGE how long it exists. READY of a kind that neither windlass nor Flux
 reconciles, such as a Deployment, is whether its status tells that it is healthy. An Alert or a Provider, which has no status,
-is not ready if windlass why finds that something is missing.
+is not ready if windlass why finds that something is missing, or that a service does not accept what is sent.
 
 Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -306,7 +306,7 @@ fn with_failure(mut object: Object, why: &Why) -> Object {
     let cause = why.cause.as_ref().filter(|_| why.state == State::NotReady);
     if let Some(cause) = cause {
         let ready = json!({"type": "Ready", "status": "False", "reason": cause.problem.to_string(),
-            "message": cause.line(&why.object)});
+            "message": cause.line(&why.object), "lastTransitionTime": cause.since.map(|at| at.to_string())});
         object.fields_mut().insert("status".to_owned(), json!({"conditions": [ready]}));
     }
     object
@@ -428,8 +428,16 @@ mod tests {
         };
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": "apps"},
             "data": {"address": "aHR0cHM6Ly9h", "token": "YQ=="}});
-        let objects = [provider("well", "there"), provider("broken", "absent")];
-        let all = objects.iter().cloned().chain([secret]).collect();
+        let incident = json!({"apiVersion": "notification.windlass.dev/v1alpha1", "kind": "Incident",
+            "metadata": {"name": "a", "namespace": "apps"}, "spec": {"reason": "Delivery", "subject": {
+                "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider", "name": "rejected"}},
+            "status": {"state": "Open", "since": "2026-11-24T11:00:00Z", "message": "status 404"}});
+        let objects = [
+            provider("well", "there"),
+            provider("broken", "absent"),
+            provider("rejected", "there"),
+        ];
+        let all = objects.iter().cloned().chain([secret, incident]).collect();
         let (cluster, _) = crate::fake_cluster::with_objects(all).await;
         let site = Site { cluster, namespace: "apps".to_owned() };
         let target = target("notification.toolkit.fluxcd.io/v1beta3", "Provider");
@@ -441,6 +449,9 @@ mod tests {
         let broken = row(&found[1]);
         assert_eq!(broken.ready, "False");
         assert!(broken.message.contains("Secret/apps/absent does not exist"), "{broken:?}");
+        let rejected = row(&found[2]);
+        assert_eq!((rejected.ready.as_str(), rejected.message.as_str()), ("False", "status 404"));
+        assert_eq!(rejected.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
     }
 
     #[test]

@@ -48,8 +48,8 @@ Incidents of a namespace that say the same are one row: `(+4)` behind a subject 
 them, and SINCE is that of the oldest. `-o json` lists each.
 
 Incidents are kept for Alerts with the annotation windlass.dev/incidents: \"true\", or for all Alerts with the flag
---incidents of `windlass serve`. Warnings count objects that are not ready without an incident, and those that are ready while
-something that they applied does not exist or is not healthy.
+--incidents of `windlass serve`; and for each Provider whose service does not accept notifications. Warnings count objects that
+are not ready without an incident, and those that are ready while something that they applied does not exist or is not healthy.
 
 Exit status: 0; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -127,8 +127,8 @@ struct Surroundings {
     left_out: Vec<String>,
     /// Where it was looked, for messages.
     place: String,
-    /// That no operator acts.
-    absence: Option<String>,
+    /// Why it is doubtful that an operator acts.
+    doubt: Option<String>,
 }
 
 /// A line for people.
@@ -161,7 +161,7 @@ impl Surroundings {
         self.degraded = live.suspects.len();
         self.unexamined = live.remarks;
         self.left_out.extend(live.left_out);
-        self.absence = operators::absence(&site.cluster, now).await;
+        self.doubt = operators::remark(&site.cluster, now).await;
         Ok(())
     }
 
@@ -233,7 +233,7 @@ impl Surroundings {
             );
             lines.push(line(Mark::Warning, text));
         }
-        lines.extend(self.absence.iter().map(|text| line(Mark::Warning, text.clone())));
+        lines.extend(self.doubt.iter().map(|text| line(Mark::Warning, text.clone())));
         lines
     }
 
@@ -242,7 +242,7 @@ impl Surroundings {
         let is_unsure = self.silent > 0
             || self.degraded > 0
             || !self.unexamined.is_empty()
-            || self.absence.is_some();
+            || self.doubt.is_some();
         let (mark, text) = match () {
             () if self.hides_incidents => (
                 Mark::Warning,
@@ -528,9 +528,9 @@ mod tests {
             of(Surroundings { objects: 3, silent: 1, ..Surroundings::default() }),
             [calm, silent]
         );
-        let absence = Some("no operator holds Lease a/b".to_owned());
+        let doubt = Some("no operator holds Lease a/b".to_owned());
         assert_eq!(
-            of(Surroundings { objects: 3, absence, ..Surroundings::default() }),
+            of(Surroundings { objects: 3, doubt, ..Surroundings::default() }),
             [calm, "Warning no operator holds Lease a/b"]
         );
         let degraded = "Warning 1 object is ready while something that it applied does not exist or is not healthy: \

@@ -1,13 +1,15 @@
 //! Delivery: from events to what services are sent, by Alerts and Providers.
 //!
 //! Here: what all of it shares, start and end. In the folder: which events go where (`dispatch`, `matcher`), what was told lately
-//! (`repetitions`), what waits (`spool`) and for whom (`provider_queues`), attempts and pauses (`provider_queue`), one attempt (`attempt`), what goes
-//! out (`transport`, `nats`), what is sent about incidents (`incidents`) and which events wait for them (`suppression`).
+//! (`repetitions`), what waits (`spool`) and for whom (`provider_queues`), attempts and pauses (`provider_queue`), one attempt (`attempt`), how the
+//! last one ended (`last_deliveries`), what goes out (`transport`, `nats`), what is sent about incidents (`incidents`) and which
+//! events wait for them (`suppression`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`controllers::http_request`).
 
 pub(crate) mod attempt;
 mod dispatch;
 pub(crate) mod incidents;
+mod last_deliveries;
 mod matcher;
 mod nats;
 mod provider_queue;
@@ -25,12 +27,12 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::provider_queues::Lanes;
+pub(crate) use self::last_deliveries::{LastDeliveries, LastDelivery};
+pub(crate) use self::provider_queues::{Lanes, ProviderKey};
 
 use self::dispatch::Dispatcher;
 use self::incidents::Outcomes;
 use self::provider_queue::Troubles;
-use self::provider_queues::ProviderKey;
 use self::repetitions::Repetitions;
 use self::spool::{Bounds, Notification, Spool};
 use self::suppression::Suppression;
@@ -66,6 +68,7 @@ pub(crate) struct Delivery {
     lanes: Arc<Lanes>,
     permits: Permits,
     troubles: Troubles,
+    last: Arc<LastDeliveries>,
     outcomes: Outcomes,
     suppression: Suppression,
     warned: Mutex<Repetitions>,
@@ -90,6 +93,7 @@ impl Delivery {
             spool: Arc::new(spool),
             permits: Permits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
             troubles: Troubles::default(),
+            last: context.shared::<LastDeliveries>(),
             outcomes: Outcomes::default(),
             suppression: Suppression::default(),
             warned: Mutex::new(Repetitions::within(WARNED_AGAIN)),

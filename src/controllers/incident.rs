@@ -5,13 +5,14 @@
 //! comes to the same; what was sent stands in the status of the Incident. An Incident is created before anything is sent
 //! about it.
 //!
-//! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed`), the objects that keep incidents
-//! (`incident_store`), when writes pause (`backoff`) and whose turn it is (`turns`), who is sent what about them (`audience`, `notifier`,
-//! `wording`), and events that are sent after all (`suppression`). Elsewhere: which failures are one incident
-//! (`cause::incident`), Alerts and sending (`delivery`).
+//! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed`), Providers whose services accept
+//! nothing (`deliveries`), the objects that keep incidents (`incident_store`), when writes pause (`backoff`) and whose turn it is
+//! (`turns`), who is sent what about them (`audience`, `notifier`, `wording`), and events that are sent after all
+//! (`suppression`). Elsewhere: which failures are one incident (`cause::incident`), Alerts and sending (`delivery`).
 
 mod audience;
 mod backoff;
+mod deliveries;
 mod incident_store;
 mod notifier;
 mod observed;
@@ -23,6 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cause::Problem;
 use cause::incident::{self as failures, IncidentIdentity, ObjectVerdict, Own, Reach, is_over};
 use crds::incidents::{Incident, IncidentState, IncidentStep};
 use crds::notification::Alert;
@@ -40,9 +42,9 @@ use self::observed::{ListedKinds, ObservedObjects};
 use self::suppression::{EventDecision, IncidentNotice, decision};
 use self::turns::Turns;
 use super::context::Context;
-use super::delivery::Delivery;
 use super::delivery::incidents::Wanting;
 use super::delivery::suppression::{Beginning, Topic};
+use super::delivery::{Delivery, LastDeliveries, LastDelivery, ProviderKey};
 use super::lifecycle::table::{self, TableChange, TableKind};
 
 /// How often conditions are compared. What changes in between is one pass.
@@ -164,6 +166,8 @@ pub(crate) async fn run(
             gone,
             book: Book::new(context.clone()),
             teller: Teller::new(context.clone(), delivery.clone()),
+            deliveries: context.shared::<LastDeliveries>(),
+            delivered: BTreeMap::new(),
             context,
             delivery: delivery.clone(),
             rows,
@@ -218,6 +222,9 @@ struct IncidentRun {
     delivery: Arc<Delivery>,
     rows: Vec<Row>,
     observed: ObservedObjects,
+    deliveries: Arc<LastDeliveries>,
+    /// The same when objects were judged last.
+    delivered: BTreeMap<ProviderKey, LastDelivery>,
     judged: IncidentAssessment,
     /// When conditions are compared next.
     next: Option<Instant>,
@@ -256,7 +263,8 @@ impl IncidentRun {
     async fn pass(&mut self) {
         self.book.pass();
         self.teller.record(&mut self.book).await;
-        let is_kept = self.book.is_kept(self.delivery.is_incident_wanted()).await;
+        let is_failing = self.deliveries.has_failures();
+        let is_kept = self.book.is_kept(self.delivery.is_incident_wanted(), is_failing).await;
         self.delivery.keeps_incidents(is_kept);
         let gone = self.gone.take();
         if gone.dropped > 0 {
@@ -273,7 +281,8 @@ impl IncidentRun {
         }
         let wanting = if is_kept { self.delivery.wanting() } else { Vec::new() };
         let listed = ListedKinds::of(&self.rows, &self.context);
-        if wanting.is_empty() && !(is_kept && self.book.has_unfinished()) {
+        let is_needed = is_kept && (is_failing || self.book.has_unfinished());
+        if wanting.is_empty() && !is_needed {
             self.send_suppressed(&listed).await;
             if is_kept {
                 self.sweep().await;
@@ -311,7 +320,10 @@ impl IncidentRun {
         if self.next.is_some_and(|next| Instant::now() < next) {
             return;
         }
-        let is_recent = self.judged.at.is_some_and(|at| at.elapsed() < JUDGED_AGAIN);
+        let delivered = self.deliveries.all();
+        let is_same = delivered == self.delivered;
+        let is_recent = is_same && self.judged.at.is_some_and(|at| at.elapsed() < JUDGED_AGAIN);
+        self.delivered = delivered.clone();
         let mut observed = std::mem::take(&mut self.observed);
         let listed = listed.clone();
         let rows = self.rows.clone();
@@ -326,6 +338,7 @@ impl IncidentRun {
             let reach = if is_confined { Reach::OwnNamespace } else { Reach::All };
             let mut verdicts = observed.judge(&listed, reach, jiff::Timestamp::now());
             failures::join_cycles(&mut verdicts, reach);
+            deliveries::judge(&mut verdicts, &delivered);
             let found = failures::incidents(&verdicts);
             (observed, Some(IncidentAssessment::new(verdicts, found)), begun.elapsed())
         });
@@ -384,9 +397,12 @@ impl IncidentRun {
             let failing = incident.failure.since.and_then(|since| {
                 Duration::try_from(jiff::Timestamp::now().duration_since(since)).ok()
             });
+            let is_of_audience = || {
+                self.observed.is_selected(incident) && !audience.of(objects_of(incident)).is_empty()
+            };
+            // Each process says what it could not deliver.
             if lasts(known, failing, incident.failure.is_waiting)
-                && self.observed.is_selected(incident)
-                && !audience.of(objects_of(incident)).is_empty()
+                && (identity.1 == Problem::Delivery || is_of_audience())
             {
                 opened.push((namespace, Need::Open(identity.clone())));
             }
@@ -428,6 +444,10 @@ impl IncidentRun {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
             let Some(identity) = incident_store::identity(&object) else { continue };
+            // What is sent about deliveries that fail would not be delivered either.
+            if identity.1 == Problem::Delivery.to_string() {
+                continue;
+            }
             let subject = &identity.0;
             let failing = self.judged.of(&identity.0, &identity.1);
             let named = match failing {

@@ -8,9 +8,10 @@ use crds::notification::Provider;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
+use reconcile::ObjectKey;
 
 use super::context::Context;
-use super::delivery::{CONTROLLER, Lanes};
+use super::delivery::{CONTROLLER, Lanes, LastDeliveries};
 use super::hold;
 use super::kind::ControllerKind;
 use super::record::Latest;
@@ -41,6 +42,10 @@ impl ControllerKind for Provider {
             tend(&self, &context).await
         }
         .boxed()
+    }
+
+    fn forget(node: &ObjectKey, context: &Context) {
+        context.shared::<LastDeliveries>().forget(&node.namespace, &node.name);
     }
 }
 

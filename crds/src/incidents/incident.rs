@@ -8,8 +8,9 @@ use crate::custom_resource::{AGE, Column, custom_resource};
 use crate::{Time, absent, schema};
 
 custom_resource! {
-    /// A failure that Alerts with `windlass.dev/incidents` select: one for all objects that fail for
-    /// the same cause. windlass creates it, writes its status, and deletes it when it is old.
+    /// A failure: one for all objects that fail for the same cause, if Alerts with `windlass.dev/incidents`
+    /// select them, and one for each Provider whose service does not accept notifications. windlass creates
+    /// it, writes its status, and deletes it when it is old.
     Incident {
         spec: IncidentSpec,
         status: IncidentStatus,

@@ -495,3 +495,40 @@ async fn what_is_resolved_is_kept_as_long_as_flags_say() -> Result<()> {
     story.await_until("the incident to be deleted", LONG, is_gone).await?;
     story.end().await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_is_not_ready_from_a_discarded_notification_until_its_service_accepts_one()
+-> Result<()> {
+    let story = Story::begin("incident-delivery").await?;
+    let service = Service::start().await?;
+    service.answers(404);
+    let mut windlass = Windlass::start_for(&story, &[]).await?;
+    provider(&story, &service.url, json!({})).await?;
+    let sources = json!([{"kind": "GitRepository", "name": "*"}]);
+    super::alert(&story, sources, json!({})).await?;
+    let ns = story.namespace.as_str();
+    let why = |object: &str, is_ready| story.windlass_says(&["why", object, "-n", ns], is_ready);
+    let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
+    let of_provider = ("Provider", "service");
+    let open = await_incident(&story, of_provider, is_open).await?;
+    ensure!(open.spec.reason == "Delivery", "{open:?}");
+    for object in ["provider/service", "alert/alert"] {
+        let said = why(object, false)?;
+        ensure!(said.contains("is not ready: ") && said.contains("404"), "{said}");
+    }
+    let said = story.windlass_says(&["get", "providers", "-n", ns], true)?;
+    ensure!(said.contains("False") && said.contains("404"), "{said}");
+
+    // Another process knows of no delivery.
+    windlass.operator.kill()?;
+    windlass.resume().await?;
+    ensure!(why("provider/service", false)?.contains("404"));
+    service.answers(200);
+    upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
+    await_incident(&story, of_provider, |status| !is_open(status)).await?;
+    for object in ["provider/service", "alert/alert"] {
+        why(object, true)?;
+    }
+    ensure!(service.sent("Provider", "DeliveryFailed").is_empty(), "it is sent to no service");
+    story.end().await
+}

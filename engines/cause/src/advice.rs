@@ -102,6 +102,13 @@ pub(crate) fn advice(cause: &Cause, about: About<'_>, now: Time) -> Option<Advic
             "check the StorageClass and its provisioner".to_owned(),
             Some(format!("kubectl -n {namespace} describe {}", kubectl_name(id))),
         ),
+        Problem::Delivery => (
+            format!(
+                "correct {} or its Secret by what the service says; what was discarded is not sent again",
+                id.subject()
+            ),
+            Some(format!("windlass events {ours} -n {namespace}")),
+        ),
         Problem::Health | Problem::Other => (
             "check the object".to_owned(),
             Some(format!("kubectl{} describe {}", in_namespace(id), kubectl_name(id))),

@@ -18,6 +18,13 @@ pub enum Query {
     },
     /// The Events of type `Warning` of a namespace.
     Warnings(String),
+    /// The Incidents of a namespace that are open and about objects of a kind.
+    Incidents {
+        /// Their namespace.
+        namespace: String,
+        /// The kind of their subjects.
+        kind: String,
+    },
     /// The last lines that a container printed.
     Lines {
         /// The namespace of the Pod.

@@ -4,14 +4,16 @@
 //! were applied, down to Pod, container, exit and the newest warning event. It has no cluster: it says which facts it needs
 //! ([`Query`]), gets them ([`FactAnswer`]), and is called again until it has a result ([`Why`]).
 //!
-//! Here: the walk (`walk.rs`), what was applied (`applied.rs`), workloads (`workload.rs`), Pods ([`pod`]), what is in progress
-//! (`progress.rs`), what is in the way besides (`second.rs`), what an object refers to ([`related`]), what reasons are about
-//! ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`), events ([`event`]), what Secrets have
-//! to hold (`needs.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
+//! Here: the walk (`walk.rs`), what was applied (`applied.rs`), workloads (`workload.rs`), Pods ([`pod`]), notifications that
+//! fail (`delivery.rs`), what is in progress (`progress.rs`), what is in the way besides (`second.rs`), what an object refers to
+//! ([`related`]), what reasons are about ([`reason`]), which failures are one incident ([`incident`]), suspensions (`hold.rs`),
+//! events ([`event`]), what Secrets have to hold (`needs.rs`), what would help (`advice.rs`). Elsewhere: fetching facts, and how
+//! a result is shown (the program).
 
 mod advice;
 mod applied;
 mod condition;
+mod delivery;
 pub mod event;
 mod fact;
 mod hold;

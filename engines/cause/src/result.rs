@@ -80,6 +80,8 @@ pub enum Problem {
     Admission,
     /// A volume cannot be provided.
     Volume,
+    /// A service does not accept notifications.
+    Delivery,
     /// None of the others.
     Other,
 }

@@ -52,6 +52,15 @@ impl Cluster {
                 let is_it = |it: &&Object| it.kind() == "Event" && it.namespace() == namespace;
                 FactAnswer::Objects(all.filter(is_it).cloned().collect())
             }
+            Query::Incidents { namespace, kind } => {
+                let is_it = |it: &&Object| {
+                    let of = it.get("spec").and_then(|spec| spec["subject"]["kind"].as_str());
+                    it.kind() == "Incident"
+                        && it.namespace() == namespace
+                        && of == Some(kind.as_str())
+                };
+                FactAnswer::Objects(all.filter(is_it).cloned().collect())
+            }
             Query::Lines { .. } => FactAnswer::Lines(vec!["no such table: users".to_owned()]),
         }
     }
@@ -90,6 +99,7 @@ fn gvk(kind: &str) -> Gvk {
         "Deployment" | "ReplicaSet" => "apps/v1",
         "Job" => "batch/v1",
         "Alert" | "Provider" => "notification.toolkit.fluxcd.io/v1beta3",
+        "Incident" => "notification.windlass.dev/v1alpha1",
         _ => "v1",
     };
     Gvk::new(version, kind)

@@ -337,6 +337,11 @@ impl<'k> Walk<'k> {
         if found.is_none() {
             found = self.missing(object)?;
         }
+        if found.is_none()
+            && let Some(found) = self.undelivered(object)?
+        {
+            return Ok(Some(found));
+        }
         Ok(found.map(|found| {
             let next = found.steps.first().map_or(&found.cause.object, |step| &step.object);
             let text = format!("names {}", next.subject());
@@ -556,6 +561,11 @@ impl<'k> Walk<'k> {
             Some(FactAnswer::Refused(why)) => {
                 let what = match query {
                     Query::Pods { namespace, .. } => format!("Pods in namespace {namespace}"),
+                    Query::Incidents { namespace, .. } => {
+                        format!(
+                            "Incidents in namespace {namespace}, which tell of notifications that fail,"
+                        )
+                    }
                     _ => "events".to_owned(),
                 };
                 self.remarks.insert(format!("{what} cannot be listed: {why}"));
@@ -592,6 +602,11 @@ impl<'k> Walk<'k> {
                     || "not reconciled until it is resumed".to_owned(),
                     |at| format!("the suspension expires at {}", seconds(at)),
                 ));
+            }
+            Some(Problem::Delivery) => {
+                return Some(
+                    "it is ready again when the service accepts a notification".to_owned(),
+                );
             }
             Some(Problem::ClosedWindow) => {
                 let window = WindowState::of(self.now, |key| object.annotation(key));

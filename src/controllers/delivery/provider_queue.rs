@@ -30,6 +30,9 @@ const KEPT_FOR: i64 = 6 * 3600;
 /// After so many attempts the others go first: a service may dislike just this one.
 const ATTEMPTS_IN_FRONT: u32 = 8;
 
+/// After so many attempts a service counts as failing, before what waits for it is discarded.
+const MIN_FAILED_ATTEMPTS: u32 = 2;
+
 /// How often the same trouble is told on a Provider.
 const TOLD_AGAIN: Duration = Duration::from_secs(600);
 
@@ -166,6 +169,9 @@ impl Delivery {
                 let pause = trouble.pause(asked);
                 self.context.metrics.notified(NotificationOutcome::Retried);
                 self.tell_trouble(place, &warning, Some(pause), trouble);
+                if trouble.attempts >= MIN_FAILED_ATTEMPTS {
+                    self.last.failed(place, &warning.message);
+                }
                 if trouble.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
                     self.lanes.step_back(place);
                 }
@@ -174,11 +180,13 @@ impl Delivery {
             DeliveryOutcome::Later(warning, _) | DeliveryOutcome::Refused(warning) => {
                 self.warn(&notification.namespace, &notification.alert, warning.clone());
                 self.tell_trouble(place, &warning, None, trouble);
+                self.last.failed(place, &warning.message);
                 NotificationOutcome::Failed
             }
             DeliveryOutcome::Unwanted => NotificationOutcome::Unwanted,
             DeliveryOutcome::Delivered(id) => {
                 message = id;
+                self.last.accepted(place);
                 if std::mem::take(trouble).told.is_some() {
                     let waiting = self.lanes.waiting(place).saturating_sub(1);
                     let text = format!("notifications are delivered again; {waiting} are waiting");

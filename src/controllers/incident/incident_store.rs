@@ -246,12 +246,13 @@ impl Book {
         self.crowded.retain(|it| open.get(it).is_some_and(|count| *count >= MOST_OPEN));
     }
 
-    /// Whether Incidents can be kept. Without an Alert that asks for them, and without any, that is checked once.
-    pub(super) async fn is_kept(&mut self, is_wanted: bool) -> bool {
+    /// Whether Incidents can be kept. Without an Alert that asks for them, a Provider whose notifications fail, and any Incident,
+    /// that is checked once.
+    pub(super) async fn is_kept(&mut self, is_wanted: bool, is_failing: bool) -> bool {
         if self.table.ready().is_err() {
             return false;
         }
-        let is_idle = !is_wanted && self.table.all().is_empty();
+        let is_idle = !is_wanted && !is_failing && self.table.all().is_empty();
         if let Some((at, is_there)) = self.checked
             && (is_idle || at.elapsed() < CRD_CHECK_INTERVAL)
         {

@@ -55,6 +55,53 @@ fn an_alert_is_as_ready_as_its_provider() {
 }
 
 #[test]
+fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_its_alert() {
+    let secret = with("Secret/hook", &[&json!({"data": {"address": ""}})]);
+    let incident = |name: &str, reason: &str, state: &str| {
+        let subject = json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider", "name": name});
+        with(
+            "Incident/provider-slack-1",
+            &[&json!({"spec": {"subject": subject, "reason": reason}, "status": {
+            "state": state, "since": "2026-11-24T11:00:00Z", "message": "the service answered with status 404"}})],
+        )
+    };
+    let cluster =
+        |incident: Value| Cluster::of(&[alert(), provider(&json!({})), secret.clone(), incident]);
+    let failing = cluster(incident("slack", "Delivery", "Open"));
+    let why = failing.why("Provider/slack");
+    let line = "Provider/apps/slack is not ready: the service answered with status 404";
+    expect(&why, State::NotReady, Problem::Delivery, "Provider/slack", line);
+    assert_eq!(why.cause.as_ref().unwrap().since, Some("2026-11-24T11:00:00Z".parse().unwrap()));
+    let next = "it is ready again when the service accepts a notification";
+    assert_eq!(why.next.as_deref(), Some(next));
+    assert_eq!(advised(&why).1, "windlass events provider/slack -n apps");
+    let why = failing.why("Alert/all");
+    let line =
+        "Alert/apps/all is not ready: Provider/apps/slack: the service answered with status 404";
+    expect(&why, State::NotReady, Problem::Delivery, "Provider/slack", line);
+    // One that has ended, of another class, or about another Provider.
+    for (name, reason, state) in [
+        ("slack", "Delivery", "Resolved"),
+        ("slack", "Fetch", "Open"),
+        ("other", "Delivery", "Open"),
+    ] {
+        let why = cluster(incident(name, reason, state)).why("Alert/all");
+        assert_eq!((why.state, why.cause), (State::Ready, None), "{name} {reason} {state}");
+    }
+    // That Incidents may not be listed is no all-clear.
+    let mut hidden = cluster(incident("slack", "Delivery", "Open"));
+    let namespace = "apps".to_owned();
+    hidden.refused.push(Query::Incidents { namespace, kind: "Provider".to_owned() });
+    let why = hidden.why("Provider/slack");
+    assert_eq!(
+        why.remarks,
+        [
+            "Incidents in namespace apps, which tell of notifications that fail, cannot be listed: forbidden"
+        ]
+    );
+}
+
+#[test]
 fn a_service_account_that_does_not_exist_is_the_cause() {
     let account = json!({"spec": {"serviceAccountName": "deployer"}});
     let message = "ConfigMap/apps/a dry-run failed (Forbidden): configmaps \"a\" is forbidden: User \

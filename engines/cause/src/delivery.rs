@@ -1,0 +1,43 @@
+//! Notifications that a service does not accept: a Provider has no status, so that an Incident about it says so.
+//!
+//! Elsewhere: the walk to it (`walk.rs`), who writes it (the program).
+
+use objects::{Gvk, Object, ObjectId};
+use serde_json::Value;
+
+use crate::condition::{text, time};
+use crate::fact::Query;
+use crate::result::Problem;
+use crate::walk::{CausePath, QueryResult, Walk, cause, shortened};
+
+impl Walk<'_> {
+    /// Why the service of a Provider does not accept notifications, if an Incident says so.
+    pub(crate) fn undelivered(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+        let id = object.id();
+        if id.kind != "Provider" || !self.is_explaining {
+            return Ok(None);
+        }
+        let query = Query::Incidents { namespace: id.namespace.clone(), kind: id.kind.clone() };
+        let incidents = self.listed(&query)?;
+        let found = incidents.iter().find(|incident| is_open_about(incident, &id));
+        Ok(found.and_then(|incident| incident.get("status")).map(|status| {
+            let since = time(status, "since").or_else(|| time(status, "openedAt"));
+            let said = shortened(text(status, "message"));
+            let cause = cause(&id, Problem::Delivery, &said, since);
+            CausePath { steps: Vec::new(), cause }
+        }))
+    }
+}
+
+/// Whether an Incident is open and says that notifications of a Provider are not delivered.
+fn is_open_about(incident: &Object, provider: &ObjectId) -> bool {
+    let null = Value::Null;
+    let spec = incident.get("spec").unwrap_or(&null);
+    let status = incident.get("status").unwrap_or(&null);
+    let subject = spec.get("subject").unwrap_or(&null);
+    let gvk = Gvk::new(text(subject, "apiVersion"), text(subject, "kind"));
+    let id = ObjectId::new(incident.namespace(), text(subject, "name"), &gvk.group, &gvk.kind);
+    text(status, "state") == "Open"
+        && text(spec, "reason") == Problem::Delivery.to_string()
+        && id == *provider
+}

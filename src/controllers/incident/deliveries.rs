@@ -1,0 +1,88 @@
+//! Providers whose services do not accept notifications: each is an incident, since a Provider has no status.
+//!
+//! Nothing is sent about it: an Alert selects no Provider, and its notifications would not be delivered either. It ends with
+//! the next notification that the service accepts. Elsewhere: how notifications ended (`delivery::last_deliveries`).
+
+use std::collections::BTreeMap;
+
+use cause::Problem;
+use cause::incident::{ObjectVerdict, Own, RootFailure};
+use crds::notification::Provider;
+use kube::core::Resource as _;
+use objects::ObjectId;
+
+use crate::controllers::delivery::{LastDelivery, ProviderKey};
+
+/// The reason of what an Incident of a Provider says.
+const REASON: &str = "DeliveryFailed";
+
+/// Judges Providers by how their last notifications ended. One of which that is not known, such as after a restart, is neither
+/// well nor failing.
+pub(super) fn judge(
+    verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>,
+    deliveries: &BTreeMap<ProviderKey, LastDelivery>,
+) {
+    let group = Provider::group(&());
+    let kind = Provider::kind(&());
+    let providers = verdicts.iter_mut().filter(|(id, _)| id.group == group && id.kind == kind);
+    for (id, verdict) in providers.filter(|(_, verdict)| verdict.own == Own::Well) {
+        let place = ProviderKey { namespace: id.namespace.clone(), name: id.name.clone() };
+        match deliveries.get(&place) {
+            Some(LastDelivery::Accepted) => {}
+            None => verdict.own = Own::Unclear,
+            Some(LastDelivery::Failed { since, message }) => {
+                verdict.own = Own::Failing;
+                verdict.since = Some(*since);
+                verdict.failure = Some(RootFailure {
+                    subject: id.clone(),
+                    problem: Problem::Delivery,
+                    cause: id.clone(),
+                    reason: REASON.to_owned(),
+                    text: message.clone(),
+                    since: Some(*since),
+                    is_waiting: false,
+                    cycle: Vec::new(),
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cause::incident::{incidents, is_over};
+
+    use super::*;
+
+    #[test]
+    fn a_provider_fails_until_its_service_accepts_a_notification() {
+        let id =
+            |name: &str| ObjectId::new("apps", name, "notification.toolkit.fluxcd.io", "Provider");
+        let place =
+            |name: &str| ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() };
+        let since = "2026-11-24T12:00:00Z".parse().unwrap();
+        let failed = || LastDelivery::Failed { since, message: "status 404".to_owned() };
+        let deliveries = BTreeMap::from([
+            (place("failing"), failed()),
+            (place("suspended"), failed()),
+            (place("well"), LastDelivery::Accepted),
+        ]);
+        let verdict = |own| ObjectVerdict { own, since: None, failure: None };
+        let mut verdicts = BTreeMap::from([
+            (id("failing"), verdict(Own::Well)),
+            (id("suspended"), verdict(Own::Paused)),
+            (id("well"), verdict(Own::Well)),
+            (id("unknown"), verdict(Own::Well)),
+        ]);
+        judge(&mut verdicts, &deliveries);
+        let found = incidents(&verdicts);
+        let keys: Vec<_> = found.keys().cloned().collect();
+        assert_eq!(keys, [(id("failing"), Problem::Delivery)]);
+        let failure = &found[&keys[0]].failure;
+        assert_eq!((failure.text.as_str(), failure.since), ("status 404", Some(since)));
+        let ended = |name: &str| is_over(&id(name), "Delivery", &[], &verdicts);
+        assert!(ended("well") && ended("deleted"));
+        assert!(!ended("failing") && !ended("suspended"));
+        assert!(!ended("unknown"), "the process was started again, and nothing was sent since");
+    }
+}
