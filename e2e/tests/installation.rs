@@ -74,9 +74,10 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     ensure_each(&text, "unchanged")?;
     let text = story.windlass_says(&with(&["check"]), true)?;
     ensure!(text.contains("Deployment/gitops/windlass-controller ready: ghcr.io/"), "{text}");
-    ensure!(text.contains("windlass acts: 'windlass-controller-"), "{text}");
+    ensure!(text.contains("'windlass-controller-") && text.contains(", counts until "), "{text}");
 
     works(&story, windlass).await?;
+    led_outside(&story).await?;
 
     let text = story.windlass_says(&["uninstall", "--silent", "-n", "wrong"], false)?;
     ensure!(text.contains("`windlass uninstall -n gitops`"), "{text}");
@@ -100,6 +101,24 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
     volumes(&story, ["volume-c", "volume-d"]).await?;
     uninstalled_by_flux(&story, "high-availability").await?;
     getting_started(&story).await
+}
+
+/// A process outside of the cluster holds the Lease: an installation refuses before it writes anything, and its dry run says so.
+async fn led_outside(story: &Story) -> Result<()> {
+    let lease = StoryTarget::new("coordination.k8s.io/v1", "Lease", "windlass-leader-election");
+    let lease = lease.in_namespace("gitops");
+    let held = |identity: &str| {
+        let now = jiff::Timestamp::now();
+        json!({"spec": {"holderIdentity": identity, "leaseDurationSeconds": 60, "renewTime": format!("{now:.6}")}})
+    };
+    for arguments in [&["install", "-n", "gitops", "--dry-run"][..], &["install", "-n", "gitops"]] {
+        story.merge(&lease, held("laptop")).await?;
+        let text = story.windlass_says(arguments, false)?;
+        let holds = "'laptop' holds Lease gitops/windlass-leader-election";
+        ensure!(text.contains(holds) && text.contains("nothing was changed"), "{text}");
+        ensure!(!text.contains("unchanged"), "{text}");
+    }
+    story.merge(&lease, held("")).await.map(drop)
 }
 
 /// A definition with objects goes after them.

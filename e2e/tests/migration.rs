@@ -121,10 +121,28 @@ async fn obstacles(story: &Story) -> Result<()> {
         .or_else(|_| anyhow::Ok(()))?;
     let text = migrate(story, "from-flux", &["--dry-run"], true)?;
     ensure!(text.contains("helm-controller would be scaled to zero"), "{text}");
+    led_outside(story).await?;
     await_flux(story, [2, 1, 1]).await?;
     ensure!(story.read(&deployment(&story.namespace)).await?.is_none(), "something was installed");
 
     Ok(())
+}
+
+/// A process outside of the cluster for which the Pods of windlass would wait is in the way, and a dry run says so.
+async fn led_outside(story: &Story) -> Result<()> {
+    let now = jiff::Timestamp::now();
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "windlass-leader-election"},
+        "spec": {"holderIdentity": "laptop", "leaseDurationSeconds": 3600, "renewTime": format!("{now:.6}")}});
+    story.apply_value(lease).await?;
+    for more in [&["--dry-run"][..], &[]] {
+        let text = migrate(story, "from-flux", more, false)?;
+        ensure!(text.contains("'laptop' holds Lease "), "{text}");
+        ensure!(text.contains("nothing was changed") && !text.contains("would be"), "{text}");
+    }
+    let lease = "windlass-leader-election";
+    let lease = StoryTarget::new("coordination.k8s.io/v1", "Lease", lease);
+    story.delete(&lease).await
 }
 
 /// A migration that fails is undone.

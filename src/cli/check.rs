@@ -11,8 +11,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Mark, block_on, say};
+use super::fact_source::open_incidents;
 use super::install::{POLL_INTERVAL, name};
 use super::operators::{self, ApiOperator, LeaseHolder, Operator, Operators, OwnLeases, replicas};
+use super::table::clean;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_serve::settings::lease_name;
 
@@ -46,7 +48,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass check -n gitops                      the same where it is in another namespace
 
 A Deployment that is scaled to zero is no failure while a process outside of the cluster holds the Lease of windlass. Where
-the Lease was not renewed within the last seconds, the next renewal is waited for, or that the Lease runs out.
+the Lease was not renewed within the last seconds, the next renewal is waited for, or that the Lease runs out. A process that
+was killed holds its Lease until it runs out: what is printed says when it was renewed, and until when it counts.
+Providers whose services do not accept notifications are named, which is no failure.
 
 Exit status: 0; 1 if a check failed; 2 if the command line is wrong; 3 if the cluster cannot be reached.";
 
@@ -91,6 +95,7 @@ async fn check(cluster: &Cluster, version: &str, args: &Args) -> Findings {
     if !args.pre {
         found = workloads(cluster, args, &mut findings).await;
         definitions(cluster, &mut findings).await;
+        deliveries(cluster).await;
     }
     say(Mark::Action, "checking other operators");
     match Operators::find(cluster).await {
@@ -168,7 +173,7 @@ async fn workloads(cluster: &Cluster, args: &Args, findings: &mut Findings) -> V
         check_workload(workload, &processes, findings);
     }
     if found.is_empty() && is_known {
-        outside.iter().for_each(|it| say(Mark::Success, &runs_outside(it)));
+        outside.iter().for_each(|it| say(Mark::Success, &held_outside(it)));
         if outside.is_empty() && leases.unconfirmed.is_empty() {
             findings.fail(&absence(namespace, leases));
         }
@@ -218,7 +223,7 @@ fn check_workload(workload: &Object, processes: &Processes, findings: &mut Findi
     match health::compute(workload, jiff::Timestamp::now()) {
         _ if replicas(workload) == 0 => match outside.iter().find(|it| it.lease == lease) {
             Some(holder) => {
-                say(Mark::Success, &format!("{id} is scaled to zero, and {}", runs_outside(holder)));
+                say(Mark::Success, &format!("{id} is scaled to zero, and {}", held_outside(holder)));
             }
             // Whether another process acts is not known.
             None if !leases.unconfirmed.is_empty() => {}
@@ -231,7 +236,8 @@ fn check_workload(workload: &Object, processes: &Processes, findings: &mut Findi
             )),
         },
         Ok(report) if report.is_current() => {
-            say(Mark::Success, &format!("{id} ready: {}", images(workload)));
+            let leads = outside.iter().find(|it| it.lease == lease && is_elected(workload));
+            say(Mark::Success, &ready_in_words(workload, leads));
         }
         Ok(report) => findings.fail(&format!(
             "{id} not ready: {}; `kubectl -n {namespace} describe pods -l {OURS}` shows why",
@@ -241,10 +247,25 @@ fn check_workload(workload: &Object, processes: &Processes, findings: &mut Findi
     }
 }
 
+/// What is said of a workload that is ready; `leads` is a process outside of the cluster for which its Pods wait.
+fn ready_in_words(workload: &Object, leads: Option<&LeaseHolder>) -> String {
+    let ready = format!("{} ready: {}", name(workload), images(workload));
+    match leads {
+        Some(holder) => {
+            format!(
+                "{ready}; its Pods are standbys and reconcile nothing: {}",
+                held_outside(holder)
+            )
+        }
+        None => ready,
+    }
+}
+
 /// What is said of a process that holds the Lease of windlass and is none of its Pods.
-fn runs_outside(holder: &LeaseHolder) -> String {
-    let LeaseHolder { identity, lease } = holder;
-    format!("windlass runs outside of the cluster as '{identity}', which holds Lease {lease}")
+fn held_outside(holder: &LeaseHolder) -> String {
+    let LeaseHolder { identity, lease, .. } = holder;
+    let term = holder.term();
+    format!("'{identity}', a process outside of the cluster, holds Lease {lease} ({term})")
 }
 
 /// The selector by which the objects of a workload are selected; empty for all.
@@ -282,7 +303,7 @@ async fn leader(cluster: &Cluster, args: &Args, mut leases: OwnLeases, findings:
         };
     }
     for holder in &leases.holders {
-        say(Mark::Success, &format!("windlass acts: {holder} and renews it"));
+        say(Mark::Success, &format!("{holder} ({})", holder.term()));
     }
 }
 
@@ -342,6 +363,45 @@ fn is_established(crd: &Object) -> bool {
     let conditions = crd.get("status").and_then(|status| status["conditions"].as_array());
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|it| it["type"] == "Established" && it["status"] == "True")
+}
+
+/// How many Providers are named.
+const MAX_NAMED_PROVIDERS: usize = 8;
+
+/// Warns of Providers whose services do not accept notifications: windlass itself is well.
+async fn deliveries(cluster: &Cluster) {
+    match open_incidents(cluster, "", "Provider").await {
+        Ok(incidents) => {
+            if let Some(text) = undelivered(&incidents) {
+                say(Mark::Warning, &clean(&text));
+            }
+        }
+        // What is missing is said of its CRD.
+        Err(ClusterError::NoSuchKind { .. }) => {}
+        Err(error) => {
+            let text = format!("cannot tell whether notifications are delivered: {error}");
+            say(Mark::Warning, &clean(&text));
+        }
+    }
+}
+
+/// What is said of the Providers that Incidents are about; none without any.
+fn undelivered(incidents: &[Object]) -> Option<String> {
+    let name = |incident: &Object| {
+        let subject = incident.get("spec").map(|spec| &spec["subject"]["name"]);
+        subject.and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let first = incidents.first()?;
+    let named = incidents.iter().take(MAX_NAMED_PROVIDERS);
+    let named = named.map(|it| format!("Provider/{}/{}", it.namespace(), name(it)));
+    let more = incidents.len().saturating_sub(MAX_NAMED_PROVIDERS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Some(format!(
+        "notifications are not delivered for {}{more}: `windlass why provider/{} -n {}` says why",
+        named.collect::<Vec<_>>().join(", "),
+        name(first),
+        first.namespace()
+    ))
 }
 
 /// What an installation leaves to others.
@@ -510,11 +570,16 @@ mod tests {
         let own = || held("windlass-leader-election");
         assert_eq!(findings(&[windlass(0, &[]), own()], &[]).await, [""; 0]);
         assert_eq!(findings(&[own()], &[]).await, [""; 0]);
-        let holder = LeaseHolder { lease: "a/b".to_owned(), identity: "laptop".to_owned() };
-        assert_eq!(
-            runs_outside(&holder),
-            "windlass runs outside of the cluster as 'laptop', which holds Lease a/b"
-        );
+        let lease = testing::lease("windlass-leader-election", "laptop", "2026-11-24T11:59:57Z");
+        let lease = Object::new(lease).unwrap();
+        let holder = LeaseHolder::of(&lease, "2026-11-24T12:00:00Z".parse().unwrap()).unwrap();
+        let text = "'laptop', a process outside of the cluster, holds Lease flux-system/windlass-leader-election (renewed at \
+                    2026-11-24T11:59:57Z, counts until 2026-11-24T12:00:32Z)";
+        assert_eq!(held_outside(&holder), text);
+        let ready = Object::new(windlass(1, &[])).unwrap();
+        let ready = ready_in_words(&ready, Some(&holder));
+        let begin = "Deployment/flux-system/windlass-controller ready: windlass:v1; its Pods are standbys and reconcile nothing";
+        assert_eq!(ready, format!("{begin}: {text}"));
         // One that is held no longer, or by a Pod that is about to end, or for other objects.
         let old = testing::lease("windlass-leader-election", "laptop", "2026-01-01T00:00:00Z");
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "laptop",
@@ -600,6 +665,25 @@ mod tests {
         second["metadata"]["namespace"] = json!("second");
         let found = findings(&[windlass(1, &[]), second], &[]).await;
         assert!(found[0].starts_with("Deployment/second/windlass-controller"), "{found:?}");
+    }
+
+    #[test]
+    fn providers_whose_services_accept_nothing_are_named() {
+        let incident = |name: &str| {
+            let value = json!({"apiVersion": "notification.windlass.dev/v1alpha1", "kind": "Incident",
+                "metadata": {"name": "a", "namespace": "apps"},
+                "spec": {"subject": {"kind": "Provider", "name": name}}});
+            Object::new(value).unwrap()
+        };
+        assert_eq!(undelivered(&[]), None);
+        let text = undelivered(&[incident("chat"), incident("pager")]).unwrap();
+        assert_eq!(
+            text,
+            "notifications are not delivered for Provider/apps/chat, Provider/apps/pager: `windlass why provider/chat -n \
+             apps` says why"
+        );
+        let many: Vec<_> = (0..MAX_NAMED_PROVIDERS + 2).map(|_| incident("chat")).collect();
+        assert!(undelivered(&many).unwrap().contains(" and 2 more: "));
     }
 
     #[tokio::test]

@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let now = jiff::Timestamp::now();
         let mut why = why::of(&site, &object.id()).await?;
         if related::is_reconciled(&object.id()) {
-            why.remarks.extend(operators::absence(&site.cluster, now).await);
+            why.remarks.extend(operators::remark(&site.cluster, now).await);
         }
         let events = events(&site, &object.id()).await;
         anyhow::Ok(text(&object, &why, events, Screen::of_stdout(), now))

@@ -262,7 +262,7 @@ async fn list(
         if let Some(text) = unsaid(silent.get()).filter(|_| selector.is_some()) {
             say(Mark::Warning, &text);
         }
-        operators::say_absence(&site.cluster).await;
+        operators::say_doubt(&site.cluster).await;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let target = kind::one(&site.cluster, &args.what).await?;
         let object = kind::read(&site, &target).await?;
         let entries = all(&site, &object, args.release.as_deref()).await?;
-        operators::say_absence(&site.cluster).await;
+        operators::say_doubt(&site.cluster).await;
         anyhow::Ok((object, entries))
     })?;
     if report(&entries, args.output)?.is_some() {

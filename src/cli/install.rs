@@ -6,7 +6,7 @@
 
 pub(super) mod definitions;
 mod kept;
-mod leader;
+pub(super) mod leader;
 pub(super) mod manifests;
 
 use std::collections::BTreeSet;
@@ -74,6 +74,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         let (cluster, version) = args.connection.open().await?;
         super::check::is_supported(&version)?;
         Operators::find(&cluster).await?.permit_installation(namespace)?;
+        leader::permit_leases(&cluster, namespace, &objects).await?;
         definitions::check(&cluster, &objects, args.force).await?;
         say_lost_flags(&cluster, &objects).await?;
         if args.dry_run {

@@ -146,8 +146,9 @@ async fn without_pods(cluster: &Cluster, namespace: &str) -> String {
     match held.unwrap_or_default().as_slice() {
         [] => format!("{text}: name its namespace with --flux-namespace, or run `windlass check`"),
         held => {
-            let holds =
-                |it: &LeaseHolder| format!("'{}' (it holds Lease {})", it.identity, it.lease);
+            let holds = |it: &LeaseHolder| {
+                format!("'{}' (it holds Lease {}, {})", it.identity, it.lease, it.term())
+            };
             let holders: Vec<String> = held.iter().map(holds).collect();
             format!(
                 "{text}: windlass runs outside of the cluster as {}, and its log is where it was started",
@@ -379,11 +380,11 @@ mod tests {
             let (cluster, _) = with_objects(vec![lease(renewed)]).await;
             without_pods(&cluster, "flux-system").await
         };
-        assert_eq!(
-            text_of(&jiff::Timestamp::now().to_string()).await,
-            "no Pod of windlass is in namespace flux-system: windlass runs outside of the cluster as 'laptop' (it holds \
-             Lease flux-system/windlass-leader-election), and its log is where it was started"
-        );
+        let text = text_of(&jiff::Timestamp::now().to_string()).await;
+        let begin = "no Pod of windlass is in namespace flux-system: windlass runs outside of the cluster as 'laptop' (it holds \
+                     Lease flux-system/windlass-leader-election, renewed at ";
+        let end = "), and its log is where it was started";
+        assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
         let text = text_of("2026-01-01T00:00:00Z").await;
         assert!(text.ends_with("or run `windlass check`"), "{text}");
     }

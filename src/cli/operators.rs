@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
-pub(super) use self::absence::{OperatorPresence, absence, presence, say_absence};
+pub(super) use self::absence::{OperatorPresence, absence, doubt, presence, remark, say_doubt};
 pub(super) use self::outside::{none_of_pods, outside, pods};
 pub(super) use self::renewal::{OwnLeases, Renewals};
 use super::check::OURS;
@@ -32,8 +32,8 @@ use windlass_cluster::{Cluster, ClusterError};
 const NODES: &str = "metadata.namespace!=kube-node-lease";
 /// What the names of windlass's Leases begin with.
 const OWN_LEASE: &str = "windlass-leader-election";
-/// By how much clocks may differ, in seconds: a Lease that ran out so recently counts as held.
-const CLOCK_SKEW_SECONDS: i64 = 5;
+/// By how much clocks may differ: a Lease that ran out so recently counts as held.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
 /// Who serves these APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,14 +258,25 @@ pub(super) struct LeaseHolder {
     pub(super) lease: String,
     /// As which the process holds it: the name of its Pod or host, unless a flag says another.
     pub(super) identity: String,
+    /// When it renewed the Lease last.
+    pub(super) renewed: Timestamp,
+    /// Until when the Lease counts if it is not renewed again.
+    pub(super) until: Timestamp,
 }
 
 impl LeaseHolder {
     /// Who holds a Lease; none if it has run out.
     pub(super) fn of(lease: &Object, now: Timestamp) -> Option<Self> {
         let identity = clean(holder(lease, now)?);
+        let renewed = renewed(lease)?;
+        let until = renewed.saturating_add(duration(lease)).unwrap_or(renewed);
         let lease = format!("{}/{}", lease.namespace(), lease.name());
-        Some(Self { lease, identity })
+        Some(Self { lease, identity, renewed, until })
+    }
+
+    /// How old the renewal is, and until when it counts: a process that was killed holds its Lease until then.
+    pub(super) fn term(&self) -> String {
+        format!("renewed at {:.0}, counts until {:.0}", self.renewed, self.until)
     }
 }
 
@@ -278,9 +289,14 @@ impl std::fmt::Display for LeaseHolder {
 /// Who holds a Lease that has not run out.
 fn holder(lease: &Object, now: Timestamp) -> Option<&str> {
     let holder = Some(identity(lease)).filter(|it| !it.is_empty())?;
-    let lasts = lease.get("spec")?["leaseDurationSeconds"].as_i64().unwrap_or(0);
-    let lasts = SignedDuration::from_secs(lasts.saturating_add(CLOCK_SKEW_SECONDS));
+    let lasts = duration(lease).saturating_add(CLOCK_SKEW);
     (now.duration_since(renewed(lease)?) <= lasts).then_some(holder)
+}
+
+/// How long a Lease counts after a renewal.
+fn duration(lease: &Object) -> SignedDuration {
+    let seconds = lease.get("spec").and_then(|spec| spec["leaseDurationSeconds"].as_i64());
+    SignedDuration::from_secs(seconds.unwrap_or(0))
 }
 
 /// As which a process holds or held a Lease; empty if it was released.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::connection::{Mark, say};
 use super::kind;
-use super::operators::{self, LeaseHolder, OperatorPresence};
+use super::operators::{self, OperatorPresence};
 use super::table::clean;
 use windlass_cluster::Cluster;
 
@@ -62,28 +62,26 @@ impl Patience {
 }
 
 /// What there is to say of an object whose status has not changed for so long. A run may change no status until its end, so
-/// a process that holds the Lease counts as being at work.
+/// that a process holds the Lease, and since when, is all that is known of it.
 fn message(object: &Object, waited: Duration, presence: &OperatorPresence) -> String {
     let subject = clean(&object.id().subject());
     let seconds = waited.as_secs();
     let check = "`windlass check` shows whether it runs";
     match (presence, run(object)) {
-        (OperatorPresence::Held(holder), Some(run)) => {
-            format!("{subject}: windlass is still at work {run}: {holder}")
-        }
-        (OperatorPresence::Held(holder), None) => {
-            let LeaseHolder { identity, lease } = holder;
-            format!(
-                "{subject}: windlass is still at work ('{identity}' holds Lease {lease}), and the status has not changed for \
-                 {seconds} s: {check}, `{}` what it does",
-                logs(object)
-            )
-        }
+        (OperatorPresence::Held(holder), Some(run)) => format!(
+            "{subject}: windlass is {run}, as the status says, and {holder} ({})",
+            holder.term()
+        ),
+        (OperatorPresence::Held(holder), None) => format!(
+            "{subject}: the status has not changed for {seconds} s, and {holder} ({}): {check}, `{}` what it does",
+            holder.term(),
+            logs(object)
+        ),
         (OperatorPresence::Vacant(text), _) => {
             format!("{subject}: windlass has not reacted for {seconds} s, and {text}: {check}")
         }
         (OperatorPresence::Unknown, Some(run)) => format!(
-            "{subject}: windlass is at work {run}, as the status says, which has not changed for {seconds} s: {check}"
+            "{subject}: windlass is {run}, as the status says, which has not changed for {seconds} s: {check}"
         ),
         (OperatorPresence::Unknown, None) => {
             format!("{subject}: windlass has not reacted for {seconds} s: {check}")
@@ -111,6 +109,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::operators::{LeaseHolder, testing};
 
     fn object(message: &str) -> Object {
         Object::new(
@@ -143,20 +142,23 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_that_holds_its_lease_is_still_at_work() {
-        let lease = "flux-system/windlass-leader-election".to_owned();
-        let held = OperatorPresence::Held(LeaseHolder { lease, identity: "windlass-1".to_owned() });
+    fn an_operator_that_holds_its_lease_may_be_at_work() {
+        let lease = "windlass-leader-election";
+        let lease = testing::lease(lease, "windlass-1", "2026-11-24T11:59:50Z");
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let holder = LeaseHolder::of(&Object::new(lease).unwrap(), now).unwrap();
+        let held = OperatorPresence::Held(holder);
         let message =
             |object: &Object, presence| message(object, UNRESPONSIVE_HINT_DELAY, presence);
         assert_eq!(
             message(&running("Progressing"), &held),
-            "X/b/a: windlass is still at work on a run that began at 2026-11-24T11:55:00Z: 'windlass-1' holds Lease \
-             flux-system/windlass-leader-election"
+            "X/b/a: windlass is on a run that began at 2026-11-24T11:55:00Z, as the status says, and 'windlass-1' holds Lease \
+             flux-system/windlass-leader-election (renewed at 2026-11-24T11:59:50Z, counts until 2026-11-24T12:00:25Z)"
         );
         // A run that changes no status until its end, or none: a Lease does not tell.
-        let silent = "X/b/a: windlass is still at work ('windlass-1' holds Lease flux-system/windlass-leader-election), and the \
-                      status has not changed for 8 s: `windlass check` shows whether it runs, `windlass logs x/a -n b` \
-                      what it does";
+        let silent = "X/b/a: the status has not changed for 8 s, and 'windlass-1' holds Lease \
+                      flux-system/windlass-leader-election (renewed at 2026-11-24T11:59:50Z, counts until \
+                      2026-11-24T12:00:25Z): `windlass check` shows whether it runs, `windlass logs x/a -n b` what it does";
         assert_eq!(message(&object("before"), &held), silent);
         assert_eq!(message(&running("ProgressingWithRetry"), &held), silent);
     }
@@ -172,7 +174,7 @@ mod tests {
         );
         assert_eq!(
             message(OperatorPresence::Unknown),
-            "X/b/a: windlass is at work on a run that began at 2026-11-24T11:55:00Z, as the status says, which has not \
+            "X/b/a: windlass is on a run that began at 2026-11-24T11:55:00Z, as the status says, which has not \
              changed for 8 s: `windlass check` shows whether it runs"
         );
     }

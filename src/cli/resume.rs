@@ -125,7 +125,7 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
         // With --wait, each is told for which nothing happens.
         if !args.wait {
-            operators::say_absence(&site.cluster).await;
+            operators::say_doubt(&site.cluster).await;
         }
         // Followed when all are resumed, since one may depend on another.
         let runs: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());

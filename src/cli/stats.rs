@@ -51,8 +51,8 @@ struct Numbers {
     silent: usize,
     /// What this user may not list.
     left_out: Vec<String>,
-    /// That no operator acts.
-    absence: Option<String>,
+    /// Why it is doubtful that an operator acts.
+    doubt: Option<String>,
 }
 
 /// Prints numbers.
@@ -91,17 +91,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             }
             numbers.left_out.extend(refused);
         }
-        numbers.absence = operators::absence(&site.cluster, jiff::Timestamp::now()).await;
+        numbers.doubt = operators::remark(&site.cluster, jiff::Timestamp::now()).await;
         anyhow::Ok(numbers)
     })?;
-    let Numbers { counts, silent, left_out, absence } = numbers;
+    let Numbers { counts, silent, left_out, doubt } = numbers;
     if report(&counts, args.output)?.is_none() {
         print(&table(&counts, Screen::of_stdout()))?;
         if counts.iter().all(|it| it.total == 0) && left_out.is_empty() {
             say(Mark::Action, &args.scope.nothing());
         }
     }
-    for text in unsaid(silent).iter().chain(&absence) {
+    for text in unsaid(silent).iter().chain(&doubt) {
         say(Mark::Warning, text);
     }
     say_left_out(&left_out);

@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stops = args.place.run(async |site| {
         let target = kind::one(&site.cluster, &words(args)).await?;
         let object = kind::read(&site, &target).await?;
-        operators::say_absence(&site.cluster).await;
+        operators::say_doubt(&site.cluster).await;
         way(&site, object).await
     })?;
     if report(&stops, args.output)?.is_none() {

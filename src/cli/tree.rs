@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let source = fact_source::read(&site.cluster, &id).await;
             top = with_source(top, describe(&id, source), made == Some(id));
         }
-        operators::say_absence(&site.cluster).await;
+        operators::say_doubt(&site.cluster).await;
         anyhow::Ok(top)
     })?;
     if report(&branch, args.output)?.is_none() {

@@ -141,8 +141,8 @@ async fn explain(site: &Site, target: &ResourceArgument) -> anyhow::Result<Why> 
     facts.knows(&target.resource, object);
     let mut why = facts.explain(&id).await?;
     if cause::related::is_reconciled(&id) {
-        let absence = operators::absence(&site.cluster, jiff::Timestamp::now());
-        why.remarks.extend(absence.await);
+        let remark = operators::remark(&site.cluster, jiff::Timestamp::now());
+        why.remarks.extend(remark.await);
     }
     Ok(why)
 }

@@ -10,7 +10,7 @@ use windlass_cluster::{Cluster, ClusterError};
 /// What says of which version of windlass, or of Flux, a CRD is.
 const VERSION: &str = "app.kubernetes.io/version";
 /// What says who installed a CRD.
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub(in crate::cli) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// Checks every CRD among objects against the one in the cluster.
 ///

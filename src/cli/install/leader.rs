@@ -31,6 +31,30 @@ pub(super) fn leases_of(objects: &[Object]) -> Vec<String> {
     elected.map(|it| lease_name(selector(it))).collect()
 }
 
+/// Checks that the Pods of an installation do not have to wait for a process outside of the cluster, which holds their Lease.
+///
+/// # Errors
+/// One does, and until when; or the API server refuses to list Leases or Pods.
+pub(in crate::cli) async fn permit_leases(
+    cluster: &Cluster,
+    namespace: &str,
+    objects: &[Object],
+) -> anyhow::Result<()> {
+    let outside = operators::outside(cluster, namespace, Timestamp::now()).await;
+    let outside = outside.context("cannot tell which processes hold the Leases of windlass")?;
+    let wanted = leases_of(objects);
+    let is_wanted =
+        |it: &&LeaseHolder| wanted.iter().any(|lease| it.lease == format!("{namespace}/{lease}"));
+    if let Some(holder) = outside.iter().find(is_wanted) {
+        bail!(
+            "{holder} ({}), and is none of the Pods of windlass, which would wait for it: stop that process, or wait until then \
+             if it was killed; nothing was changed",
+            holder.term()
+        );
+    }
+    Ok(())
+}
+
 /// Waits until a Pod of windlass acts under each of these Leases.
 ///
 /// # Errors
@@ -48,7 +72,7 @@ pub(super) async fn await_leader(
             let leadership = leadership(cluster, namespace, lease, &mut renewals).await;
             let text = match leadership.context("cannot tell whether windlass acts")? {
                 LeaderState::Held(holder) => {
-                    say(Mark::Success, &format!("windlass acts: {holder}"));
+                    say(Mark::Success, &format!("windlass acts: {holder} ({})", holder.term()));
                     break;
                 }
                 LeaderState::Awaited(text) => text,
@@ -156,16 +180,38 @@ mod tests {
         assert_eq!(awaited(vec![pod("new"), lease(OWN, "new", 1)]).await, "");
     }
 
+    fn workload(replicas: i64, flags: &[&str]) -> Object {
+        let container = json!({"name": "manager", "args": flags});
+        Object::new(
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}}}),
+        )
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_installation_is_refused_while_a_process_outside_of_the_cluster_holds_its_lease() {
+        let refusal = async |objects: Vec<Value>, flags: &[&str]| {
+            let (cluster, writes) = with_objects(objects).await;
+            let permitted = permit_leases(&cluster, "flux-system", &[workload(1, flags)]).await;
+            assert!(writes.lock().is_empty());
+            permitted.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let elected = ["serve", "--enable-leader-election"];
+        let text = refusal(vec![lease(OWN, "laptop", 3)], &elected).await;
+        assert!(text.starts_with("'laptop' holds Lease flux-system/windlass-"), "{text}");
+        assert!(text.contains(" (renewed at ") && text.contains(", counts until "), "{text}");
+        assert!(text.ends_with("nothing was changed"), "{text}");
+        assert_eq!(refusal(vec![lease(OWN, "laptop", 60)], &elected).await, "", "it ran out");
+        let of_pod = vec![lease(OWN, "laptop", 3), pod("laptop")];
+        assert_eq!(refusal(of_pod, &elected).await, "");
+        let shard = lease("windlass-leader-election-73fdc1be", "laptop", 3);
+        assert_eq!(refusal(vec![shard], &elected).await, "", "it has other objects");
+        assert_eq!(refusal(vec![lease(OWN, "laptop", 3)], &["serve"]).await, "");
+    }
+
     #[test]
     fn workloads_without_an_election_are_not_waited_for() {
-        let workload = |replicas: i64, flags: &[&str]| {
-            let container = json!({"name": "manager", "args": flags});
-            Object::new(
-                json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"},
-                "spec": {"replicas": replicas, "template": {"spec": {"containers": [container]}}}}),
-            )
-            .unwrap()
-        };
         let selector = "--watch-label-selector=sharding.fluxcd.io/key=shard1";
         let objects = [
             workload(1, &["serve", "--enable-leader-election"]),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::super::check::is_supported;
 use super::super::connection::{Connection, Mark, block_on, print, say};
 use super::super::install::manifests::Manifests;
-use super::super::install::{self, POLL_INTERVAL, definitions, name};
+use super::super::install::{self, POLL_INTERVAL, definitions, leader, name};
 use super::super::operators::{Operator, Operators};
 use super::super::table::clean;
 use super::flags::{self, CarriedFlags};
@@ -68,6 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         // It is there, and others have Pods in it, which a label of ours might forbid.
         wanted.retain(|object| object.kind() != "Namespace");
+        leader::permit_leases(&cluster, namespace, &wanted).await?;
         if args.dry_run {
             tell_plan(&survey, namespace, &manifests);
             return Ok(());

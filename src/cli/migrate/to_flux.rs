@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::check::OURS;
 use super::super::connection::{Connection, Mark, block_on, say};
 use super::super::install::name;
-use super::super::operators::Operators;
+use super::super::operators::{self, Operators};
 use super::record::Record;
 use super::{await_end, scale};
 use windlass_cluster::Cluster;
@@ -55,6 +55,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 other.namespace,
                 other.subject,
                 other.namespace,
+            );
+        }
+        let outside = operators::outside(&cluster, namespace, jiff::Timestamp::now()).await?;
+        if let Some(holder) = outside.first() {
+            bail!(
+                "{holder} ({}), and is none of the Pods of windlass: stop that process first, or wait until then if it was \
+                 killed, since Flux must not act meanwhile; nothing was changed",
+                holder.term()
             );
         }
         let workloads = workloads(&cluster, namespace).await?;

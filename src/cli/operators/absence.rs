@@ -22,10 +22,14 @@ const LEASES: [&str; 3] =
 /// By how much the renewals of the Leases that one process holds may differ: after that long it stops to act.
 const MOST_APART: SignedDuration = SignedDuration::from_secs(30);
 
+/// After how long without a renewal that is said: a process that is alive renews its Lease three times meanwhile, unless
+/// `--leader-election-retry-period` says otherwise.
+const LATE_RENEWAL: SignedDuration = SignedDuration::from_secs(15);
+
 /// What the Leases say of the operator that reconciles objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum OperatorPresence {
-    /// A process holds the Lease of windlass, so it is alive.
+    /// A process holds the Lease of windlass; one that was killed holds it until the Lease runs out.
     Held(LeaseHolder),
     /// No process holds one that was held before: which one, in words.
     Vacant(String),
@@ -49,9 +53,28 @@ fn presence_of(leases: &[Object], now: Timestamp) -> OperatorPresence {
     }
 }
 
+/// Why it is doubtful that an operator acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct OperatorDoubt {
+    /// For people.
+    pub(in crate::cli) text: String,
+    /// Whether no operator holds a Lease; else one does, and has not renewed it for a while.
+    pub(in crate::cli) is_absent: bool,
+}
+
+/// Why it is doubtful that an operator acts; none if one has renewed its Lease, or nothing is known.
+pub(in crate::cli) async fn doubt(cluster: &Cluster, now: Timestamp) -> Option<OperatorDoubt> {
+    judged(&leases(cluster).await?, now)
+}
+
+/// The same for people.
+pub(in crate::cli) async fn remark(cluster: &Cluster, now: Timestamp) -> Option<String> {
+    doubt(cluster, now).await.map(|doubt| doubt.text)
+}
+
 /// Which Lease is held no longer; none if an operator holds one, or nothing is known.
 pub(in crate::cli) async fn absence(cluster: &Cluster, now: Timestamp) -> Option<String> {
-    judged(&leases(cluster).await?, now)
+    doubt(cluster, now).await.filter(|doubt| doubt.is_absent).map(|doubt| doubt.text)
 }
 
 /// The Leases of operators that apply objects; none if one of them may not be read.
@@ -66,10 +89,10 @@ async fn leases(cluster: &Cluster) -> Option<Vec<Object>> {
     Some(leases.into_iter().flatten().collect())
 }
 
-/// Warns if no operator holds a Lease that was held before.
-pub(in crate::cli) async fn say_absence(cluster: &Cluster) {
-    if let Some(text) = absence(cluster, Timestamp::now()).await {
-        say(Mark::Warning, &text);
+/// Warns if it is doubtful that an operator acts.
+pub(in crate::cli) async fn say_doubt(cluster: &Cluster) {
+    if let Some(doubt) = doubt(cluster, Timestamp::now()).await {
+        say(Mark::Warning, &doubt.text);
     }
 }
 
@@ -106,9 +129,21 @@ pub(super) fn lease_in_words(lease: &Object) -> String {
 }
 
 /// The same of Leases that were read.
-fn judged(leases: &[Object], now: Timestamp) -> Option<String> {
-    let text = unheld_in_words(unheld(leases, now)?);
-    Some(format!("{text}, so statuses may be old: `windlass check` shows whether windlass runs"))
+fn judged(leases: &[Object], now: Timestamp) -> Option<OperatorDoubt> {
+    let check = "`windlass check` shows whether windlass runs";
+    if let Some(last) = unheld(leases, now) {
+        let text = format!("{}, so statuses may be old: {check}", unheld_in_words(last));
+        return Some(OperatorDoubt { text, is_absent: true });
+    }
+    let held = leases.iter().filter_map(|lease| LeaseHolder::of(lease, now));
+    let last = held.max_by_key(|holder| holder.renewed)?;
+    (now.duration_since(last.renewed) > LATE_RENEWAL).then(|| {
+        let text = format!(
+            "{last} and should have renewed it since ({}), so statuses may be old: {check}",
+            last.term()
+        );
+        OperatorDoubt { text, is_absent: false }
+    })
 }
 
 #[cfg(test)]
@@ -125,10 +160,10 @@ mod tests {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let own = |renewed: &str| lease("windlass-leader-election", "laptop", renewed);
         let also = lease("helm-controller-leader-election", "laptop", "2026-11-24T11:00:00.5Z");
-        let text = judged(&[own("2026-11-24T11:00:00Z"), also.clone()], now).unwrap();
+        let text = judged(&[own("2026-11-24T11:00:00Z"), also.clone()], now).unwrap().text;
         assert!(text.contains("Lease flux-system/windlass-leader-election since"), "{text}");
         // Flux went, long after windlass had.
-        let text = judged(&[own("2026-11-24T10:00:00Z"), also], now).unwrap();
+        let text = judged(&[own("2026-11-24T10:00:00Z"), also], now).unwrap().text;
         assert!(text.starts_with("neither windlass nor Flux's helm-controller holds"), "{text}");
     }
 
@@ -149,12 +184,27 @@ mod tests {
                       flux-system/kustomize-controller-leader-election since 2026-11-24T10:00:00Z";
         let vacant = OperatorPresence::Vacant(vacant.to_owned());
         assert_eq!(presence_of(std::slice::from_ref(&old), now), vacant);
-        let text = judged(&[old, released], now).unwrap();
+        let OperatorDoubt { text, is_absent } = judged(&[old, released], now).unwrap();
         assert!(
             text.starts_with(
                 "no operator holds Lease flux-system/windlass-leader-election since 2026-11-24T11:59:59Z"
             ),
             "{text}"
         );
+        assert!(is_absent);
+    }
+
+    #[test]
+    fn a_lease_of_a_process_that_was_killed_counts_until_it_runs_out_and_its_age_is_printed() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let killed = lease("windlass-leader-election", "windlass-1", "2026-11-24T11:59:40Z");
+        let text = "'windlass-1' holds Lease flux-system/windlass-leader-election and should have renewed it since (renewed at \
+                    2026-11-24T11:59:40Z, counts until 2026-11-24T12:00:15Z), so statuses may be old: `windlass check` shows \
+                    whether windlass runs";
+        let expected = OperatorDoubt { text: text.to_owned(), is_absent: false };
+        assert_eq!(judged(std::slice::from_ref(&killed), now), Some(expected));
+        // Another one has renewed its own.
+        let live = lease("helm-controller-leader-election", "flux-1", "2026-11-24T11:59:57Z");
+        assert_eq!(judged(&[killed, live], now), None);
     }
 }

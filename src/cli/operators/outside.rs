@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use objects::{Gvk, Object};
 
 use super::{LeaseHolder, OURS, own_leases};
+use crate::cli::install::manifests::CONTROLLER;
 use windlass_cluster::{Cluster, ClusterError};
 
 /// The processes that hold Leases of windlass in a namespace and have the name of none of its Pods there.
@@ -25,7 +26,7 @@ pub(in crate::cli) async fn outside(
 }
 
 /// Those of some processes that have the name of no Pod of windlass in a namespace: a Pod that holds a Lease does so by its own
-/// name.
+/// name, also one that is gone and did not release it.
 ///
 /// # Errors
 /// The API server refuses to list Pods.
@@ -39,7 +40,9 @@ pub(in crate::cli) async fn none_of_pods(
     }
     let pods = pods(cluster, namespace).await?;
     let pods: BTreeSet<&str> = pods.iter().map(Object::name).collect();
-    held.retain(|it| !pods.contains(it.identity.as_str()));
+    held.retain(|LeaseHolder { identity, .. }| {
+        !pods.contains(identity.as_str()) && !identity.starts_with(CONTROLLER)
+    });
     Ok(held)
 }
 
@@ -78,6 +81,8 @@ mod tests {
         assert_eq!(found(vec![held(), pod("windlass-controller-1")]).await, expected);
         // A Pod that is about to end still holds it.
         assert_eq!(found(vec![held(), pod("laptop")]).await, [""; 0]);
+        let gone = lease(name, "windlass-controller-2", &now.to_string());
+        assert_eq!(found(vec![gone]).await, [""; 0], "it was deleted with its node");
         let old = lease(name, "laptop", "2026-01-01T00:00:00Z");
         assert_eq!(found(vec![old]).await, [""; 0]);
         // That of a controller of Flux is no Lease of windlass.

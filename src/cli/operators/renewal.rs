@@ -89,7 +89,7 @@ impl OwnLeases {
                 continue;
             }
             let seconds = renewed(lease).map_or(0, |at| now.duration_since(at).as_secs());
-            let LeaseHolder { lease, identity } = holder;
+            let LeaseHolder { lease, identity, .. } = holder;
             unconfirmed.push(format!("'{identity}' renewed Lease {lease} {seconds} s ago"));
         }
         Self { all, holders, unconfirmed }

@@ -125,9 +125,9 @@ pub(super) async fn run(
     for id in suspects.iter().take(MOST_EXPLAINED) {
         whys.push(facts.explain(id).await?);
     }
-    let absence = operators::absence(&site.cluster, now).await;
-    let is_unattended = absence.is_some();
-    overview.remarks.extend(absence);
+    let doubt = operators::doubt(&site.cluster, now).await;
+    let is_unattended = doubt.as_ref().is_some_and(|doubt| doubt.is_absent);
+    overview.remarks.extend(doubt.map(|doubt| doubt.text));
     let new_since = now.checked_sub(SignedDuration::from_mins(MINUTES_TO_BEGIN)).ok();
     let facts = GroupFacts {
         rolling_out: live.rolling_out,
