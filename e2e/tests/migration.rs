@@ -151,6 +151,9 @@ async fn undone(story: &Story, system: &StoryTarget) -> Result<()> {
     let failing = &["--profile=high-availability", "--timeout=8s"];
     let text = migrate(story, "from-flux", failing, false)?;
     ensure!(text.contains("not ready in time") && text.contains("Flux is as it was"), "{text}");
+    let workload = format!("StatefulSet/{}/windlass-controller", story.namespace);
+    ensure!(text.contains("objects of windlass stay") && text.contains(&workload), "{text}");
+    ensure!(text.contains("CRD(s) of Flux's kinds stay"), "{text}");
     await_flux(story, [2, 1, 1]).await?;
     let found = story.expect(&service()).await?;
     ensure!(found.data["spec"]["selector"] == json!({"app": "source-controller"}), "{found:?}");

@@ -4,7 +4,8 @@
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
 //! Below: the controllers of Flux and what would stop a migration (`survey`), their flags (`flags`), the state before the
-//! migration (`record`), the check that nothing was written since (`live`), and the two directions (`from_flux`, `to_flux`);
+//! migration (`record`), the check that nothing was written since (`live`), what stays of one that was undone (`remains`), and the
+//! two directions (`from_flux`, `to_flux`);
 //! objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
 
 mod convert;
@@ -13,6 +14,7 @@ mod from_flux;
 mod from_helmfile;
 mod live;
 mod record;
+mod remains;
 mod survey;
 mod to_flux;
 

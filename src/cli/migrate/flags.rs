@@ -190,6 +190,18 @@ fn own_name<'n>(name: &'n str, controller: Option<&str>) -> &'n str {
     }
 }
 
+/// For what a flag counts in windlass that was one of some controllers.
+fn scope(name: &str) -> &'static str {
+    match name {
+        "concurrent-source" => "for the sources and charts of each namespace",
+        "concurrent-kustomize" => {
+            "for building Kustomizations and rendering releases, all of them together"
+        }
+        "concurrent-ssa" => "for the objects of each Kustomization and release",
+        _ => "for all kinds",
+    }
+}
+
 /// Whose flags these are.
 fn owners(flags: &[ControllerFlag]) -> String {
     let names: BTreeSet<&str> = flags.iter().map(|it| it.controller.as_str()).collect();
@@ -261,9 +273,9 @@ impl CarriedFlags {
                 ));
             }
             None => {
-                self.notes.push(format!(
-                    "`{text}` of {owners} becomes a flag of windlass, for all kinds"
-                ));
+                let scope = scope(name);
+                self.notes
+                    .push(format!("`{text}` of {owners} becomes a flag of windlass, {scope}"));
                 self.flags.push(text);
             }
         }

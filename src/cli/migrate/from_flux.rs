@@ -16,6 +16,7 @@ use super::super::table::clean;
 use super::flags::{self, CarriedFlags};
 use super::live::Live;
 use super::record::{Record, suspend};
+use super::remains::Remains;
 use super::survey::{Survey, is_ready, ready};
 use super::{await_end, scale, to_flux};
 use windlass_cluster::Cluster;
@@ -84,13 +85,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
                 record
             }
         };
-        if let Err(error) = take_over(&cluster, args, &survey, wanted, deadline).await {
+        if let Err(error) = take_over(&cluster, args, &survey, wanted.clone(), deadline).await {
             say(Mark::Failure, &format!("{error:#}"));
             say(Mark::Action, "giving the cluster back to Flux");
             let deadline = Instant::now() + args.connection.timeout.max(UNDO_LIMIT);
             to_flux::give_back(&cluster, namespace, &record, deadline).await.with_context(|| {
                 format!("Flux is not back yet; `windlass migrate to-flux -n {namespace}` tries again")
             })?;
+            tell_remains(&cluster, &wanted, namespace).await;
             bail!("windlass did not take over, and Flux is as it was");
         }
         say(
@@ -100,6 +102,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         tell_next(&survey, namespace, &manifests);
         Ok(())
     })
+}
+
+/// Says what stays of an installation that was undone.
+async fn tell_remains(cluster: &Cluster, installed: &[Object], namespace: &str) {
+    match Remains::of(cluster, installed).await {
+        Ok(remains) => {
+            remains.lines(namespace).iter().for_each(|text| say(Mark::Action, &clean(text)));
+        }
+        Err(error) => say(Mark::Warning, &format!("cannot tell what stays of windlass: {error}")),
+    }
 }
 
 /// Operators elsewhere, which would act on the same objects beside windlass.

@@ -97,6 +97,14 @@ fn flags_for_one_controller_keep_their_meaning() {
     let notes = found.notes.join("\n");
     assert!(notes.contains("`--concurrent-helm=30` of helm-controller has no effect"), "{notes}");
     assert!(notes.contains("`--concurrent=40` of notification-controller has no effect"));
+    for note in [
+        "`--concurrent-source=10` of source-controller becomes a flag of windlass, for the sources and charts of each namespace",
+        "`--concurrent-kustomize=20` of kustomize-controller becomes a flag of windlass, for building Kustomizations and \
+         rendering releases, all of them together",
+        "`--requeue-dependency=5s` of kustomize-controller becomes a flag of windlass, for all kinds",
+    ] {
+        assert!(found.notes.contains(&note.to_owned()), "{notes}");
+    }
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! What stays in the cluster of an installation that was undone: it is scaled to zero, and nothing is deleted.
+//!
+//! Elsewhere: what is put back (`record`), deleting what stays (`uninstall.rs`).
+
+use objects::Object;
+
+use super::super::check::OURS;
+use super::super::install::{definitions, name};
+use windlass_cluster::{Cluster, ClusterError};
+
+/// The kind that windlass shares with Flux.
+const SHARED: &str = "CustomResourceDefinition";
+/// What the groups of Flux end with.
+const FLUX: &str = ".fluxcd.io";
+
+/// What stays.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Remains {
+    /// Objects of windlass, as messages name them.
+    objects: Vec<String>,
+    /// How many CRDs of Flux's kinds are those of windlass.
+    shared: usize,
+    /// The CRDs of windlass alone.
+    own: Vec<String>,
+}
+
+impl Remains {
+    /// What there is of the objects of an installation and was not put back.
+    ///
+    /// # Errors
+    /// The API server refuses to read one.
+    pub(super) async fn of(cluster: &Cluster, installed: &[Object]) -> Result<Self, ClusterError> {
+        let mut remains = Self::default();
+        for wanted in installed {
+            let Some(found) = definitions::read(cluster, wanted).await? else { continue };
+            let is_windlass = |key: &str| found.label(key) == Some("windlass");
+            let (key, _) = OURS.split_once('=').unwrap_or((OURS, ""));
+            match found.kind() {
+                SHARED if !is_windlass(definitions::MANAGED_BY) => {}
+                SHARED if found.name().ends_with(FLUX) => remains.shared += 1,
+                SHARED => remains.own.push(found.name().to_owned()),
+                _ if is_windlass(key) => remains.objects.push(name(&found)),
+                _ => {}
+            }
+        }
+        Ok(remains)
+    }
+
+    /// The same for people; nothing if nothing stays.
+    pub(super) fn lines(&self, namespace: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        if !self.objects.is_empty() {
+            lines.push(format!(
+                "these objects of windlass stay, and nothing runs: {}; `windlass uninstall -n {namespace}` deletes them",
+                self.objects.join(", ")
+            ));
+        }
+        if self.shared > 0 {
+            lines.push(format!(
+                "{} CRD(s) of Flux's kinds stay as windlass has them, with all objects: `flux install` puts its own back",
+                self.shared
+            ));
+        }
+        if !self.own.is_empty() {
+            lines.push(format!(
+                "these CRDs are of windlass alone, and stay: {}; `kubectl delete crd NAME` deletes one with all of its objects",
+                self.own.join(", ")
+            ));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fake_cluster::with_objects;
+
+    #[tokio::test]
+    async fn what_stays_of_an_installation_that_was_undone_is_named() {
+        let object = |api: &str, kind: &str, name: &str, labels: Value| {
+            let mut metadata = json!({"name": name, "labels": labels});
+            if kind != SHARED {
+                metadata["namespace"] = json!("flux-system");
+            }
+            json!({"apiVersion": api, "kind": kind, "metadata": metadata})
+        };
+        let ours = || json!({"app.kubernetes.io/name": "windlass"});
+        let managed = || json!({"app.kubernetes.io/managed-by": "windlass"});
+        let definition =
+            |name: &str, labels: Value| object("apiextensions.k8s.io/v1", SHARED, name, labels);
+        let found = vec![
+            object("apps/v1", "Deployment", "windlass-controller", ours()),
+            // It was put back.
+            object("v1", "Service", "source-controller", json!({})),
+            definition("buckets.source.toolkit.fluxcd.io", managed()),
+            definition("helmfiles.helmfile.windlass.dev", managed()),
+            // It was not replaced yet.
+            definition("alerts.notification.toolkit.fluxcd.io", json!({})),
+        ];
+        let mut installed: Vec<Object> =
+            found.iter().map(|it| Object::new(it.clone()).unwrap()).collect();
+        // It was not created yet.
+        let absent = object("v1", "ServiceAccount", "windlass-controller", ours());
+        installed.push(Object::new(absent).unwrap());
+        let (cluster, _) = with_objects(found).await;
+        let remains = Remains::of(&cluster, &installed).await.unwrap();
+        let expected = Remains {
+            objects: vec!["Deployment/flux-system/windlass-controller".to_owned()],
+            shared: 1,
+            own: vec!["helmfiles.helmfile.windlass.dev".to_owned()],
+        };
+        assert_eq!(remains, expected);
+        let lines = remains.lines("flux-system");
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].contains("`windlass uninstall -n flux-system` deletes them"), "{lines:?}");
+        assert!(Remains::default().lines("flux-system").is_empty());
+    }
+}
