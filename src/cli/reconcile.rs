@@ -61,7 +61,15 @@ pub(super) const EXAMPLES: &str = "Examples:
 All requests are made first; then each object is followed until it is reconciled, unless --no-wait is given. An object whose
 source is not ready is not up to date: that fails, with and without --with-source.
 
-Exit status: 0; 2 if an object was not reconciled, or is not ready afterwards; 3 if the cluster cannot be reached.";
+The status is that of the reconciliation, as `flux reconcile` has it. An object may be ready while something that it applied is
+not, such as Pods that crash where nothing waits for them: a warning names it, and `windlass why KIND/NAME` ends with 1. To have
+it fail the reconciliation, set spec.wait of a Kustomization, and leave waiting enabled in a HelmRelease.
+
+Exit status: 0, also if something that was applied is not healthy; 2 if an object was not reconciled, or is not ready afterwards;
+3 if the cluster cannot be reached.";
+
+/// Of how many objects is examined what they applied.
+const MOST_EXAMINED: usize = 16;
 
 /// How often is read what is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -159,13 +167,20 @@ async fn request(
 /// # Errors
 /// The API server cannot be asked.
 pub(super) async fn follow(site: &Site, runs: &[FollowedRun]) -> anyhow::Result<bool> {
+    let is_examined = runs.len() <= MOST_EXAMINED;
     let all = runs.iter().map(async |of| {
         let FollowedRun { target, object, awaited, release } = of;
         match (release, awaited) {
             (Some(row), ReconcileTarget::Request(token)) => {
                 await_release(site, target, object, row, token).await
             }
-            (_, awaited) => await_run(site, target, object, awaited.clone()).await,
+            (_, awaited) => {
+                let ready = await_run(site, target, object, awaited.clone()).await?;
+                if is_examined {
+                    say_degraded(site, &ready).await;
+                }
+                Ok(())
+            }
         }
     });
     let mut all = stream::iter(all).buffered(AT_ONCE).zip(stream::iter(runs));
@@ -179,6 +194,11 @@ pub(super) async fn follow(site: &Site, runs: &[FollowedRun]) -> anyhow::Result<
             let text = if is_named { text } else { format!("{subject}: {text}") };
             say(Mark::Failure, &clean(&text));
         }
+    }
+    if !is_examined && runs.iter().any(|of| !related::applied(&of.object).is_empty()) {
+        let text =
+            "what they applied was not examined: `windlass why -A` says whether it is healthy";
+        say(Mark::Action, text);
     }
     Ok(all_ready)
 }
@@ -247,30 +267,58 @@ async fn check_sources(site: &Site, object: &Object) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// That an object of a release is not there, and how it comes back: without drift detection, nothing creates it again.
-/// Parity(flux): the release is ready.
-fn missing(release: &Object, why: &Why) -> Option<String> {
-    let cause = why.cause.as_ref().filter(|cause| cause.problem == Problem::Missing)?;
-    (why.state == State::Degraded).then(|| {
-        format!(
-            "{}: {}; nothing creates it again unless spec.driftDetection.mode is enabled, or by `windlass reconcile hr/{} -n {} \
-             --force`",
-            release.id().subject(),
-            cause.line(&why.object),
-            release.name(),
-            release.namespace()
-        )
-    })
+/// What is said of an object that is ready while something that it applied is not.
+#[derive(Debug)]
+struct DegradedNotice {
+    mark: Mark,
+    text: String,
 }
 
-/// Warns of objects of a release that are not there.
-async fn say_missing(site: &Site, object: &Object) -> anyhow::Result<()> {
+/// That something which an object applied is not there or not healthy. The reconciliation succeeded all the same.
+/// Parity(flux): the object is ready, and the exit status is 0.
+fn degraded(object: &Object, why: &Why) -> Option<DegradedNotice> {
+    let cause = why.cause.as_ref().filter(|_| why.state == State::Degraded)?;
+    let name = object.name();
+    let namespace = object.namespace();
     let mode = object.get("spec").and_then(|spec| spec["driftDetection"]["mode"].as_str());
-    if object.kind() == "HelmRelease" && mode != Some("enabled") {
-        let why = why::of(site, &object.id()).await?;
-        missing(object, &why).iter().for_each(|text| say(Mark::Warning, &clean(text)));
+    // Without drift detection, nothing creates it again.
+    let is_left = object.kind() == "HelmRelease" && mode != Some("enabled");
+    let text = match cause.problem {
+        Problem::Missing if is_left => format!(
+            "{}: {}; nothing creates it again unless spec.driftDetection.mode is enabled, or by `windlass reconcile hr/{name} -n \
+             {namespace} --force`",
+            object.id().subject(),
+            cause.line(&why.object),
+        ),
+        _ => format!(
+            "{}; `windlass why {}/{name} -n {namespace}` shows more",
+            why.line(),
+            kind::qualified(&object.gvk()).to_lowercase()
+        ),
+    };
+    // Without a warning about it, it may just be starting.
+    let may_start = cause.problem == Problem::Health && cause.event.is_none();
+    let mark = if may_start { Mark::Action } else { Mark::Warning };
+    Some(DegradedNotice { mark, text })
+}
+
+/// Says what of that which an object applied is not there or not healthy, as `windlass why` does.
+async fn say_degraded(site: &Site, object: &Object) {
+    if related::applied(object).is_empty() {
+        return;
     }
-    Ok(())
+    match why::of(site, &object.id()).await {
+        Ok(why) => {
+            if let Some(DegradedNotice { mark, text }) = degraded(object, &why) {
+                say(mark, &clean(&text));
+            }
+        }
+        Err(error) => {
+            let subject = object.id().subject();
+            let text = format!("cannot tell whether what {subject} applied is healthy: {error:#}");
+            say(Mark::Warning, &clean(&text));
+        }
+    }
 }
 
 async fn target_of(site: &Site, id: &ObjectId) -> anyhow::Result<ResourceArgument> {
@@ -337,16 +385,16 @@ async fn await_release(
     }
 }
 
-/// Follows an object until its run has ended, and says what happens meanwhile.
+/// Follows an object until its run has ended, and says what happens meanwhile; returns it as it is then.
 ///
 /// # Errors
 /// It is not ready; names the cause.
-pub(super) async fn await_run(
+async fn await_run(
     site: &Site,
     target: &ResourceArgument,
     object: &Object,
     awaited: ReconcileTarget,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Object> {
     let id = object.id();
     let subject = clean(&id.subject());
     let mut told = String::new();
@@ -363,7 +411,7 @@ pub(super) async fn await_run(
             if ready.status == "True" {
                 check_sources(site, &now).await?;
                 say(Mark::Success, &format!("{subject}: {}", clean(ready.message)));
-                return say_missing(site, &now).await;
+                return Ok(now);
             }
             bail!("{}{}", why::line(site, &id).await?, reset(&now).unwrap_or_default());
         }
@@ -479,41 +527,72 @@ mod tests {
         assert_eq!(checked(other).await, None);
     }
 
+    /// What is said of an object of a kind that is ready, and applied what has a problem.
+    fn notice(version: &str, kind: &str, cause: cause::Cause) -> DegradedNotice {
+        let object = json!({"apiVersion": version, "kind": kind,
+            "metadata": {"name": "web", "namespace": "apps"}});
+        let object = Object::new(object).unwrap();
+        let why = Why {
+            object: object.id(),
+            state: State::Degraded,
+            message: String::new(),
+            cause: Some(cause),
+            path: Vec::new(),
+            next: None,
+            advice: None,
+            second: None,
+            remarks: Vec::new(),
+        };
+        let ready = Why { state: State::Ready, ..why.clone() };
+        assert!(degraded(&object, &ready).is_none());
+        degraded(&object, &why).unwrap()
+    }
+
+    fn cause_of(problem: Problem, kind: &str, text: &str) -> cause::Cause {
+        cause::Cause {
+            object: ObjectId::new("apps", "web", "", kind),
+            problem,
+            text: text.to_owned(),
+            since: None,
+            lines: Vec::new(),
+            event: None,
+        }
+    }
+
     #[test]
     fn a_release_that_lacks_an_object_names_the_way_to_bring_it_back() {
-        let release =
-            Object::new(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
-            "metadata": {"name": "web", "namespace": "apps"}}))
-            .unwrap();
-        let warning = |problem: Problem| {
-            let cause = cause::Cause {
-                object: ObjectId::new("apps", "web", "apps", "Deployment"),
-                problem,
-                text: "does not exist".to_owned(),
-                since: None,
-                lines: Vec::new(),
-                event: None,
-            };
-            let why = Why {
-                object: release.id(),
-                state: State::Degraded,
-                message: String::new(),
-                cause: Some(cause),
-                path: Vec::new(),
-                next: None,
-                advice: None,
-                second: None,
-                remarks: Vec::new(),
-            };
-            missing(&release, &why)
-        };
-        let text = warning(Problem::Missing).unwrap();
+        let gone = cause_of(Problem::Missing, "Deployment", "does not exist");
+        let text = notice("helm.toolkit.fluxcd.io/v2", "HelmRelease", gone.clone()).text;
         assert!(
             text.starts_with("HelmRelease/apps/web: Deployment/apps/web: does not exist; "),
             "{text}"
         );
         assert!(text.contains("`windlass reconcile hr/web -n apps --force`"), "{text}");
-        assert_eq!(warning(Problem::Container), None);
+        // What a Kustomization applied is created again.
+        let text = notice("kustomize.toolkit.fluxcd.io/v1", "Kustomization", gone).text;
+        assert!(text.contains("does not exist; `windlass why kustomization/web"), "{text}");
+    }
+
+    #[test]
+    fn an_object_whose_pods_fail_is_ready_and_the_pod_is_named() {
+        let crashing = cause_of(Problem::Container, "Pod", "container 'app' CrashLoopBackOff");
+        for (version, kind) in [
+            ("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
+            ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+        ] {
+            let DegradedNotice { mark, text } = notice(version, kind, crashing.clone());
+            let expected = format!(
+                "{kind}/apps/web is ready, but what it applied is not: Pod/apps/web: container 'app' CrashLoopBackOff; \
+                 `windlass why {}/web -n apps` shows more",
+                kind.to_lowercase()
+            );
+            assert_eq!(text, expected);
+            assert!(matches!(mark, Mark::Warning));
+        }
+        // It may be starting.
+        let starting = cause_of(Problem::Health, "Deployment", "InProgress: Available: 0/1");
+        let notice = notice("kustomize.toolkit.fluxcd.io/v1", "Kustomization", starting);
+        assert!(matches!(notice.mark, Mark::Action));
     }
 
     #[test]
