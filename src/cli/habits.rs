@@ -34,9 +34,8 @@ const WITH_VALUE: [&str; 10] = [
     "--types",
 ];
 
-/// Verbs after which `flux` names the type of a source: `get sources git`.
-const OF_SOURCES: [&str; 7] =
-    ["get", "reconcile", "suspend", "resume", "export", "describe", "why"];
+/// Verbs after which `flux` names the type of a source or an image: `get sources git`, `get image policy`.
+const OF_TYPES: [&str; 7] = ["get", "reconcile", "suspend", "resume", "export", "describe", "why"];
 
 /// What `flux` calls the types of sources.
 const SOURCES: [(&str, &str); 7] = [
@@ -48,6 +47,23 @@ const SOURCES: [(&str, &str); 7] = [
     ("external", "externalartifact"),
     ("all", "sources"),
 ];
+
+/// What `flux` calls the kinds of its image controllers.
+const IMAGES: [(&str, &str); 4] = [
+    ("repository", "imagerepository"),
+    ("policy", "imagepolicy"),
+    ("update", "imageupdateautomation"),
+    ("all", "images"),
+];
+
+/// The types that `flux` names after a word.
+fn types_of(group: &str) -> Option<&'static [(&'static str, &'static str)]> {
+    match group {
+        "source" | "sources" => Some(&SOURCES),
+        "image" | "images" => Some(&IMAGES),
+        _ => None,
+    }
+}
 
 /// A command line in windlass' words.
 pub(super) fn understood(mut line: Vec<OsString>) -> Vec<OsString> {
@@ -64,7 +80,7 @@ pub(super) fn understood(mut line: Vec<OsString>) -> Vec<OsString> {
         // No verb follows: what is wrong is told as it was typed.
         line.splice(0..0, flags);
     }
-    of_source(&mut line);
+    of_type(&mut line);
     flags::understand(&mut line);
     line.insert(0, program);
     line
@@ -88,17 +104,15 @@ fn early(line: &[OsString]) -> usize {
 }
 
 /// `get sources git app` is `get gitrepository app`.
-fn of_source(line: &mut Vec<OsString>) {
-    let is_of_sources =
-        line.first().and_then(|it| it.to_str()).is_some_and(|it| OF_SOURCES.contains(&it));
+fn of_type(line: &mut Vec<OsString>) {
+    let has_types =
+        line.first().and_then(|it| it.to_str()).is_some_and(|it| OF_TYPES.contains(&it));
     let mut words = positions(line);
     let (Some(group), Some(kind)) = (words.next(), words.next()) else { return };
     drop(words);
     let text = |at: usize| line.get(at).and_then(|it| it.to_str()).unwrap_or_default();
-    if !is_of_sources || !matches!(text(group), "source" | "sources") {
-        return;
-    }
-    let Some((_, meant)) = SOURCES.iter().find(|(word, _)| *word == text(kind)) else { return };
+    let Some(types) = types_of(text(group)).filter(|_| has_types) else { return };
+    let Some((_, meant)) = types.iter().find(|(word, _)| *word == text(kind)) else { return };
     if let Some(slot) = line.get_mut(kind) {
         *slot = (*meant).into();
     }
@@ -139,12 +153,14 @@ pub(super) fn answer(line: &[OsString]) -> Option<String> {
                      object, and apply it with kubectl or commit it"
             .to_owned(),
         "delete" => {
-            let (kind, name) = match (word(0, "KIND"), word(1, "NAME")) {
-                ("source" | "sources", kind) => {
-                    let found = SOURCES.iter().find(|(word, _)| *word == kind);
+            let group = word(0, "KIND");
+            let (kind, name) = match types_of(group) {
+                Some(types) => {
+                    let kind = word(1, "NAME");
+                    let found = types.iter().find(|(word, _)| *word == kind);
                     (found.map_or(kind, |it| it.1), word(2, "NAME"))
                 }
-                named => named,
+                None => (group, word(1, "NAME")),
             };
             format!("`flux delete` is `kubectl delete {kind} {name}` here")
         }
@@ -200,6 +216,8 @@ mod tests {
         );
         assert_eq!(read("windlass get -n apps sources all"), "windlass get -n apps sources");
         assert_eq!(read("windlass suspend source chart a"), "windlass suspend helmchart a");
+        assert_eq!(read("windlass get image policy app"), "windlass get imagepolicy app");
+        assert_eq!(read("windlass get images all -A"), "windlass get images -A");
         // A source of that name, a namespace of that name, another command.
         assert_eq!(read("windlass get ks source git"), "windlass get ks source git");
         assert_eq!(read("windlass get -n sources git"), "windlass get -n sources git");
@@ -217,6 +235,10 @@ mod tests {
         assert!(
             told("windlass delete source git app").contains("`kubectl delete gitrepository app`")
         );
+        assert!(
+            told("windlass delete image update app").contains("delete imageupdateautomation app`")
+        );
+        assert!(told("windlass events -w -n apps").contains("`kubectl events --watch`"));
         assert!(told("windlass install --export --version v2").contains("has no --version"));
         assert!(told("windlass events -n apps --watch").contains("`kubectl events --watch`"));
         assert_eq!(told("windlass get ks"), "");

@@ -27,6 +27,11 @@ pub(super) struct ResourceArgument {
 const ALL: &str = "all";
 const CATEGORY: &str = "fluxcd-";
 
+/// What stands for all kinds of Flux's image controllers, which windlass does not serve: they may run in the same cluster.
+const IMAGES: &str = "images";
+const IMAGE_KINDS: [&str; 3] = ["imagerepositories", "imagepolicies", "imageupdateautomations"];
+const IMAGE_GROUP: &str = "image.toolkit.fluxcd.io";
+
 /// How alike a name has to be to be suggested, from 0 to 1.
 const MIN_NAME_SIMILARITY: f64 = 0.75;
 
@@ -116,6 +121,15 @@ async fn resources_of(cluster: &Cluster, word: &str) -> anyhow::Result<Vec<Resou
     if let Some(names) = called(&word) {
         return Ok(vec![of_ours(cluster, names).await?]);
     }
+    if word == IMAGES {
+        let mut found = Vec::new();
+        for kind in IMAGE_KINDS {
+            found.extend(cluster.kinds_called(&format!("{kind}.{IMAGE_GROUP}")).await?);
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
     let found = cluster.kinds_called(&word).await?;
     match found.len() {
         0 => bail!(unknown(&word)),
@@ -147,6 +161,7 @@ fn of_flux(word: &str) -> &str {
     match word {
         "alert-provider" | "alert-providers" => "provider",
         "source" => "sources",
+        "image" => IMAGES,
         word => word,
     }
 }
@@ -176,7 +191,20 @@ fn is_ours(gvk: &Gvk) -> bool {
     crds::names().any(|it| it.group == gvk.group && it.kind == gvk.kind)
 }
 
+/// Whether a word names kinds of Flux's image controllers.
+fn is_of_images(word: &str) -> bool {
+    let bare = word.strip_suffix(&format!(".{IMAGE_GROUP}")).unwrap_or(word);
+    let singular = ["imagerepository", "imagepolicy", "imageupdateautomation"];
+    bare == IMAGES || IMAGE_KINDS.contains(&bare) || singular.contains(&bare)
+}
+
 fn unknown(word: &str) -> String {
+    if is_of_images(word) {
+        return format!(
+            "`{word}`: windlass does not serve image automation yet, and the cluster has no kinds of it; Flux's \
+             image-reflector-controller and image-automation-controller may run beside windlass"
+        );
+    }
     let all: Vec<String> = crds::names().flat_map(words).collect();
     let mut kinds: Vec<&str> = crds::names().map(|it| it.plural).collect();
     kinds.sort_unstable();
@@ -291,5 +319,12 @@ mod tests {
         );
         assert_eq!(unknown("gitrepos"), "unknown kind `gitrepos`: did you mean `gitrepo`?");
         assert!(unknown("xyz").starts_with("unknown kind `xyz`: neither the cluster"));
+        for word in
+            ["images", "imagepolicy", "imagerepositories", "imagepolicy.image.toolkit.fluxcd.io"]
+        {
+            let text = unknown(word);
+            assert!(text.contains("windlass does not serve image automation yet"), "{text}");
+        }
+        assert_eq!(of_flux("image"), IMAGES);
     }
 }

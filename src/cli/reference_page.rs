@@ -21,7 +21,7 @@ const BEGIN: &str = "# The command line
 `-n` is the namespace of the objects that a command is about. `bootstrap`, `check`, `crd`, `install`, `migrate` and `uninstall` are about windlass itself: their `-n` is the namespace of windlass, which is `--flux-namespace` for `logs`.
 Other kinds of the cluster can be named wherever an object is read, such as `windlass why deployment/web`.
 The program also works as a plugin of kubectl, if it is installed as `kubectl-windlass`.
-Command lines of `flux` are understood where windlass does the same: `-n` before the verb, `get sources git`, `reconcile source git app`, `alert-providers`, `events --for`, `trace --kind`; others are answered with the command that does it.
+Command lines of `flux` are understood where windlass does the same: `-n` before the verb, `get sources git`, `get image policy`, `reconcile source git app`, `alert-providers`, `events --for`, `trace --kind`; others are answered with the command that does it.
 
 Tables are cut to the terminal, and a line whose last columns do not fit ends with `…`; elsewhere, lines are whole. Colors are used on a terminal only, not if `$NO_COLOR` is set, and nothing is said by them alone. Control characters of names, messages and logs are printed as `\\u{1b}`.
 Objects that you may not read are omitted and listed on stderr; nothing is concluded from their absence.

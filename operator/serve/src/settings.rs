@@ -131,23 +131,24 @@ pub struct Settings {
     #[arg(long, env = "RUNTIME_NAMESPACE", default_value = "flux-system")]
     pub runtime_namespace: String,
 
-    /// How many objects of each kind to reconcile concurrently, unless the kind has its own flag; objects that wait do not count
+    /// The value of --concurrent-source and --concurrent-kustomize where they are not given
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent: Option<u16>,
 
-    /// How many sources to fetch concurrently [default: 2]
+    /// How many sources and charts of one namespace to fetch concurrently; four times as many of all namespaces [default: 2]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent_source: Option<u16>,
 
-    /// How many Kustomizations to build and apply concurrently [default: 4]
+    /// How many Kustomizations to build, helmfiles to read and releases to render concurrently, all of them together; applying and
+    /// waiting do not count [default: 4]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent_kustomize: Option<u16>,
 
-    /// How many releases to render and apply concurrently [default: 4]
+    /// No effect: --concurrent-kustomize limits the rendering of releases, too
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     concurrent_helm: Option<u16>,
 
-    /// How many objects of one Kustomization to compare or apply concurrently
+    /// How many objects of one Kustomization or release to compare or apply concurrently
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub concurrent_ssa: u16,
 
@@ -305,12 +306,12 @@ const NO_WORKERS: &str =
     "a release holds a permit only while it renders or writes, not while it waits";
 
 impl Settings {
-    /// How many sources are fetched at once.
+    /// How many sources and charts of one namespace are fetched at once.
     pub fn sources_at_once(&self) -> u16 {
         self.concurrent_source.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_SOURCES)
     }
 
-    /// How many Kustomizations are built and applied at once.
+    /// How many Kustomizations are built, helmfiles read and releases rendered at once.
     pub fn kustomizations_at_once(&self) -> u16 {
         self.concurrent_kustomize.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_APPLIERS)
     }

@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use Fate::{Answered, LeftOut, LeftOutWithValue};
+use Fate::{Answered, Ignored, LeftOut, LeftOutWithValue};
 
 /// Commands whose flags are those of `flux`: others have those of kustomize or Helm.
 const VERBS: [&str; 13] = [
@@ -45,7 +45,9 @@ const SWITCHES: [&str; 14] = [
 /// What becomes of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It asks for what is so anyway, or changes nothing of the result.
+    /// It changes nothing of the result, also as `=false`.
+    Ignored,
+    /// It asks for what is so anyway.
     LeftOut,
     /// The same with a value.
     LeftOutWithValue,
@@ -74,15 +76,19 @@ const IN_KUBECONFIG: Fate = Answered(
 const ONE_PROGRAM: Fate =
     Answered("windlass is one program without components: `windlass check` checks all of it");
 
+const FOLLOWED: Fate = Answered(
+    "`kubectl events --watch` follows events; `windlass logs -f` and `windlass get --watch` follow what windlass does",
+);
+
 /// Flux 2.9.
 const FLAGS: &[FluxFlag] = &[
     flag("--cache-dir", &[], LeftOutWithValue),
-    flag("--disable-compression", &[], LeftOut),
+    flag("--disable-compression", &[], Ignored),
     flag("--kube-api-burst", &[], LeftOutWithValue),
     flag("--kube-api-qps", &[], LeftOutWithValue),
     // Parity(kubectl): the namespace of the context is the default.
     flag("--ns-follows-kube-context", &[], LeftOut),
-    flag("--verbose", &[], LeftOut),
+    flag("--verbose", &[], Ignored),
     flag("--as-uid", &[], IN_KUBECONFIG),
     flag("--certificate-authority", &[], IN_KUBECONFIG),
     flag("--client-certificate", &[], IN_KUBECONFIG),
@@ -91,8 +97,8 @@ const FLAGS: &[FluxFlag] = &[
     flag("--server", &[], IN_KUBECONFIG),
     flag("--tls-server-name", &[], IN_KUBECONFIG),
     flag("--token", &[], IN_KUBECONFIG),
-    flag("--in-memory-build", BUILDS, LeftOut),
-    flag("--progress-bar", &["diff"], LeftOut),
+    flag("--in-memory-build", BUILDS, Ignored),
+    flag("--progress-bar", &["diff"], Ignored),
     // The default of windlass, as of the controllers of Flux.
     flag("--strict-substitute", BUILDS, LeftOut),
     flag(
@@ -139,13 +145,8 @@ const FLAGS: &[FluxFlag] = &[
     flag("--components", &["check"], ONE_PROGRAM),
     flag("--components-extra", &["check"], ONE_PROGRAM),
     flag("--poll-interval", &["check"], LeftOutWithValue),
-    flag(
-        "--watch",
-        &["events"],
-        Answered(
-            "`kubectl events --watch` follows events; `windlass logs -f` and `windlass get --watch` follow what windlass does",
-        ),
-    ),
+    flag("--watch", &["events"], FOLLOWED),
+    flag("-w", &["events"], FOLLOWED),
     flag(
         "--with-credentials",
         &["export"],
@@ -173,6 +174,7 @@ pub(super) fn understand(line: &mut Vec<OsString>) {
     while let Some(word) = words.next() {
         let text = word.to_str().unwrap_or_default();
         match found(text, &verb).map(|flag| flag.fate) {
+            Some(Ignored) => {}
             // Not asking for it is asking for something else.
             Some(LeftOut) if !text.ends_with("=false") => {}
             Some(LeftOutWithValue) => {
@@ -211,12 +213,12 @@ fn switch(word: OsString) -> Option<OsString> {
 pub(super) fn answer(line: &[OsString]) -> Option<String> {
     let verb = verb(line).filter(|verb| VERBS.contains(verb))?;
     let words = line.iter().skip(1).take_while(|it| *it != "--").filter_map(|it| it.to_str());
-    words.filter(|word| word.starts_with("--")).find_map(|word| {
+    words.filter(|word| word.starts_with('-')).find_map(|word| {
         let FluxFlag { name, fate, .. } = found(word, verb)?;
         match fate {
             Answered(text) => Some(format!("windlass {verb} has no {name}: {text}")),
             LeftOut => Some(format!("windlass {verb} always does what {name} asks for")),
-            LeftOutWithValue => None,
+            Ignored | LeftOutWithValue => None,
         }
     })
 }
@@ -244,6 +246,8 @@ mod tests {
             ("get ks --all-namespaces=false", "get ks"),
             ("reconcile ks app --with-source=true", "reconcile ks app --with-source"),
             ("diff ks app --progress-bar=true --path .", "diff ks app --path ."),
+            ("diff ks app --progress-bar=false --in-memory-build=false", "diff ks app"),
+            ("get ks --verbose=false --disable-compression=false", "get ks"),
             ("diff ks/app -- --verbose", "diff ks/app -- --verbose"),
             ("build ks/app --strict-substitute", "build ks/app"),
             ("template web --verbose", "template web --verbose"),
@@ -260,6 +264,7 @@ mod tests {
         for (line, part) in [
             ("export source git app --with-credentials", "`kubectl get secret NAME -o yaml`"),
             ("events --watch", "`kubectl events --watch`"),
+            ("events -A -w", "windlass events has no -w: `kubectl events --watch`"),
             ("build ks app --recursive", "windlass build has no --recursive: "),
             ("diff ks app --ignore-paths=a", ".sourceignore"),
             ("diff ks app --strict-substitute=false", "--strict-substitute"),
