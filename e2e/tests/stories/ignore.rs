@@ -4,8 +4,9 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{Pods, config_map, deployment};
 use e2e::harness::{Story, StoryTarget};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
-use kube::api::DynamicObject;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 fn scaled() -> Value {
@@ -50,6 +51,31 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
     story.merge(&StoryTarget::kustomization("app"), json!({"spec": {"ignore": null}})).await?;
     let is_scaled = |object: &DynamicObject| object.data["spec"]["replicas"] == 1;
     story.await_object(&web, DEFAULT_WAIT_TIMEOUT, is_scaled).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_is_ignored_stays_with_kubectl() -> Result<()> {
+    let story = Story::with_windlass("ignore-kubectl").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let rule = json!([{"paths": ["/data/value"], "target": {"kind": "ConfigMap"}}]);
+    story.kustomization("app", "app", json!({"ignore": rule})).await?;
+    let app = StoryTarget::kustomization("app");
+    story.await_ready(&app).await?;
+    let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
+    let kubectl =
+        PatchParams { field_manager: Some("kubectl-edit".to_owned()), ..PatchParams::default() };
+    let patch = json!({"data": {"value": "mine"}});
+    let edited = maps.patch("a", &kubectl, &Patch::Merge(patch)).await?;
+    let token = story.request(&app).await?;
+    story
+        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| {
+            object.data["status"]["lastHandledReconcileAt"] == token
+        })
+        .await?;
+    let now = maps.get("a").await?;
+    ensure!(now.resource_version() == edited.resource_version(), "it was written: {now:?}");
+    story.await_ready(&app).await?;
     story.end().await
 }
 

@@ -35,7 +35,8 @@ pub fn has_drifted(live: &Object, dry_run: &Object) -> bool {
         || !body(live).eq(body(dry_run))
 }
 
-fn push_key(path: &str, key: &str) -> String {
+/// A JSON pointer with one more part.
+pub(crate) fn push_key(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 

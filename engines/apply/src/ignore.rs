@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::compare::has_drifted;
+use crate::takeover::take_over_but;
 
 /// Which objects a rule is for; what is empty says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -126,6 +127,21 @@ impl Rules {
             rest
         };
         has_drifted(&without(live), &without(dry_run))
+    }
+
+    /// The JSON patch of [`crate::take_over`] for all fields but those that are ignored.
+    ///
+    /// Differs(flux): there ignored fields become ours, too, so that an object is applied each time that `kubectl` has set one,
+    /// and one that the manifest does not have is removed.
+    pub fn take_over(
+        &self,
+        manifest: &Object,
+        live: &Object,
+        manager: &str,
+        overrides: &[String],
+    ) -> Option<Value> {
+        let ignored: Vec<&[String]> = self.paths(manifest).map(|path| path.0.as_slice()).collect();
+        take_over_but(&ignored, live, manager, overrides)
     }
 
     /// The manifest to apply to a live object: an ignored field that differs there keeps its live value, or is left out

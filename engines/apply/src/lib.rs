@@ -7,6 +7,7 @@
 
 pub mod changes;
 pub mod compare;
+mod field_path;
 pub mod fingerprint;
 pub mod health;
 pub mod ignore;

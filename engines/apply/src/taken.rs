@@ -6,27 +6,22 @@
 use objects::Object;
 use serde_json::{Map, Value};
 
-use crate::takeover::{ANNOTATIONS, LABELS, entries_after, is_apply_of};
+use crate::field_path::FieldPathPart;
+use crate::takeover::{entries_after, is_apply_of, removes};
 
-/// What an object becomes by a take-over and the apply after it; `dry` is what a dry-run of the apply alone makes of it.
-/// None if there is nothing to take over.
+/// What an object becomes by the patch of a take-over and the apply after it; `dry` is what a dry-run of the apply alone makes
+/// of it. `None` if what is left is no object.
 ///
 /// A field goes if the entry that becomes ours has it, and neither the manifest nor another manager does (source: `prune`
 /// of structured-merge-diff's updater). What the API server then fills in is not known here.
-pub fn after_take_over(
-    live: &Object,
-    dry: &Object,
-    manager: &str,
-    overrides: &[String],
-) -> Option<Object> {
-    let taken = crate::take_over(live, manager, overrides)?;
+pub fn after_take_over(taken: &Value, dry: &Object, manager: &str) -> Option<Object> {
     let mut after = dry.clone();
-    for (map, keys) in [("annotations", &ANNOTATIONS[..]), ("labels", &LABELS[..])] {
+    for map in ["annotations", "labels"] {
         if let Some(entries) = after.metadata_mut().get_mut(map).and_then(Value::as_object_mut) {
-            entries.retain(|key, _| !keys.contains(&key.as_str()));
+            entries.retain(|key, _| !removes(taken, map, key));
         }
     }
-    let entries = entries_after(&taken);
+    let entries = entries_after(taken);
     let fields = |entry: &Value| entry.get("fieldsV1").and_then(Value::as_object).cloned();
     let (ours, others): (Vec<&Value>, Vec<&Value>) =
         entries.iter().partition(|entry| is_apply_of(entry, manager));
@@ -58,42 +53,15 @@ fn prune(value: &mut Value, set: &Map<String, Value>, keepers: &[&Map<String, Va
     }
 }
 
-/// What a part of a path means.
-enum FieldPathPart<'p> {
-    /// `f:name`
-    Field(&'p str),
-    /// `k:{…}`, `v:…` and `i:…`: an item of a list.
-    Item(usize),
-}
-
-fn part<'p>(value: &Value, key: &'p str) -> Option<FieldPathPart<'p>> {
-    let (sort, text) = key.split_once(':')?;
-    if sort == "f" {
-        return Some(FieldPathPart::Field(text));
-    }
-    let items = value.as_array()?;
-    let wanted: Value = serde_json::from_str(text).ok()?;
-    let at = match sort {
-        "k" => items.iter().position(|item| {
-            let keys = wanted.as_object();
-            keys.is_some_and(|keys| keys.iter().all(|(key, it)| item.get(key) == Some(it)))
-        })?,
-        "v" => items.iter().position(|item| *item == wanted)?,
-        "i" => usize::try_from(wanted.as_u64()?).ok()?,
-        _ => return None,
-    };
-    Some(FieldPathPart::Item(at))
-}
-
 fn child<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
-    match part(value, key)? {
+    match FieldPathPart::of(value, key)? {
         FieldPathPart::Field(name) => value.get_mut(name),
         FieldPathPart::Item(at) => value.get_mut(at),
     }
 }
 
 fn remove(value: &mut Value, key: &str) {
-    match (part(value, key), value) {
+    match (FieldPathPart::of(value, key), value) {
         (Some(FieldPathPart::Field(name)), Value::Object(fields)) => {
             fields.remove(name);
         }
@@ -130,7 +98,8 @@ mod tests {
         let live = object(data.clone(), json!([wrote, other]));
         let says = entry(OURS, "Apply", json!({"f:data": says}));
         let dry = object(data, json!([wrote, other, says]));
-        let after = after_take_over(&live, &dry, OURS, &[]).unwrap();
+        let taken = crate::take_over(&live, OURS, &[]).unwrap();
+        let after = after_take_over(&taken, &dry, OURS).unwrap();
         let annotations = after.meta("annotations").unwrap();
         assert_eq!(*annotations, json!({}), "the annotation of kubectl goes");
         after.get("data").cloned().unwrap_or_default()
@@ -164,13 +133,5 @@ mod tests {
         let wrote = json!({"f:spec": {"f:a": {}, "f:b": {}}});
         let other = json!({"f:other": {}});
         assert_eq!(after(data.clone(), wrote, json!({"f:spec": {}}), other), data);
-    }
-
-    #[test]
-    fn without_another_tool_nothing_is_taken_over() {
-        let ours = entry(OURS, "Apply", json!({"f:data": {"f:a": {}}}));
-        let mut live = object(json!({"a": "1"}), json!([ours]));
-        live.metadata_mut().remove("annotations");
-        assert_eq!(after_take_over(&live, &live, OURS, &[]), None);
     }
 }

@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 use objects::Object;
 use serde_json::{Map, Value, json};
 
+use crate::compare::push_key;
+use crate::field_path::FieldPathPart;
+
 /// Annotations of tools that managed the object before: kubectl, and Flux of long ago.
-pub(crate) const ANNOTATIONS: [&str; 3] = [
+const ANNOTATIONS: [&str; 3] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "kustomize.toolkit.fluxcd.io/checksum",
     "fluxcd.io/sync-checksum",
 ];
 
 /// A label of Flux of long ago.
-pub(crate) const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
+const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
 
 /// The JSON patch (RFC 6902) that hands the fields of foreign managers to `manager`, or `None` when there is nothing to do.
 ///
@@ -27,22 +30,52 @@ pub(crate) const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
 /// Differs(flux): the patch carries the resource version, because `managedFields` are replaced as a whole
 /// and an entry written in between would be lost; a conflict means: observe again.
 pub fn take_over(live: &Object, manager: &str, overrides: &[String]) -> Option<Value> {
+    take_over_but(&[], live, manager, overrides)
+}
+
+/// The same but for the fields that JSON pointers name, in parts and without escapes: those stay with their managers.
+pub(crate) fn take_over_but(
+    left: &[&[String]],
+    live: &Object,
+    manager: &str,
+    overrides: &[String],
+) -> Option<Value> {
     let mut operations = Vec::new();
     for (map, keys) in [("annotations", &ANNOTATIONS[..]), ("labels", &LABELS[..])] {
         let entries = live.meta(map).and_then(Value::as_object);
+        let is_left = |key: &str| left.iter().any(|it| is_in(it, &["metadata", map, key]));
         for key in keys.iter().filter(|key| entries.is_some_and(|e| e.contains_key(**key))) {
-            let path = format!("/metadata/{map}/{}", key.replace('/', "~1"));
-            operations.push(json!({"op": "remove", "path": path}));
+            if !is_left(key) {
+                operations.push(json!({"op": "remove", "path": entry_path(map, key)}));
+            }
         }
     }
-    patch(live, operations, merged_entries(live, manager, |it| is_foreign(it, manager, overrides)))
+    let entries = merged_entries(live, manager, left, |it| is_foreign(it, manager, overrides));
+    patch(live, operations, entries)
+}
+
+/// The JSON pointer to an annotation or a label.
+fn entry_path(map: &str, key: &str) -> String {
+    push_key(&format!("/metadata/{map}"), key)
+}
+
+/// Whether a patch of [`take_over`] removes an annotation or a label.
+pub(crate) fn removes(patch: &Value, map: &str, key: &str) -> bool {
+    let path = entry_path(map, key);
+    let mut operations = patch.as_array().into_iter().flatten();
+    operations.any(|it| it["op"] == "remove" && it["path"] == path)
+}
+
+/// Whether a JSON pointer names a path or what that is in.
+fn is_in(pointer: &[String], path: &[&str]) -> bool {
+    pointer.len() <= path.len() && pointer.iter().zip(path).all(|(one, other)| one == other)
 }
 
 /// The same for the fields of one manager, and nothing else.
 pub fn take_over_from(live: &Object, manager: &str, former: &str) -> Option<Value> {
     let is_former =
         |it: &Value| text(it, "manager") == former && text(it, "subresource").is_empty();
-    patch(live, Vec::new(), merged_entries(live, manager, is_former))
+    patch(live, Vec::new(), merged_entries(live, manager, &[], is_former))
 }
 
 fn patch(live: &Object, mut operations: Vec<Value>, entries: Option<Vec<Value>>) -> Option<Value> {
@@ -91,17 +124,97 @@ fn is_foreign(entry: &Value, manager: &str, overrides: &[String]) -> bool {
             || (updates && (name.starts_with("before-first-apply") || name.starts_with(manager))))
 }
 
-/// `managedFields` after the take-over, or `None` when nobody foreign is there.
+/// An entry of a foreign manager, divided.
+struct DividedEntry {
+    /// What becomes ours.
+    taken: Option<Value>,
+    /// What stays with its manager.
+    left: Option<Value>,
+}
+
+impl DividedEntry {
+    /// The fields that JSON pointers name stay.
+    fn of(entry: &Value, live: &Object, pointers: &[&[String]]) -> Self {
+        let whole = || Some(entry.clone());
+        let fields = entry.get("fieldsV1").and_then(Value::as_object);
+        let Some(fields) = fields.filter(|_| !pointers.is_empty()) else {
+            return Self { taken: whole(), left: None };
+        };
+        let live = Value::Object(live.fields().clone());
+        let DividedFields { named, others } = divided(fields, &live, pointers);
+        let with = |fields: Map<String, Value>| {
+            let mut entry = entry.clone();
+            entry["fieldsV1"] = Value::Object(fields);
+            Some(entry)
+        };
+        match (named.is_empty(), others.is_empty()) {
+            (true, _) => Self { taken: whole(), left: None },
+            (false, true) => Self { taken: None, left: whole() },
+            (false, false) => Self { taken: with(others), left: with(named) },
+        }
+    }
+}
+
+/// A set of field paths, divided.
+#[derive(Default)]
+struct DividedFields {
+    /// What JSON pointers name, and what is in it.
+    named: Map<String, Value>,
+    others: Map<String, Value>,
+}
+
+/// Divides a set of paths into `value` by what JSON pointers name. The set was read as JSON, so it is not deep.
+fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> DividedFields {
+    let mut all = DividedFields::default();
+    for (key, below) in set.iter().filter(|(key, _)| key.as_str() != ".") {
+        let part = FieldPathPart::of(value, key);
+        let is_part = |segment: &str| part.is_some_and(|part| part.is(segment));
+        let inner: Vec<&[String]> = pointers
+            .iter()
+            .filter_map(|pointer| pointer.split_first())
+            .filter(|(first, _)| is_part(first))
+            .map(|(_, rest)| rest)
+            .collect();
+        if inner.iter().any(|rest| rest.is_empty()) {
+            all.named.insert(key.clone(), below.clone());
+            continue;
+        }
+        let child = part.and_then(|part| part.child(value)).filter(|_| !inner.is_empty());
+        // A path without parts is that of a field as a whole.
+        let parts = below.as_object().filter(|parts| !parts.is_empty());
+        let Some((child, parts)) = child.zip(parts) else {
+            all.others.insert(key.clone(), below.clone());
+            continue;
+        };
+        let DividedFields { named, others } = divided(parts, child, &inner);
+        if !named.is_empty() {
+            all.named.insert(key.clone(), Value::Object(named));
+        }
+        if !others.is_empty() {
+            all.others.insert(key.clone(), Value::Object(others));
+        }
+    }
+    // What holds nothing but named fields is there for them.
+    let is_for_named = !all.named.is_empty() && all.others.is_empty();
+    if let Some(itself) = set.get(".").filter(|_| !is_for_named) {
+        all.others.insert(".".to_owned(), itself.clone());
+    }
+    all
+}
+
+/// `managedFields` after the take-over, or `None` where there is nothing to take. The fields that JSON pointers name stay with
+/// their managers.
 fn merged_entries(
     live: &Object,
     manager: &str,
+    left: &[&[String]],
     is_foreign: impl Fn(&Value) -> bool,
 ) -> Option<Vec<Value>> {
     let entries = live.meta("managedFields")?.as_array()?;
     let at = entries.iter().rposition(|entry| is_apply_of(entry, manager));
     let mut ours = at.and_then(|at| entries.get(at)).cloned();
     let mut kept = Vec::with_capacity(entries.len());
-    let mut taken = false;
+    let mut is_taken = false;
     for (i, entry) in entries.iter().enumerate() {
         if Some(i) == at {
             continue;
@@ -110,18 +223,20 @@ fn merged_entries(
             kept.push(entry.clone());
             continue;
         }
-        taken = true;
+        let divided = DividedEntry::of(entry, live, left);
+        kept.extend(divided.left);
+        let Some(mut taken) = divided.taken else { continue };
+        is_taken = true;
         match &mut ours {
-            Some(ours) => merge_fields(ours, entry),
+            Some(ours) => merge_fields(ours, &taken),
             None => {
-                let mut first = entry.clone();
-                first["manager"] = manager.into();
-                first["operation"] = "Apply".into();
-                ours = Some(first);
+                taken["manager"] = manager.into();
+                taken["operation"] = "Apply".into();
+                ours = Some(taken);
             }
         }
     }
-    if !taken {
+    if !is_taken {
         return None;
     }
     kept.extend(ours);

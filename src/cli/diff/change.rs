@@ -92,19 +92,18 @@ const TAKEN_OVER: &str = "fields that other tools have set are taken over";
 const TAKEN_OVER_UNTRIED: &str =
     "fields that other tools have set are taken over; those that the manifest lacks go";
 
-/// What an object becomes whose fields are taken over from other tools, and a note that says so; `dry` is what a dry-run of
-/// the apply alone makes of it. What the API server fills in, and whether it takes the object, is tried by a dry-run.
+/// What an object becomes whose fields are taken over from other tools by a patch, and a note that says so; `dry` is what a
+/// dry-run of the apply alone makes of it. What the API server fills in, and whether it takes the object, is tried by a
+/// dry-run.
 pub(super) async fn taken_over(
     cluster: &Cluster,
     resource: &Resource,
-    live: &Object,
+    taken: Option<&Value>,
     dry: Object,
     manager: &str,
-    overrides: &[String],
 ) -> (Object, Option<&'static str>) {
-    let Some(mut after) = apply::after_take_over(live, &dry, manager, overrides) else {
-        return (dry, None);
-    };
+    let after = taken.and_then(|taken| apply::after_take_over(taken, &dry, manager));
+    let Some(mut after) = after else { return (dry, None) };
     after.metadata_mut().remove("managedFields");
     let tried = format!("{manager}&dryRun=All");
     match cluster.replace_object(resource, &after, &tried).await {

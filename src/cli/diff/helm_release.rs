@@ -164,29 +164,24 @@ impl Comparison<'_> {
         if let Some(fault) = foreign.filter(|_| !options.take_ownership && original.is_none()) {
             return Err(fault);
         }
-        let (after, is_foreign) = if self.is_server_side {
-            let taken = apply::take_over(&live, MANAGER, &self.overrides);
-            (self.try_to_apply(member).await, self.was_merged && taken.is_some())
+        let mut taken = None;
+        let after = if self.is_server_side {
+            taken = apply::take_over(&live, MANAGER, &self.overrides).filter(|_| self.was_merged);
+            self.try_to_apply(member).await
         } else if self.options.forces(self.operation) {
-            (self.try_to_replace(member, &live).await, false)
+            self.try_to_replace(member, &live).await
         } else {
             let patch = merge::patch(original.map(|it| &it.object), object, &live);
             let Some(patch) = patch else { return Ok(ComparisonResult::Same) };
             let cluster = self.cluster;
-            let after =
-                cluster.try_merge_patch(resource, &id.namespace, &id.name, &patch, MANAGER).await;
-            (after, false)
+            cluster.try_merge_patch(resource, &id.namespace, &id.name, &patch, MANAGER).await
         };
         let after = after.map_err(refused)?;
-        if !is_foreign && !apply::compare::has_drifted(&live, &after) {
+        if taken.is_none() && !apply::compare::has_drifted(&live, &after) {
             return Ok(ComparisonResult::Same);
         }
-        let (after, note) = match is_foreign {
-            true => {
-                taken_over(self.cluster, resource, &live, after, MANAGER, &self.overrides).await
-            }
-            false => (after, None),
-        };
+        let (after, note) =
+            taken_over(self.cluster, resource, taken.as_ref(), after, MANAGER).await;
         let change = DiffChange::between(&live, &after, &self.secrets);
         Ok(ComparisonResult::Changes(change.noted(note)))
     }

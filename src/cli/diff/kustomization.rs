@@ -6,7 +6,7 @@
 use anyhow::ensure;
 use apply::meta::{Ssa, expires, switches_for_apply};
 use apply::refusal::{describe, may_be_immutable};
-use apply::{Inventory, Manifest, is_owned, switches, take_over};
+use apply::{Inventory, Manifest, is_owned, switches};
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use kube::core::ResourceExt as _;
@@ -148,10 +148,11 @@ impl Comparison<'_> {
         dry: Object,
     ) -> Result<ComparisonResult, String> {
         let Manifest { id, object, .. } = manifest;
-        let is_foreign = switches_for_apply(object, Some(&live)).ssa != Ssa::Merge
-            && take_over(&live, MANAGER, &self.settings.override_manager).is_some();
         let rules = &self.wish.ignore;
-        if !is_foreign && !rules.have_drifted(&live, &dry) {
+        let overrides = &self.settings.override_manager;
+        let is_merged = switches_for_apply(object, Some(&live)).ssa == Ssa::Merge;
+        let taken = rules.take_over(object, &live, MANAGER, overrides).filter(|_| !is_merged);
+        if taken.is_none() && !rules.have_drifted(&live, &dry) {
             return Ok(ComparisonResult::Same);
         }
         let dry = match rules.leave_alone(object) {
@@ -162,13 +163,7 @@ impl Comparison<'_> {
                 dry.map_err(|error| self.refused(id, &error))?
             }
         };
-        let (after, note) = match is_foreign {
-            true => {
-                let overrides = &self.settings.override_manager;
-                taken_over(self.cluster, resource, &live, dry, MANAGER, overrides).await
-            }
-            false => (dry, None),
-        };
+        let (after, note) = taken_over(self.cluster, resource, taken.as_ref(), dry, MANAGER).await;
         let change = DiffChange::between(&live, &after, &self.wish.secrets);
         Ok(ComparisonResult::Changes(change.noted(note)))
     }

@@ -68,6 +68,53 @@ fn a_field_that_another_applied_is_left_to_them() {
     assert_eq!(payload.get("spec"), Some(&json!({"paused": true})));
 }
 
+fn edited(fields: &Value) -> Value {
+    json!({"manager": "kubectl-edit", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": fields})
+}
+
+/// The entries of managed fields after a take-over; none if nothing is taken over.
+fn entries_after(rules: &Rules, live: &Object) -> Option<Value> {
+    let manifest = deployment(json!({"replicas": 2, "paused": true}), json!([]));
+    let patch = rules.take_over(&manifest, live, MANAGER, &[])?;
+    Some(patch[0]["value"].clone())
+}
+
+#[test]
+fn a_field_that_is_ignored_is_not_taken_over_from_kubectl() {
+    let scaled = edited(&json!({"f:spec": {"f:replicas": {}}}));
+    let live = deployment(json!({"replicas": 5, "paused": true}), json!([scaled]));
+    assert_eq!(entries_after(&replicas(), &live), None);
+    assert!(entries_after(&Rules::default(), &live).is_some());
+    // What else kubectl has set becomes ours, also where the manifest does not have the ignored field.
+    let both = edited(&json!({"f:spec": {"f:replicas": {}, "f:paused": {}}}));
+    let ours = json!({"manager": MANAGER, "operation": "Apply", "apiVersion": "apps/v1",
+        "fieldsV1": {"f:spec": {"f:paused": {}}}});
+    let live = deployment(json!({"replicas": 5, "paused": true}), json!([both]));
+    assert_eq!(entries_after(&replicas(), &live), Some(json!([scaled, ours])));
+    let whole = edited(&json!({"f:spec": {}}));
+    let live = deployment(json!({"replicas": 5}), json!([whole]));
+    assert!(entries_after(&replicas(), &live).is_some(), "it is not the ignored field alone");
+}
+
+#[test]
+fn ignored_items_and_annotations_are_not_taken_over_from_kubectl() {
+    let container = json!({"containers": [{"name": "log"}, {"name": "web", "image": "web:2"}]});
+    let image = json!({"f:containers": {"k:{\"name\":\"web\"}": {"f:image": {}}}});
+    let live = deployment(container, json!([edited(&json!({"f:spec": image}))]));
+    let of = |path: &str| rules(IgnoreTarget::default(), &[path]);
+    assert_eq!(entries_after(&of("/spec/containers/1/image"), &live), None);
+    assert_eq!(entries_after(&of("/spec/containers/1"), &live), None);
+    assert!(entries_after(&of("/spec/containers/0/image"), &live).is_some());
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let annotations = json!({".": {}, format!("f:{annotation}"): {}});
+    let entry = edited(&json!({"f:metadata": {"f:annotations": annotations}}));
+    let mut live = deployment(json!({}), json!([entry]));
+    live.set_annotation(annotation, "{}");
+    let pointer = format!("/metadata/annotations/{}", annotation.replace('/', "~1"));
+    assert_eq!(entries_after(&of(&pointer), &live), None);
+    assert!(entries_after(&of("/metadata/annotations/other"), &live).is_some());
+}
+
 #[test]
 fn items_of_lists_are_found_by_their_keys_in_managed_fields() {
     let container = |cpu: &str| json!({"containers": [{"name": "web", "resources": {"cpu": cpu}}]});

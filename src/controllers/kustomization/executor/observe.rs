@@ -165,7 +165,7 @@ impl KustomizationExecutor {
             Ok(dry)
                 if knowledge == Knowledge::Other
                     && self.settings.ignore.leave_alone(&manifest.object)
-                    && !self.is_foreign(manifest, &dry) =>
+                    && self.take_over_patch(manifest, &dry).is_none() =>
             {
                 let skipped = switches_for_apply(&manifest.object, Some(&dry)).skips_apply(true);
                 if skipped {
@@ -220,13 +220,6 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Whether other tools' fields have to become ours before an apply.
-    fn is_foreign(&self, manifest: &Manifest, live: &Object) -> bool {
-        let overrides = &self.context.settings.override_manager;
-        switches_for_apply(&manifest.object, Some(live)).ssa != apply::Ssa::Merge
-            && apply::take_over(live, MANAGER, overrides).is_some()
-    }
-
     /// How a live object compares with what it would become.
     fn judge(
         &self,
@@ -242,8 +235,8 @@ impl KustomizationExecutor {
             watcher.released(&self.node, id);
             return SeenState::Skipped;
         }
-        let drifted =
-            self.is_foreign(manifest, &live) || self.settings.ignore.have_drifted(&live, dry);
+        let drifted = self.take_over_patch(manifest, &live).is_some()
+            || self.settings.ignore.have_drifted(&live, dry);
         if !drifted {
             watcher.applied(&self.node, resource, manifest.digest.clone(), &live, since);
         } else if watcher.had_applied(&self.node, id, &manifest.digest) {

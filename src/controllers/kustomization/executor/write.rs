@@ -9,6 +9,7 @@ use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{Reason, RemovalCause, RemovalPermit, RemovalRefused, Rest, Wake, reason};
+use serde_json::Value;
 
 use super::KustomizationExecutor;
 use crate::controllers::crd_guard::claims::Mark;
@@ -76,7 +77,7 @@ impl KustomizationExecutor {
         }
     }
 
-    /// Permission to delete objects that are created again.
+    /// Permission to delete an object that is created again.
     fn permit_recreation(&self) -> Result<RemovalPermit, Rest> {
         let now = jiff::Timestamp::now();
         let gate = self.removal_gate(RemovalCause::Recreated, now);
@@ -106,11 +107,12 @@ impl KustomizationExecutor {
     }
 
     /// Writes one object; an error names it.
-    async fn write_told(
-        &self,
-        manifest: &Manifest,
-        recreation: Option<RemovalPermit>,
-    ) -> Result<(), WriteFailure> {
+    async fn write_told(&self, manifest: &Manifest, is_recreated: bool) -> Result<(), WriteError> {
+        // For each of them, as for what is pruned: the end of the one before may have taken long.
+        let recreation = match is_recreated {
+            true => Some(self.permit_recreation().map_err(WriteError::Withheld)?),
+            false => None,
+        };
         let Err(error) = self.write(manifest, recreation).await else { return Ok(()) };
         // Of drift, one object that is refused does not keep the others, nor the stages after its own.
         if self.settings.is_correction && !error.is_of_server() {
@@ -121,7 +123,7 @@ impl KustomizationExecutor {
         self.note(&error);
         let told = self.settings.secrets.mask(&error.to_string());
         let text = format!("{}: {told}", manifest.id.subject());
-        Err(WriteFailure { text, is_transient: error.is_transient() })
+        Err(WriteError::Failed(WriteFailure { text, is_transient: error.is_transient() }))
     }
 
     async fn write(
