@@ -1,9 +1,11 @@
 //! An object that may not change is recreated where that is allowed, and only if it helps.
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::manifests::{Pods, job};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::manifests::{Pods, config_map, job};
 use e2e::harness::{Story, StoryTarget};
 use kube::ResourceExt;
+use kube::api::DynamicObject;
 use serde_json::json;
 
 fn sealed(name: &str, value: &str, more: &str) -> String {
@@ -94,5 +96,59 @@ async fn force_deletes_nothing_for_a_manifest_that_is_plainly_wrong() -> Result<
     ensure!(message.contains(&format!("Service/{}/web", story.namespace)), "{message}");
     ensure!(message.contains("99999"), "{message}");
     ensure!(uid(&story, &web).await? == before, "a good object was deleted for a wrong manifest");
+    story.end().await
+}
+
+/// How many objects windlass writes at once (`--concurrent-ssa`).
+const AT_ONCE: usize = 16;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspension_keeps_what_is_still_to_be_recreated() -> Result<()> {
+    let story = Story::with_windlass("force-suspended").await?;
+    let names: Vec<String> = (0..=AT_ONCE).map(|at| format!("sealed{at}")).collect();
+    let files = |value: &str| {
+        let all: Vec<String> = names.iter().map(|name| sealed(name, value, "")).collect();
+        [("app/a.yaml", all.join("---")), ("other/a.yaml", config_map("other", "1"))]
+    };
+    let upstream = story.follow("app", &files("1")).await?;
+    story.kustomization("app", "app", json!({"path": "app", "force": true})).await?;
+    let app = StoryTarget::kustomization("app");
+    story.await_ready(&app).await?;
+    // Each deletion takes until the story ends it.
+    let all: Vec<StoryTarget> = names.iter().map(|name| StoryTarget::config_map(name)).collect();
+    let mut before = Vec::new();
+    for target in &all {
+        let held = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+        story.merge(target, held).await?;
+        before.push(uid(&story, target).await?);
+    }
+    upstream.push(&files("2")).await?;
+    let leaving = async || {
+        let mut leaving = 0;
+        for target in &all {
+            let object = story.expect(target).await?;
+            leaving += usize::from(object.metadata.deletion_timestamp.is_some());
+        }
+        Ok((leaving == AT_ONCE).then_some(()))
+    };
+    story.await_until("objects to be deleted", DEFAULT_WAIT_TIMEOUT, leaving).await?;
+    story.merge(&app, json!({"spec": {"suspend": true}})).await?;
+    // What is reconciled after that shows that windlass has seen it.
+    story.kustomization("other", "app", json!({"path": "other"})).await?;
+    story.await_ready(&StoryTarget::kustomization("other")).await?;
+    for target in &all {
+        story.merge(target, json!({"metadata": {"finalizers": null}})).await?;
+    }
+    let is_stopped = |object: &DynamicObject| condition(object, "Ready")["reason"] == "Suspended";
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_stopped).await?;
+    let mut kept = 0;
+    for (target, before) in all.iter().zip(&before) {
+        kept += usize::from(uid(&story, target).await? == *before);
+    }
+    ensure!(kept == 1, "{kept} of {} objects are the same", all.len());
+    story.merge(&app, json!({"spec": {"suspend": false}})).await?;
+    for name in &names {
+        story.await_value(name, "2").await?;
+    }
     story.end().await
 }

@@ -36,6 +36,14 @@ const TAKE_OVER_ATTEMPTS: u32 = 5;
 /// How long the end of an object that is recreated is awaited.
 const GONE_LIMIT: Duration = Duration::from_secs(60);
 
+/// Why an object was not written.
+enum WriteError {
+    /// The write failed.
+    Failed(WriteFailure),
+    /// It has to be deleted for that, which is not permitted now.
+    Withheld(Rest),
+}
+
 /// A write that failed.
 struct WriteFailure {
     /// Names the object.
@@ -55,22 +63,24 @@ impl KustomizationExecutor {
         let Some(stage) = self.desired.stages.get(stage) else { return Ok(()) };
         let (ids, recreate): (BTreeSet<_>, BTreeSet<_>) =
             (ids.iter().collect(), recreate.iter().collect());
-        let recreation = match recreate.is_empty() {
-            true => None,
-            false => Some(self.permit_recreation()?),
-        };
         let mut writes = Vec::with_capacity(ids.len());
         for manifest in &stage.objects {
             if ids.contains(&manifest.id) {
-                let recreation = recreation.filter(|_| recreate.contains(&manifest.id));
-                writes.push(self.write_told(manifest, recreation));
+                writes.push(self.write_told(manifest, recreate.contains(&manifest.id)));
             }
         }
         let width = usize::from(self.context.settings.concurrent_ssa);
-        let outcomes: Vec<Result<(), WriteFailure>> =
+        let outcomes: Vec<Result<(), WriteError>> =
             stream::iter(writes).buffered(width).collect().await;
-        let failed: Vec<WriteFailure> = outcomes.into_iter().filter_map(Result::err).collect();
-        match self.stopped().filter(|_| !failed.is_empty()) {
+        let mut failed = Vec::new();
+        let mut withheld = None;
+        for unwritten in outcomes.into_iter().filter_map(Result::err) {
+            match unwritten {
+                WriteError::Failed(failure) => failed.push(failure),
+                WriteError::Withheld(rest) => withheld = withheld.or(Some(rest)),
+            }
+        }
+        match self.stopped().filter(|_| !failed.is_empty()).or(withheld) {
             // A migration is interrupted for that, which is no failure.
             Some(rest) => Err(rest),
             None => self.failed(reason::RECONCILIATION_FAILED, &failed),
@@ -183,10 +193,10 @@ impl KustomizationExecutor {
         match (live, recreation) {
             (Some(live), Some(permit)) => self.remove_and_wait(permit, resource, &live).await?,
             (Some(live), None) => {
+                let live = self.take_over(manifest, resource, live).await?;
                 if !self.settings.ignore.leave_alone(&manifest.object) {
                     payload = Cow::Owned(self.settings.ignore.payload(&payload, &live, MANAGER));
                 }
-                self.take_over(manifest, resource, live).await?;
             }
             (None, _) => {}
         }
@@ -204,21 +214,19 @@ impl KustomizationExecutor {
         Ok((written, since))
     }
 
-    /// Makes fields that other tools left behind ours; whoever writes in between makes us observe again.
+    /// Makes fields that other tools left behind ours, but for those that are ignored; another write in between makes us
+    /// observe again. Returns the object as it was read last.
     async fn take_over(
         &self,
         manifest: &Manifest,
         resource: &Resource,
         live: Object,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<Object, ClusterError> {
         let cluster = &self.target.cluster;
         let id = &manifest.id;
-        let overrides = &self.context.settings.override_manager;
         let mut live = live;
         for attempt in 1.. {
-            let switches = apply::meta::switches_for_apply(&manifest.object, Some(&live));
-            let patch = apply::take_over(&live, MANAGER, overrides);
-            let Some(patch) = patch.filter(|_| switches.ssa != apply::Ssa::Merge) else { break };
+            let Some(patch) = self.take_over_patch(manifest, &live) else { break };
             match cluster.json_patch(resource, &id.namespace, &id.name, &patch).await {
                 Ok(_) => break,
                 Err(error) if error.code() == Some(409) && attempt < TAKE_OVER_ATTEMPTS => {}
@@ -227,7 +235,17 @@ impl KustomizationExecutor {
             let Some(now) = cluster.get(resource, &id.namespace, &id.name).await? else { break };
             live = now;
         }
-        Ok(())
+        Ok(live)
+    }
+
+    /// What hands fields that other tools left behind to us; none if there are none.
+    pub(super) fn take_over_patch(&self, manifest: &Manifest, live: &Object) -> Option<Value> {
+        let Manifest { object, .. } = manifest;
+        let is_merged =
+            apply::meta::switches_for_apply(object, Some(live)).ssa == apply::Ssa::Merge;
+        let overrides = &self.context.settings.override_manager;
+        let patch = self.settings.ignore.take_over(object, live, MANAGER, overrides);
+        patch.filter(|_| !is_merged)
     }
 
     /// Deletes an object that is created again, and waits until its name is free.
