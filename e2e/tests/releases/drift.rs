@@ -54,6 +54,35 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_correction_that_a_namespace_refuses_is_told_with_the_namespace() -> Result<()> {
+    let story = Story::with_windlass("release-drift-leaving").await?;
+    let charts = Charts::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let name = format!("{}-leaving", story.namespace);
+    let namespace = StoryTarget::new("v1", "Namespace", &name);
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    story.apply_value(object).await?;
+    let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held",
+        "namespace": name, "finalizers": ["example.com/hold"]}});
+    story.apply_value(held).await?;
+    let more = json!({"targetNamespace": name, "releaseName": "app",
+        "driftDetection": {"mode": "enabled"}});
+    let app = charts.release("app", more).await?;
+    story.await_revision(&app, 1).await?;
+    story.delete(&namespace).await?;
+    let text = story.await_failure(&app, "DriftCorrectionFailed").await?;
+    let refused = format!("in namespace {name} because it is being terminated");
+    ensure!(text.contains("app-config") && text.contains(&refused), "{text}");
+    story.await_event("HelmRelease", "app", "Failed to correct cluster state of release").await?;
+    let held = StoryTarget::config_map("held").in_namespace(&name);
+    story.merge(&held, json!({"metadata": {"finalizers": null}})).await?;
+    story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn drift_is_only_told_where_that_is_asked_for() -> Result<()> {
     let story = Story::with_windlass("release-drift-told").await?;
     let charts = Charts::of(&story).await?;
@@ -105,7 +134,7 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
     ensure!((10..=12).contains(&edits), "it was corrected after {edits} edits");
     let ready = condition(&contested, "Ready");
     let named = format!(
-        "ConfigMap/{}/app-config is contested: field manager 'rival' repeatedly sets .data.value",
+        "ConfigMap/{}/app-config is contested: field manager 'rival' repeatedly sets /data/value",
         story.namespace
     );
     let message = ready["message"].as_str().unwrap_or_default();

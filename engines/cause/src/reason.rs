@@ -96,14 +96,8 @@ pub(crate) fn is_exhausted(reason: &str) -> bool {
 /// about one that cannot be read.
 pub fn is_of_condition(reason: &str, is_error: bool) -> bool {
     let is_waiting = reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str();
-    let is_of_part = matches!(
-        reason,
-        "CRDIncompatible"
-            | "DriftCorrectionFailed"
-            | "PruneFailed"
-            | "UninstallFailed"
-            | "Unreadable"
-    );
+    let is_of_part =
+        matches!(reason, "CRDIncompatible" | "PruneFailed" | "UninstallFailed" | "Unreadable");
     match is_error {
         true => problem(reason).is_some() && !is_of_part,
         false => is_waiting || is_about_source(reason),

@@ -578,6 +578,12 @@ pub fn drifted(desired: &ReleaseDesiredState, status: &ReleaseStatus, found: &st
     Report { events, ..Report::of(next) }
 }
 
+/// What is said where drift was not corrected, or not all of it.
+pub(crate) fn correction_failed(status: &ReleaseStatus, faults: &str) -> String {
+    let release = latest(&status.history).map(Snapshot::full_name).unwrap_or_default();
+    format!("Failed to correct cluster state of release {release}:\n{faults}")
+}
+
 /// Nothing is to be done: the status that says so.
 pub fn settled(
     desired: &ReleaseDesiredState,

@@ -754,7 +754,11 @@ impl ReleasePlanner<'_> {
         let is_told = report.status == self.observed.status;
         let is_enabled = self.desired.drift == DriftMode::Enabled;
         if is_enabled && self.observed.ran.corrected {
-            // It could not be corrected, or somebody undoes it at once.
+            if let Some(faults) = self.uncorrected() {
+                let text = account::correction_failed(status, faults);
+                return self.failed(status::DRIFT_CORRECTION_FAILED, text);
+            }
+            // Another client undoes it at once.
             let wake = Wake::at(self.later(self.desired.retry));
             let text = "correcting cluster drift".to_owned();
             return PlanVerdict::Rest(Rest::Running(reason::PROGRESSING, text, wake));
@@ -767,6 +771,15 @@ impl ReleasePlanner<'_> {
         }
         let version = self.observed.revisions.last().map_or(0, |last| last.record.version);
         PlanVerdict::Act(vec![self.tell(report), ReleaseStep::CorrectDrift { version, digest }])
+    }
+
+    /// Why not all objects could be corrected in this run.
+    ///
+    /// Differs(flux): there `Ready` is Unknown and says `correcting cluster drift`, however often that fails.
+    fn uncorrected(&self) -> Option<&str> {
+        let outcome = self.observed.outcome.as_ref()?;
+        let is_correction = matches!(outcome.step, ReleaseStep::CorrectDrift { .. });
+        outcome.error.as_deref().filter(|_| is_correction)
     }
 
     /// A release is not as it should be while an object of it is contested.

@@ -108,8 +108,8 @@ pub enum ReleaseStep {
         /// For people.
         description: String,
     },
-    /// Makes the objects of the deployed revision what it says, where they are not. Whoever does it tells what was
-    /// changed, by an event with [`crate::status::DRIFT_CORRECTED`] or [`crate::status::DRIFT_CORRECTION_FAILED`].
+    /// Makes the objects of the deployed revision what it says, where they are not. An event with
+    /// [`crate::status::DRIFT_CORRECTED`] says what was changed; the error of the outcome, what could not be.
     CorrectDrift {
         /// The revision.
         version: i64,

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
 use kube::core::ResourceExt as _;
-use reconcile::{Condition, ConditionStatus as Truth, Rest, Time, Wake, reason};
+use reconcile::{Condition, ConditionStatus as Truth, Reason, Rest, Time, Wake, reason};
 use release::ReleaseDesiredState;
-use release::status::{Event as ReleaseEvent, Progress, Report as Told};
+use release::status::{DRIFT_CORRECTION_FAILED, Event as ReleaseEvent, Progress, Report as Told};
 
 use super::chart::SOURCE_NOT_READY;
 use super::status;
@@ -59,11 +59,16 @@ pub(in crate::controllers) fn progress(
     let conditions =
         status::conditions(&told.status, &had, desired.generation, now).progressing(progress);
     let summary = told.status.summary(desired);
+    let ready = Condition::find(&had, reconcile::READY);
+    let was = |why: Reason| ready.is_some_and(|said| said.reason == why.as_str());
     // The end of the run reports that a contest began, with an event.
-    let was_contested = Condition::find(&had, reconcile::READY)
-        .is_some_and(|said| said.reason == reason::CONTESTED.as_str());
+    let was_contested = was(reason::CONTESTED);
+    let is_drifted = told.status.drifted.as_ref().is_some_and(|said| said.status == Truth::True);
+    let is_uncorrected = is_drifted && was(DRIFT_CORRECTION_FAILED);
     let rest = match (&told.progress, summary) {
         (Some(Progress { text, makes_unready: true }), _) => running(text),
+        // The end of the run reports whether the drift is corrected.
+        (_, Some(said)) if said.status == Truth::True && is_uncorrected => None,
         (_, Some(said)) if said.status == Truth::True => Some(match &told.contested {
             Some(text) if was_contested => {
                 Rest::Failed(reason::CONTESTED, text.clone(), Wake::default())
@@ -202,6 +207,9 @@ pub(in crate::controllers) fn log(object: &HelmRelease, event: &Event) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
+    use release::status::{ReleaseCondition, ReleaseStatus};
     use serde_json::json;
 
     use super::*;
@@ -231,24 +239,23 @@ mod tests {
     }
 
     #[test]
-    fn a_status_in_the_middle_of_a_run_calls_no_release_ready_that_is_contested() {
+    fn a_status_in_the_middle_of_a_run_calls_no_release_ready_that_was_not() {
         let object = release();
         let timeouts = check(&object.spec).unwrap();
         let settings = Settings::from_flags::<&str>(&[]).unwrap();
         let desired = desired(&object, ReleaseInputs::default(), &timeouts, false, &settings);
-        let released = release::status::ReleaseCondition {
-            status: Truth::True,
-            reason: release::status::UPGRADE_SUCCEEDED,
-            text: "Helm upgrade succeeded".to_owned(),
-            generation: 1,
+        let said = |reason: Reason, text: &str| {
+            let text = text.to_owned();
+            Some(ReleaseCondition { status: Truth::True, reason, text, generation: 1 })
         };
-        let status = release::status::ReleaseStatus {
-            released: Some(released),
-            ..release::status::ReleaseStatus::default()
-        };
+        let released = said(release::status::UPGRADE_SUCCEEDED, "Helm upgrade succeeded");
+        let is_drifted = Cell::new(false);
         let ready = |object: &HelmRelease, contested: Option<&str>| {
             let contested = contested.map(str::to_owned);
-            let told = Told { contested, ..Told::of(status.clone()) };
+            let drifted = said(release::status::DRIFT_DETECTED, "").filter(|_| is_drifted.get());
+            let released = released.clone();
+            let status = ReleaseStatus { released, drifted, ..ReleaseStatus::default() };
+            let told = Told { contested, ..Told::of(status) };
             let (_, after) = progress(object, &told, None, &desired, Time::UNIX_EPOCH).unwrap();
             let ready =
                 Condition::find(&conditions_of(&after.conditions), reconcile::READY).cloned();
@@ -259,13 +266,21 @@ mod tests {
         // That it begins is for the end of the run, which sends an event.
         let begins = ready(&object, Some("ConfigMap/apps/a is contested"));
         assert_eq!((begins.0, begins.1.as_str()), (Truth::True, "UpgradeSucceeded"));
-        let mut object = object.clone();
-        let before = json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Contested",
-            "message": "ConfigMap/apps/a is contested", "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
-        object.status = serde_json::from_value(before).unwrap();
-        let contested = ready(&object, Some("ConfigMap/apps/a is contested"));
-        let text = "ConfigMap/apps/a is contested".to_owned();
-        assert_eq!(contested, (Truth::False, "Contested".to_owned(), text));
+        let failing = |reason: &str, message: &str| {
+            let before = json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason,
+                "message": message, "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
+            HelmRelease { status: serde_json::from_value(before).unwrap(), ..object.clone() }
+        };
+        let text = "ConfigMap/apps/a is contested";
+        let contested = ready(&failing("Contested", text), Some(text));
+        assert_eq!(contested, (Truth::False, "Contested".to_owned(), text.to_owned()));
+        // Whether the drift is corrected by now is for the end of the run, too.
+        let failed = failing("DriftCorrectionFailed", "it was refused");
+        assert_eq!(ready(&failed, None).0, Truth::True, "it has not drifted");
+        is_drifted.set(true);
+        let uncorrected =
+            (Truth::False, "DriftCorrectionFailed".to_owned(), "it was refused".to_owned());
+        assert_eq!(ready(&failed, None), uncorrected);
     }
 
     #[test]

@@ -90,7 +90,10 @@ impl<O: Owner> ReleaseExecutor<O> {
                     drifted.push(DriftedObject { member: member.clone(), payload, fields });
                 }
                 Err(error) if error.is_of_server() => return Err(self.no_answer(&error)),
-                Err(error) => faults.push(format!("{subject}: {error}")),
+                Err(error) => {
+                    self.note_refusal(&error, &member.id);
+                    faults.push(format!("{subject}: {error}"));
+                }
             }
         }
         if drifted.is_empty() {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use objects::ObjectId;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{Edge, ObjectKey, Rest};
+use reconcile::{Edge, ObjectKey, Rest, Retries, Time, Wake};
 use release::Release;
+use release::status::{DRIFT_CORRECTION_FAILED, STATE_ERROR};
 
 use super::executor::ReleaseExecutor;
 use super::hook_watch::HookWatch;
@@ -32,6 +33,8 @@ struct DriveState {
     under_way: Option<bool>,
     /// Objects that somebody else changes again and again.
     contests: Arc<Mutex<Contests>>,
+    /// Runs that failed in a row.
+    retries: Retries,
 }
 
 /// What a run that waits leaves to the next one.
@@ -62,6 +65,25 @@ impl ReleaseRunnerState {
     /// The journal says whether an operation is under way.
     pub(crate) fn set_under_way(&self, is_under_way: bool) {
         self.of().under_way = Some(is_under_way);
+    }
+
+    /// A failure that no status counts is repeated less and less often; `again` says when.
+    fn spaced(&self, rest: Rest, is_asked: bool, again: impl FnOnce(&mut Retries) -> Time) -> Rest {
+        let mut state = self.of();
+        if is_asked {
+            state.retries.end();
+        }
+        match rest {
+            Rest::Failed(why @ (STATE_ERROR | DRIFT_CORRECTION_FAILED), text, _) => {
+                Rest::Failed(why, text, Wake::at(again(&mut state.retries)))
+            }
+            // An API server that does not answer says nothing of what was refused before.
+            Rest::Failed(..) => rest,
+            _ => {
+                state.retries.end();
+                rest
+            }
+        }
     }
 
     /// Nothing is awaited any more.
@@ -131,12 +153,18 @@ pub(crate) async fn drive<O: Owner>(
     if world.is_outdated() {
         return None;
     }
-    // Another owner in the way is no object of the target, and is no dependency.
-    let in_the_way = match &rest {
+    let rest = memory.spaced(rest, owner.is_asked(), |retries| {
+        let now = jiff::Timestamp::now();
+        let seed = reconcile::seed(&desired.owner);
+        retries.refused(&wished, now, desired.retry, desired.interval, seed)
+    });
+    // Neither another owner in the way nor rights are objects of the target, and neither is a dependency.
+    let waits = match &rest {
         Rest::Blocked(_, _, wake) => wake.on.clone(),
+        Rest::Failed(..) => world.lacked(),
         _ => BTreeSet::new(),
     };
-    context.hub.set_edges(node, Edge::Waits, in_the_way);
+    context.hub.set_edges(node, Edge::Waits, waits);
     let awaited = rest.wake().map(|wake| world.awaited(wake)).unwrap_or_default();
     target.watcher().await_objects(node, &awaited);
     let is_waiting = matches!(rest, Rest::Running(..)) && (is_hook_watched || !awaited.is_empty());
@@ -147,4 +175,45 @@ pub(crate) async fn drive<O: Owner>(
     }
     let is_unanswered = !rest.is_settled() && world.is_unanswered();
     Some(DriveReport { rest, running: world.running(), is_waiting, is_unanswered })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use reconcile::reason;
+    use release::status::RECONCILE_ERROR;
+
+    use super::*;
+
+    #[test]
+    fn a_correction_that_fails_is_repeated_less_and_less_often() {
+        let memory = ReleaseRunnerState::default();
+        let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
+        let failed = || {
+            let text = "namespace shop is being terminated".to_owned();
+            Rest::Failed(DRIFT_CORRECTION_FAILED, text, Wake::at(at(0)))
+        };
+        // In how many seconds a run follows on one that ended in this second.
+        let next = |second: i64, rest: Rest, is_asked: bool| {
+            let rest = memory.spaced(rest, is_asked, |retries| {
+                let [retry, interval] = [1, 600].map(Duration::from_secs);
+                retries.refused("a", at(second), retry, interval, 1)
+            });
+            let wake = rest.wake().and_then(Wake::earliest);
+            wake.map_or(0., |wake| wake.duration_since(at(second)).as_secs_f64())
+        };
+        let is_about = |delay: f64, nominal: f64| (delay - nominal).abs() <= nominal * 0.11;
+        for (second, nominal) in [(0, 1.), (10, 2.), (20, 4.), (30, 8.)] {
+            let delay = next(second, failed(), false);
+            assert!(is_about(delay, nominal), "{delay}");
+        }
+        // An API server that does not answer neither ends that nor is waited for as long.
+        let silent = Rest::Failed(RECONCILE_ERROR, String::new(), Wake::at(at(52)));
+        assert!(is_about(next(50, silent, false), 2.));
+        assert!(is_about(next(60, failed(), false), 16.));
+        assert!(is_about(next(100, failed(), true), 1.), "a user asks");
+        next(110, Rest::Settled(reason::SUCCEEDED, String::new()), false);
+        assert!(is_about(next(120, failed(), false), 1.), "it was well since");
+    }
 }

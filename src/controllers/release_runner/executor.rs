@@ -36,6 +36,7 @@ use crate::controllers::lifecycle::attempt::is_beside_release;
 use crate::controllers::lifecycle::{self, Asking};
 use crate::controllers::object_watcher::{AwaitedObject, Moment};
 use crate::controllers::permit::RunPermit;
+use crate::controllers::rights_watch::rights;
 use crate::controllers::target::ClusterTarget;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
@@ -73,6 +74,8 @@ pub(super) struct ObservedReleaseState {
     outdated: bool,
     /// A request had no answer.
     is_unanswered: bool,
+    /// Stand for the rights that requests lacked.
+    lacked: BTreeSet<ObjectKey>,
 }
 
 /// An object that drifted.
@@ -107,38 +110,24 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) known: Mutex<ObservedReleaseState>,
 }
 
-/// What is told of a correction of drift.
-fn corrected(
-    known: &ReleaseStatus,
-    record: &Record,
-    changed: &[ObjectChange],
-    faults: &[String],
-) -> Vec<Event> {
+/// What is told of objects that were corrected; nothing if none were. The end of the run tells why others were not.
+fn corrected(known: &ReleaseStatus, record: &Record, changed: &[ObjectChange]) -> Option<Event> {
     let release = snapshot::latest(&known.history)
         .map_or_else(|| record.full_name(), release::Snapshot::full_name);
-    let told = |severity, reason: reconcile::Reason, text: String| Event {
-        severity,
-        reason: reason.as_str().to_owned(),
-        message: text,
-        metadata: BTreeMap::new(),
+    let line = |change: &ObjectChange| {
+        let what = if change.what == What::Added { "created" } else { "configured" };
+        format!("{} {what}", change.id.subject())
     };
-    let mut all = Vec::new();
-    if !changed.is_empty() {
-        let line = |change: &ObjectChange| {
-            let what = if change.what == What::Added { "created" } else { "configured" };
-            format!("{} {what}", change.id.subject())
-        };
-        let lines: Vec<String> = changed.iter().map(line).collect();
-        let text =
-            format!("Cluster state of release {release} has been corrected:\n{}", lines.join("\n"));
-        all.push(told(Severity::Info, words::DRIFT_CORRECTED, text));
-    }
-    if !faults.is_empty() {
-        let text =
-            format!("Failed to correct cluster state of release {release}:\n{}", faults.join("\n"));
-        all.push(told(Severity::Error, words::DRIFT_CORRECTION_FAILED, text));
-    }
-    all
+    let lines: Vec<String> = changed.iter().map(line).collect();
+    (!lines.is_empty()).then(|| Event {
+        severity: Severity::Info,
+        reason: words::DRIFT_CORRECTED.as_str().to_owned(),
+        message: format!(
+            "Cluster state of release {release} has been corrected:\n{}",
+            lines.join("\n")
+        ),
+        metadata: BTreeMap::new(),
+    })
 }
 
 impl<O: Owner> ReleaseExecutor<O> {
@@ -196,6 +185,22 @@ impl<O: Owner> ReleaseExecutor<O> {
     pub(super) fn no_answer(&self, error: &ClusterError) -> Rest {
         self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
         Rest::Failed(words::RECONCILE_ERROR, error.to_string(), Wake::at(self.soon()))
+    }
+
+    /// Notes that a request about an object of the release was refused: what is refused for want of rights is tried again
+    /// when they change.
+    pub(super) fn note_refusal(&self, error: &ClusterError, id: &ObjectId) {
+        if error.code() == Some(403) {
+            let place = self.target.place();
+            let nodes = [id.namespace.as_str(), ""].map(|namespace| rights(place, namespace));
+            self.known().lacked.extend(nodes);
+            self.target.follow_rights(&self.context.hub);
+        }
+    }
+
+    /// Nodes that stand for the rights that requests lacked.
+    pub(super) fn lacked(&self) -> BTreeSet<ObjectKey> {
+        self.known().lacked.clone()
     }
 
     fn soon(&self) -> Time {
@@ -400,15 +405,16 @@ impl<O: Owner> ReleaseExecutor<O> {
         storage.create(record, journal).await.map_err(failed)
     }
 
-    async fn correct(&self, version: i64) -> Result<(), Rest> {
+    /// Corrects drift; the text is why not all of it was.
+    async fn correct(&self, version: i64) -> Result<Option<String>, Rest> {
         let record = self.record(version)?;
         let (changed, faults) = self.correct_objects(&record).await?;
         let faults: Vec<String> = faults.iter().map(|it| self.wish.masked(it)).collect();
-        for event in corrected(&self.owner.status(), &record, &changed, &faults) {
+        if let Some(event) = corrected(&self.owner.status(), &record, &changed) {
             self.owner.announce(event);
         }
         self.audit_correction(&record, changed, &faults).await;
-        Ok(())
+        Ok((!faults.is_empty()).then(|| faults.join("\n")))
     }
 
     /// Does a step; what came of it is its outcome.
@@ -473,7 +479,9 @@ impl<O: Owner> ReleaseExecutor<O> {
             ReleaseStep::Unlock { version, description } => {
                 self.storage().await?.unlock(*version, description).await.map_err(failed)?;
             }
-            ReleaseStep::CorrectDrift { version, .. } => self.correct(*version).await?,
+            ReleaseStep::CorrectDrift { version, .. } => {
+                outcome.error = self.correct(*version).await?;
+            }
         }
         // The API server quotes what it refuses.
         outcome.error = outcome.error.map(|text| self.wish.masked(&text));

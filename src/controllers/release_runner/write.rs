@@ -410,6 +410,7 @@ impl<O: Owner> ReleaseExecutor<O> {
                     return Err(self.no_answer(&error));
                 }
                 Err(Unwritten { error, .. }) => {
+                    self.note_refusal(&error, &member.id);
                     faults.push(format!("{}: {error}", member.id.subject()));
                 }
             }

@@ -364,7 +364,9 @@ fn a_missing_source_is_over_once_nothing_that_named_it_is_in_progress() {
 #[test]
 fn events_that_the_condition_repeats_are_told_from_others() {
     use crate::reason::is_of_condition;
-    for reason in ["BuildFailed", "HealthCheckFailed", "UpgradeFailed", "GitOperationFailed"] {
+    for reason in
+        ["BuildFailed", "HealthCheckFailed", "DriftCorrectionFailed", "GitOperationFailed"]
+    {
         assert!(is_of_condition(reason, true) && !is_of_condition(reason, false), "{reason}");
     }
     assert!(is_of_condition("DependencyNotReady", false));

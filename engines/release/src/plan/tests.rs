@@ -631,7 +631,8 @@ fn drift_is_told_and_corrected() {
     world.drift = drift;
     world.fails("correct");
     let End::Rest(rest) = world.run() else { panic!("a rest") };
-    assert_eq!(text(&rest), "running Progressing: correcting cluster drift");
+    let failed = "failed DriftCorrectionFailed: Failed to correct cluster state of release apps/web.v1:\nrefused: correct";
+    assert_eq!(text(&rest), failed);
     assert_eq!(world.status.drifted.unwrap().reason, status::DRIFT_DETECTED);
 }
 
