@@ -41,7 +41,7 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
     let ready = condition(&contested, "Ready");
     let message = ready["message"].as_str().unwrap_or_default();
     let named = format!(
-        "ConfigMap/{}/fought is contested: field manager 'rival' repeatedly sets .data.value",
+        "ConfigMap/{}/fought is contested: field manager 'rival' repeatedly sets /data/value",
         story.namespace
     );
     ensure!(ready["status"] == "False" && message.starts_with(&named), "{ready}");

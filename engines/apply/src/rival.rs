@@ -10,6 +10,7 @@ use reconcile::format_duration;
 use serde_json::{Map, Value};
 
 use crate::diff_paths;
+use crate::field_path::FieldPathPart;
 
 /// How many fields of a rival are named.
 const MAX_SHOWN_FIELDS: usize = 3;
@@ -19,7 +20,8 @@ const MAX_SHOWN_FIELDS: usize = 3;
 pub struct Rival {
     /// Its name.
     pub manager: String,
-    /// Some of the fields that it took, such as `.spec.replicas`; values are never among them.
+    /// Some of the fields that it took, as JSON pointers (RFC 6901) into the live object, such as `/spec/replicas`: an ignore
+    /// rule takes them as they are. Values are never among them.
     pub fields: Vec<String>,
 }
 
@@ -32,9 +34,10 @@ pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<Rival> {
     else {
         return Vec::new();
     };
+    let value = Value::Object(live.fields().clone());
     let others = entries(live).filter(|entry| !is_ours(entry, manager));
     let rivals = others.filter_map(|entry| {
-        let fields = taken(wanted, held, entry.get("fieldsV1")?);
+        let fields = taken(&value, wanted, held, entry.get("fieldsV1")?);
         let name = entry.get("manager").and_then(Value::as_str).unwrap_or_default();
         (!fields.is_empty()).then(|| Rival { manager: name.to_owned(), fields })
     });
@@ -54,11 +57,24 @@ fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
     entries(object).find(|entry| is_ours(entry, manager))?.get("fieldsV1")
 }
 
+/// What field managers have below a path.
+struct FieldSets<'a> {
+    /// A JSON pointer.
+    path: String,
+    /// What is there in the live object.
+    live: Option<&'a Value>,
+    wanted: &'a Value,
+    held: Option<&'a Value>,
+    theirs: &'a Value,
+}
+
 /// Fields of the manifest that only other field managers own, in document order, at most [`MAX_SHOWN_FIELDS`].
-fn taken(wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
+fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
+    let whole = Value::Object(Map::new());
     let mut fields = Vec::new();
-    let mut work = vec![(String::new(), wanted, Some(held), theirs)];
-    while let Some((path, wanted, held, theirs)) = work.pop() {
+    let held = Some(held);
+    let mut work = vec![FieldSets { path: String::new(), live: Some(live), wanted, held, theirs }];
+    while let Some(FieldSets { path, live, wanted, held, theirs }) = work.pop() {
         if fields.len() == MAX_SHOWN_FIELDS {
             break;
         }
@@ -67,37 +83,26 @@ fn taken(wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
         };
         if wanted.is_empty() || theirs.is_empty() {
             // The one holds the whole of what the other holds, or a part of it.
-            if held.is_none() && !path.is_empty() {
+            if held.is_none() && !path.is_empty() && !fields.contains(&path) {
                 fields.push(path);
             }
             continue;
         }
+        let live = live.unwrap_or(&Value::Null);
         for (key, wanted) in wanted.iter().rev().filter(|(key, _)| *key != ".") {
-            if let Some(theirs) = theirs.get(key) {
-                let held = held.and_then(|held| held.get(key));
-                work.push((format!("{path}{}", shown(key)), wanted, held, theirs));
-            }
+            let Some(theirs) = theirs.get(key) else { continue };
+            let held = held.and_then(|held| held.get(key));
+            work.push(match FieldPathPart::of(live, key) {
+                Some(part) => {
+                    let path = part.pointer(&path);
+                    FieldSets { path, live: part.child(live), wanted, held, theirs }
+                }
+                // An item that is not there has no pointer, but its list has.
+                None => FieldSets { path: path.clone(), live: None, wanted: &whole, held, theirs },
+            });
         }
     }
     fields
-}
-
-/// A member of a path as people write it; members of sets are values, which are not shown.
-fn shown(key: &str) -> String {
-    match key.split_once(':') {
-        Some(("f", name)) if name.contains(['.', '/']) => format!("[{name}]"),
-        Some(("f", name)) => format!(".{name}"),
-        Some(("k", keys)) => {
-            let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
-            let keys = keys.iter().map(|(key, value)| match value.as_str() {
-                Some(text) => format!("{key}={text}"),
-                None => format!("{key}={value}"),
-            });
-            format!("[{}]", keys.collect::<Vec<_>>().join(","))
-        }
-        Some(("i", index)) => format!("[{index}]"),
-        _ => "[]".to_owned(),
-    }
 }
 
 /// Says who undoes what is applied, and what to do. Constant while the same is contested.
@@ -172,21 +177,22 @@ mod tests {
     #[test]
     fn a_rival_is_named_with_the_fields_that_it_took() {
         let wanted = container(json!({".": {}, "f:name": {}, "f:image": {}}));
-        let dry = object(json!({"v": 1}), json!([entry(OURS, "Apply", wanted)]));
+        let containers = json!([{"name": "log"}, {"name": "main"}]);
+        let spec = |v: u8| json!({"v": v, "containers": containers});
+        let dry = object(spec(1), json!([entry(OURS, "Apply", wanted)]));
         let held =
             json!({"f:spec": {"f:containers": {"k:{\"name\":\"main\"}": {".": {}, "f:name": {}}}}});
         let theirs = container(json!({"f:image": {}, "f:name": {}, "f:ports": {}}));
         let idle = json!({"f:spec": {"f:other": {}}});
         let live = object(
-            json!({"v": 2}),
+            spec(2),
             json!([
                 entry(OURS, "Apply", held),
                 entry("scaler", "Update", theirs),
                 entry("idle", "Update", idle)
             ]),
         );
-        let fields =
-            vec![".spec.containers[name=main].image".to_owned(), ".spec.replicas".to_owned()];
+        let fields = vec!["/spec/containers/1/image".to_owned(), "/spec/replicas".to_owned()];
         assert_eq!(rivals(&live, &dry, OURS), [Rival { manager: "scaler".to_owned(), fields }]);
         let text = contested_text(
             &live.id(),
@@ -197,8 +203,8 @@ mod tests {
         );
         assert_eq!(
             text,
-            "Thing/shop/a is contested: field manager 'scaler' repeatedly sets .spec.containers[name=main].image, \
-             .spec.replicas; corrected only every 10m0s; stop that client, or leave the fields to it: remove them \
+            "Thing/shop/a is contested: field manager 'scaler' repeatedly sets /spec/containers/1/image, \
+             /spec/replicas; corrected only every 10m0s; stop that client, or leave the fields to it: remove them \
              from the manifest or list them in spec.ignore"
         );
     }
@@ -208,10 +214,10 @@ mod tests {
         let dry =
             object(json!({}), json!([entry(OURS, "Apply", json!({"f:data": {"f:a.b/c": {}}}))]));
         let live = object(json!({}), json!([entry("x", "Apply", json!({"f:data": {}}))]));
-        assert_eq!(rivals(&live, &dry, OURS)[0].fields, [".data"]);
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, ["/data"]);
         let live =
             object(json!({}), json!([entry("x", "Apply", json!({"f:data": {"f:a.b/c": {}}}))]));
-        assert_eq!(rivals(&live, &dry, OURS)[0].fields, [".data[a.b/c]"]);
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, ["/data/a.b~1c"]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Advice about what could not be built or applied: what to correct, and where.
 
 use objects::{Object, ObjectId};
+use serde_json::json;
 
 use super::{About, is_plain, windlass_name};
-use crate::condition::{exhausted, text};
+use crate::condition::{condition, exhausted, text};
 use crate::related;
 use crate::result::Cause;
 
@@ -91,6 +92,9 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
         false => id.subject(),
     };
     let files = owner.and_then(place).map(|place| format!(" in {place}")).unwrap_or_default();
+    if let Some(owner) = owner.filter(|it| is_contested(it)) {
+        return (contested(cause, owner, is_own, &files), None);
+    }
     if apply::refusal::says_immutable(&cause.text) {
         let is_release = owner.is_some_and(|it| it.kind() != "Kustomization");
         let help = match is_release {
@@ -120,6 +124,43 @@ pub(super) fn refused(cause: &Cause, about: About<'_>) -> Help {
         format!("correct {what}{files}{then}")
     };
     (help, reset)
+}
+
+/// Whether another client keeps changing what an object applies.
+fn is_contested(owner: &Object) -> bool {
+    let ready = condition(owner, reconcile::READY);
+    ready.is_some_and(|said| said.reason == reconcile::reason::CONTESTED.as_str())
+}
+
+/// What helps where another client keeps changing what is applied: the manifest is right.
+fn contested(cause: &Cause, owner: &Object, is_own: bool, files: &str) -> String {
+    let id = &cause.object;
+    let subject = id.subject();
+    let paths = contested_paths(&cause.text);
+    if is_own || paths.is_empty() {
+        return format!(
+            "stop the client that keeps changing or deleting what the message names, or remove it from the manifests{files}"
+        );
+    }
+    let field = match owner.kind() {
+        "Kustomization" => "spec.ignore",
+        _ => "spec.driftDetection.ignore",
+    };
+    let rule = json!({"paths": paths, "target": {"kind": id.kind, "name": id.name}});
+    format!(
+        "stop the client that keeps changing {subject}, or leave these fields to it: add the rule {rule} to {field} of {}",
+        owner.id().subject()
+    )
+}
+
+/// The fields of the first object that a message calls contested, as JSON pointers: `… repeatedly sets /spec/replicas, /spec/x;
+/// …`.
+fn contested_paths(message: &str) -> Vec<&str> {
+    let of_first = message.split(" is contested: ").nth(1).unwrap_or_default();
+    let lists = of_first.split(" repeatedly sets ").skip(1);
+    let fields = lists.flat_map(|list| list.split(';').next().unwrap_or_default().split(", "));
+    // A message that is too long has lost its middle.
+    fields.filter(|field| field.starts_with('/') && !field.contains('…')).collect()
 }
 
 /// Whether a refusal is about rights, and not about a quota or a policy.
