@@ -25,6 +25,7 @@ pub(crate) mod preview;
 pub(crate) mod rival;
 mod step_error;
 pub(crate) mod storage;
+pub(crate) mod workload_pods;
 mod write;
 
 use std::sync::Arc;

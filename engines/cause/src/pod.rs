@@ -1,11 +1,15 @@
-//! What a Pod says is in its way: its containers, then the scheduler.
+//! What a Pod says is in its way: its containers, then the scheduler. Which Pods of a workload are of its newest revision.
 
 use std::fmt;
 
-use objects::Object;
+use objects::{Object, ObjectId};
 use serde_json::Value;
 
 use crate::condition::text;
+use crate::related;
+
+/// The annotation with the revision of a Deployment, and of a ReplicaSet of it.
+const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
 
 /// What is in the way of a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,4 +203,36 @@ pub fn selector(object: &Object) -> Option<String> {
         .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
         .collect();
     (!parts.is_empty()).then(|| parts.join(","))
+}
+
+/// The ReplicaSet that controls a Pod, if one does.
+pub fn replica_set(pod: &Object) -> Option<ObjectId> {
+    related::controller(pod).filter(|it| it.group == "apps" && it.kind == "ReplicaSet")
+}
+
+/// Whether a ReplicaSet belongs to an older revision of a Deployment: what its Pods say is not why the Deployment is as it is.
+/// `false` where the revisions are not known.
+pub fn is_replaced(replica_set: &Object, deployment: &Object) -> bool {
+    let revision = |of: &Object| of.annotation(REVISION_ANNOTATION)?.parse::<u64>().ok();
+    let revisions = revision(replica_set).zip(revision(deployment));
+    related::controller(replica_set) == Some(deployment.id())
+        && revisions.is_some_and(|(its, newest)| its != newest)
+}
+
+/// Whether a Pod of a StatefulSet or DaemonSet is of an older revision than the newest one, as its labels tell. Such a Pod may
+/// still be in the way: a StatefulSet waits for one that fails, and with `OnDelete` it is not replaced at all.
+pub(crate) fn is_older(pod: &Object, workload: &Object) -> bool {
+    let (newest, label) = match workload.kind() {
+        "StatefulSet" => {
+            let newest = workload.get("status").map(|status| text(status, "updateRevision"));
+            (newest, "controller-revision-hash")
+        }
+        "DaemonSet" => {
+            let newest = workload.annotation("deprecated.daemonset.template.generation");
+            (newest, "pod-template-generation")
+        }
+        _ => return false,
+    };
+    let newest = newest.filter(|it| !it.is_empty());
+    newest.zip(pod.label(label)).is_some_and(|(newest, own)| newest != own)
 }

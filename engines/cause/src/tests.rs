@@ -96,7 +96,7 @@ fn gvk(kind: &str) -> Gvk {
         "HelmRelease" => "helm.toolkit.fluxcd.io/v2",
         "Helmfile" => "apps.mumoshu.github.io/v1alpha1",
         "GitRepository" | "HelmChart" | "HelmRepository" => "source.toolkit.fluxcd.io/v1",
-        "Deployment" | "ReplicaSet" => "apps/v1",
+        "Deployment" | "ReplicaSet" | "StatefulSet" => "apps/v1",
         "Job" => "batch/v1",
         "Alert" | "Provider" => "notification.toolkit.fluxcd.io/v1beta3",
         "Incident" => "notification.windlass.dev/v1alpha1",

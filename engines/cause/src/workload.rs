@@ -1,5 +1,7 @@
 //! Objects that were applied: their health, their Pods, and the newest warning about either.
 
+use std::collections::BTreeSet;
+
 use apply::health::{self, Health, HealthError, Report};
 use objects::{Object, ObjectId};
 use reconcile::Time;
@@ -12,7 +14,7 @@ use crate::related;
 use crate::result::{Cause, CauseStep, Problem};
 use crate::walk::{CausePath, ObjectLookup, QueryResult, Walk, shortened};
 
-/// How many ReplicaSets with warnings are read, the newest warnings first.
+/// How many ReplicaSets of a Deployment are read: those with Pods, and those with warnings, the newest first.
 const MOST_REPLICA_SETS: usize = 32;
 
 /// A warning about an object, as an event has it.
@@ -129,7 +131,7 @@ impl Walk<'_> {
 
     /// The names of the ReplicaSets that some events are about and that a Deployment controls.
     fn replica_sets(&mut self, id: &ObjectId, events: &[Object]) -> QueryResult<Vec<String>> {
-        if (id.group.as_str(), id.kind.as_str()) != ("apps", "Deployment") {
+        if !is_deployment(id) {
             return Ok(Vec::new());
         }
         let mut found: Vec<ObjectId> = Vec::new();
@@ -143,10 +145,12 @@ impl Walk<'_> {
         }
         found.truncate(MOST_REPLICA_SETS);
         self.ask(found.iter().cloned().map(Query::Object))?;
+        let ObjectLookup::There(deployment) = self.object(id)? else { return Ok(Vec::new()) };
         let mut names = Vec::new();
         for set in found {
             if let ObjectLookup::There(object) = self.object(&set)?
                 && related::controller(object).as_ref() == Some(id)
+                && !pod::is_replaced(object, deployment)
             {
                 names.push(set.name);
             }
@@ -159,14 +163,40 @@ impl Walk<'_> {
         Ok(self.newest(id, pods)?.map(|it| it.text()))
     }
 
-    /// The Pods that an object stands for.
+    /// The Pods that an object stands for: not those that a Deployment replaces, and of the newest revision first.
     fn pods(&mut self, object: &Object) -> QueryResult<Vec<Object>> {
         if pod::is_pod(object) {
             return Ok(vec![object.clone()]);
         }
         let Some(selector) = pod::selector(object) else { return Ok(Vec::new()) };
         let namespace = object.namespace().to_owned();
-        self.listed(&Query::Pods { namespace, selector })
+        let mut pods = self.listed(&Query::Pods { namespace, selector })?;
+        if is_deployment(&object.id()) {
+            let replaced = self.replaced(object, &pods)?;
+            pods.retain(|pod| pod::replica_set(pod).is_none_or(|set| !replaced.contains(&set)));
+        }
+        pods.sort_by_key(|pod| pod::is_older(pod, object));
+        Ok(pods)
+    }
+
+    /// The ReplicaSets of some Pods that belong to older revisions of a Deployment.
+    fn replaced(
+        &mut self,
+        deployment: &Object,
+        pods: &[Object],
+    ) -> QueryResult<BTreeSet<ObjectId>> {
+        let sets: BTreeSet<ObjectId> = pods.iter().filter_map(pod::replica_set).collect();
+        let sets: Vec<ObjectId> = sets.into_iter().take(MOST_REPLICA_SETS).collect();
+        self.ask(sets.iter().cloned().map(Query::Object))?;
+        let mut replaced = BTreeSet::new();
+        for set in sets {
+            if let ObjectLookup::There(object) = self.object(&set)?
+                && pod::is_replaced(object, deployment)
+            {
+                replaced.insert(set);
+            }
+        }
+        Ok(replaced)
     }
 
     /// What is in the way of a Pod.
@@ -187,6 +217,10 @@ impl Walk<'_> {
         let step = CauseStep { object: id, since, text: cause.text.clone() };
         Ok(Some(CausePath { steps: vec![step], cause }))
     }
+}
+
+fn is_deployment(id: &ObjectId) -> bool {
+    (id.group.as_str(), id.kind.as_str()) == ("apps", "Deployment")
 }
 
 fn plain(id: &ObjectId, problem: Problem, text: String, since: Option<Time>) -> Cause {

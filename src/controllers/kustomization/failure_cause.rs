@@ -7,16 +7,15 @@
 
 use apply::FailedWait;
 use cause::pod::Trouble;
-use objects::{Gvk, Masking};
+use objects::Masking;
 use reconcile::{ObjectKey, Rest, reason};
 
+use crate::controllers::release_runner::workload_pods::{find_pod, resource};
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
-use windlass_cluster::object_pages::ObjectQuery;
 
-/// How many of the objects are read, and how many Pods of each.
+/// How many of the objects are read.
 const MAX_OBJECTS: usize = 8;
-const MAX_PODS: usize = 6_400;
 
 /// How long a cause may be, in characters.
 const MAX_CAUSE_CHARACTERS: usize = 500;
@@ -65,27 +64,13 @@ fn workload(node: &ObjectKey) -> Option<Resource> {
     all.find(|it| it.gvk.kind == node.kind)
 }
 
-fn resource(version: &str, kind: &str, plural: &str) -> Resource {
-    let gvk = Gvk::new(version, kind);
-    let plural = plural.to_owned();
-    Resource { gvk, plural, namespaced: true, watchable: true }
-}
-
 /// What the first Pod of an object says that is in trouble; none where the cluster does not tell.
 async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option<Trouble> {
     let object = cluster.get(kind, &node.namespace, &node.name).await.ok()??;
     if kind.gvk.kind == "Pod" {
         return cause::pod::trouble(&object);
     }
-    let selector = cause::pod::selector(&object)?;
-    let pods = resource("v1", "Pod", "pods");
-    let query = ObjectQuery {
-        resource: &pods,
-        namespace: &node.namespace,
-        label_selector: &selector,
-        field_selector: "",
-    };
-    cluster.find_object(query, MAX_PODS, cause::pod::trouble).await.ok()?
+    find_pod(cluster, &object, cause::pod::trouble).await
 }
 
 fn with_cause(text: &str, cause: &str) -> String {

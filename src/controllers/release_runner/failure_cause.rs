@@ -12,14 +12,12 @@ use serde_json::Value;
 use sources::bases::without_credentials;
 
 use super::manifest_objects::Member;
+use super::workload_pods;
 use windlass_cluster::Cluster;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// How long a cause may be, in characters.
 const MAX_TEXT: usize = 500;
-
-/// How many Pods of an object are read.
-const MOST_PODS: usize = 6_400;
 
 /// For how many of those that are not ready warnings are read.
 const MOST_UNREADY: usize = 4;
@@ -39,7 +37,8 @@ pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> O
     let now = jiff::Timestamp::now();
     let mut unready = Vec::new();
     let deep = find_pod(cluster, member, |pod| {
-        if unready.len() < MOST_UNREADY && !apply::health::read(pod, &[], now).is_current() {
+        let is_new = unready.len() < MOST_UNREADY && unready.iter().all(|it| it != pod.name());
+        if is_new && !apply::health::read(pod, &[], now).is_current() {
             unready.push(pod.name().to_owned());
         }
         cause::pod::trouble(pod).map(text_of)
@@ -75,15 +74,11 @@ async fn find_pod<T>(
     member: &Member,
     mut check: impl FnMut(&Object) -> Option<T>,
 ) -> Option<T> {
-    let resource = cluster.resource(&Gvk::new("v1", "Pod")).await.ok()?;
-    let namespace = member.id.namespace.as_str();
-    if is_pod(member) {
-        return check(&cluster.get(&resource, namespace, &member.id.name).await.ok()??);
+    let Member { id, object, resource } = member;
+    match is_pod(member) {
+        true => check(&cluster.get(resource, &id.namespace, &id.name).await.ok()??),
+        false => workload_pods::find_pod(cluster, object, check).await,
     }
-    let selector = cause::pod::selector(&member.object)?;
-    let resource = &resource;
-    let query = ObjectQuery { resource, namespace, label_selector: &selector, field_selector: "" };
-    cluster.find_object(query, MOST_PODS, check).await.ok()?
 }
 
 /// The last line that a container printed that failed; none where the cluster does not tell.

@@ -149,6 +149,64 @@ fn a_warning_of_the_replica_set_of_another_deployment_is_no_cause() {
     assert_eq!((cause.object, cause.event), (id("Deployment/web"), None));
 }
 
+/// A ReplicaSet of a revision of the Deployment, and its Pod.
+fn revision(number: &str, status: &Value) -> [Value; 2] {
+    let name = format!("web-{number}");
+    let annotation =
+        json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": number}}});
+    let mut set = replica_set(&name, "web");
+    put(&mut set, &annotation);
+    let owners =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "controller": true}]);
+    let metadata = json!({"metadata": {"labels": {"app": "web"}, "ownerReferences": owners}});
+    [set, with(&format!("Pod/{name}-a"), &[&metadata, &json!({"status": status})])]
+}
+
+#[test]
+fn pods_and_warnings_of_a_replica_set_that_a_deployment_replaces_are_no_cause() {
+    let annotation =
+        json!({"metadata": {"annotations": {"deployment.kubernetes.io/revision": "2"}}});
+    let mut deployment = deployment(&rolling_out());
+    put(&mut deployment, &annotation);
+    let crashing = waiting("CrashLoopBackOff", "back-off 5m0s", Some(1));
+    let running = json!({"phase": "Running", "containerStatuses": [{"name": "app",
+        "state": {"running": {"startedAt": "2026-11-24T11:00:00Z"}}}]});
+    let all = |newest: &Value| {
+        let [old_set, old_pod] = revision("1", &crashing);
+        let [new_set, new_pod] = revision("2", newest);
+        let refused = event("ReplicaSet/web-1", "FailedCreate", "exceeded quota");
+        let unhealthy = event("Pod/web-1-a", "Unhealthy", "probe failed");
+        [deployment.clone(), old_set, old_pod, new_set, new_pod, refused, unhealthy]
+    };
+    let cause = why(&all(&running)).cause.unwrap();
+    assert_eq!((cause.object, cause.event), (id("Deployment/web"), None));
+    let newest = waiting("ImagePullBackOff", "Back-off pulling image \"nowhere/app\"", None);
+    assert_eq!(why(&all(&newest)).cause.unwrap().object, id("Pod/web-2-a"));
+    // Where revisions are not known, it may be any of them.
+    put(&mut deployment, &json!({"metadata": {"annotations": null}}));
+    let [set, pod] = revision("1", &crashing);
+    assert_eq!(why(&[deployment, set, pod]).cause.unwrap().object, id("Pod/web-1-a"));
+}
+
+#[test]
+fn pods_of_the_newest_revision_of_a_stateful_set_come_first() {
+    let spec = json!({"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "db"}}}});
+    let status = json!({"status": {"observedGeneration": 1, "replicas": 2, "readyReplicas": 0,
+        "updateRevision": "db-2"}});
+    let set = with("StatefulSet/db", &[&spec, &status]);
+    let pod = |name: &str, revision: &str| {
+        let labels = json!({"app": "db", "controller-revision-hash": revision});
+        let crashing = waiting("CrashLoopBackOff", "back-off 5m0s", Some(1));
+        let more = json!({"metadata": {"labels": labels}, "status": crashing});
+        with(&format!("Pod/{name}"), &[&more])
+    };
+    let all = [set.clone(), pod("db-0", "db-1"), pod("db-1", "db-2")];
+    assert_eq!(Cluster::of(&all).why("StatefulSet/db").cause.unwrap().object, id("Pod/db-1"));
+    // It waits for one of the older revision that fails.
+    let all = [set, pod("db-0", "db-1")];
+    assert_eq!(Cluster::of(&all).why("StatefulSet/db").cause.unwrap().object, id("Pod/db-0"));
+}
+
 #[test]
 fn a_container_that_runs_again_is_not_blamed_for_how_it_ended_before() {
     let restarted = json!({"phase": "Running", "containerStatuses": [{"name": "app",
