@@ -381,8 +381,8 @@ async fn request(
     let Requester { owner, reason } = requester;
     // It is shown from now on, whether the rollback is done or not.
     let reason = match reason {
-        Some(reason) => format!("rollback to revision {}: {reason}", asked.to),
-        None => format!("rollback to revision {}", asked.to),
+        Some(reason) => format!("{}: {reason}", asked.suspension_reason()),
+        None => asked.suspension_reason(),
     };
     let annotation = asked.annotation(found.release().as_deref());
     if let Some(row) = &found.row {

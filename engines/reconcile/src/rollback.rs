@@ -44,6 +44,11 @@ impl Rollback {
         release.map_or_else(|| self.to_string(), |release| format!("{release}:{self}"))
     }
 
+    /// Why the object is suspended meanwhile, as the annotation [`crate::SUSPENDED_REASON`] says it, before what its user says.
+    pub fn suspension_reason(&self) -> String {
+        format!("rollback to revision {}", self.to)
+    }
+
     /// How far it is, as the history in a status tells: the revision after `from` is its own, or that of another operation.
     pub fn progress(&self, history: impl IntoIterator<Item = MadeRevision>) -> RollbackProgress {
         let mut newest: Option<i64> = None;

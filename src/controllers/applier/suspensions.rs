@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use reconcile::{ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, Time};
+use reconcile::{
+    ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback, Time,
+};
 use release::origin::ManualRequest;
 
 use super::{ApplierKind, Session, hold};
@@ -76,6 +78,21 @@ fn told(condition: Option<&crds::Condition>) -> Option<&str> {
     condition.filter(|it| it.status == ConditionStatus::True.as_str()).map(|it| it.message.as_str())
 }
 
+/// The text of the suspension that was audited last, where the status tells this one. A suspension that says since then that
+/// the release is rolled back is the same one: the rollback has an audit of its own, which says who asked and why.
+fn audited(known: Option<&str>, mark: Option<&Mark>, is_of_rollback: bool) -> Option<String> {
+    let now = mark.filter(|it| is_of_rollback && it.status == ConditionStatus::True);
+    known.map(|known| now.map_or(known, |it| it.text.as_str()).to_owned())
+}
+
+/// Whether the hold of an object is that of the rollback for which its annotation asks.
+fn is_of_rollback(meta: &ObjectMeta) -> bool {
+    let annotation = |key: &str| meta.annotations.as_ref()?.get(key).map(String::as_str);
+    let asked = annotation(ROLLBACK).and_then(|text| Rollback::of(text, None));
+    let reason = annotation(hold::REASON).unwrap_or_default();
+    asked.is_some_and(|asked| reason.starts_with(&asked.suspension_reason()))
+}
+
 /// Compares a hold that is in force with the text of the suspension that was audited last.
 fn changed(mark: Option<&Mark>, audited: Option<&str>) -> Option<SuspensionChange> {
     let now = mark.filter(|it| it.status == ConditionStatus::True).map(|it| it.text.as_str());
@@ -93,9 +110,10 @@ impl<K: ApplierKind> Session<K> {
     /// itself.
     pub(super) async fn audit_suspension(&self, object: &Arc<K>, expired: bool) {
         let mark = hold::mark(&**object, self.began);
-        let told = told(object.condition(HOLD)).map(str::to_owned);
-        let Some((changed, expired)) = self.due_audit(mark.as_ref(), told, expired) else { return };
         let meta = object.meta();
+        let audited = audited(told(object.condition(HOLD)), mark.as_ref(), is_of_rollback(meta));
+        let due = self.due_audit(mark.as_ref(), audited, expired);
+        let Some((changed, expired)) = due else { return };
         let (operation, cause, text) = match changed {
             SuspensionChange::Suspended(text) => {
                 (AuditOperation::Suspend, Some(suspended(meta)), text)
@@ -114,19 +132,19 @@ impl<K: ApplierKind> Session<K> {
         }
     }
 
-    /// What is audited now; nothing if nothing changed, or if it has to wait. `told` is the text of the suspension that the
-    /// status tells.
+    /// What is audited now; nothing if nothing changed, or if it has to wait. `audited` is the text of the suspension that was
+    /// audited last, as far as the status tells.
     fn due_audit(
         &self,
         mark: Option<&Mark>,
-        told: Option<String>,
+        audited: Option<String>,
         expired: bool,
     ) -> Option<(SuspensionChange, bool)> {
         let mut memory = self.memory.lock();
         let spacing = &mut memory.suspension_audits;
         let withheld = spacing.withheld.take();
         let expired = expired || withheld.as_ref().is_some_and(|it| it.expired);
-        let audited = withheld.map_or(told, |it| it.audited);
+        let audited = withheld.map_or(audited, |it| it.audited);
         let changed = changed(mark, audited.as_deref())?;
         if spacing.wait(self.began).is_zero() {
             spacing.note_audit(self.began);
@@ -298,6 +316,28 @@ mod tests {
         let other = json!([wrote("windlass", &claimed, 1), wrote("flux", &suspend, 2)]);
         let asked = resumed(&meta(&annotations, &other));
         assert_eq!(asked, ManualRequest { manager: text("flux"), ..ManualRequest::default() });
+    }
+
+    #[test]
+    fn a_suspension_that_becomes_that_of_a_rollback_is_audited_once() {
+        let alice = "suspended by alice until 2026-11-24T12:00:00Z";
+        let rollback = mark("suspended by alice: rollback to revision 3: incident-1234");
+        let due = |known: Option<&str>, is_of_rollback: bool| {
+            changed(Some(&rollback), audited(known, Some(&rollback), is_of_rollback).as_deref())
+        };
+        let suspended = Some(SuspensionChange::Suspended(rollback.text.clone()));
+        assert_eq!(due(Some(alice), true), None);
+        assert_eq!(due(None, true), suspended);
+        assert_eq!(due(Some(alice), false), suspended);
+        assert_eq!(audited(Some(alice), None, true).as_deref(), Some(alice), "it is resumed");
+        let of = |reason: &str| {
+            let annotations = json!({ROLLBACK: "5->3", hold::REASON: reason});
+            is_of_rollback(&meta(&annotations, &json!([])))
+        };
+        let reason = Rollback { from: 5, to: 3 }.suspension_reason();
+        assert!(of(&reason) && of(&format!("{reason}: incident-1234")) && !of("migration"));
+        let annotations = json!({hold::REASON: reason});
+        assert!(!is_of_rollback(&meta(&annotations, &json!([]))));
     }
 
     #[test]
