@@ -1,8 +1,9 @@
 //! Permits, of which there are few, shared by all namespaces: for builds, for fetching, for applying to a cluster.
 //!
-//! Whoever waits for a permit waits in the queue of its namespace, and the queues have their turn one after the other:
-//! a tenant with many objects makes its own wait, and nobody else's. Where work is mostly waiting for somebody, a
-//! namespace has a bound of its own besides, so that servers which never end cannot take all permits.
+//! A run that waits for a permit waits in the queue of its namespace. The next permit goes to the namespace that holds the fewest
+//! of those that wait, and among equals they take turns: a tenant with many objects makes its own wait, and nobody else's, also
+//! where each of them takes long. Where work is mostly waiting for others, a namespace has a bound of its own besides, so that
+//! servers which never end cannot take all permits.
 //! Who waits for others gives its permit back meanwhile ([`RunPermit::aside`]).
 //! What has begun ends before much else begins: of the two lines of a namespace, one is for who goes on, and they take turns.
 
@@ -23,7 +24,7 @@ struct Queues {
     each: usize,
     /// Who waits, by namespace.
     waiting: BTreeMap<String, Lines>,
-    /// The namespaces of those who wait, the next one first.
+    /// The namespaces of those who wait, in the order in which they take turns.
     turns: VecDeque<String>,
     held: BTreeMap<String, usize>,
 }
@@ -201,12 +202,8 @@ impl Queues {
 
     /// The next of those who still wait and whose namespace may have one more permit.
     fn next(&mut self) -> Option<(String, oneshot::Sender<Permit>)> {
-        for _ in 0..self.turns.len() {
-            let namespace = self.turns.pop_front()?;
-            if self.held.get(&namespace).is_some_and(|held| *held >= self.each) {
-                self.turns.push_back(namespace);
-                continue;
-            }
+        while let Some(place) = self.turn() {
+            let namespace = self.turns.remove(place)?;
             let Some(lines) = self.waiting.get_mut(&namespace) else { continue };
             let next = lines.pop();
             if lines.is_empty() {
@@ -220,6 +217,30 @@ impl Queues {
         }
         None
     }
+
+    /// The place in `turns` of the namespace with the fewest permits; none if each has all that it may have.
+    fn turn(&self) -> Option<usize> {
+        let mut fewest: Option<Turn> = None;
+        for (place, namespace) in self.turns.iter().enumerate() {
+            let held = self.held.get(namespace).copied().unwrap_or_default();
+            if held < self.each && fewest.as_ref().is_none_or(|it| held < it.held) {
+                fewest = Some(Turn { place, held });
+            }
+            // No namespace holds fewer, and of those that hold some there are no more than permits.
+            if held == 0 {
+                break;
+            }
+        }
+        fewest.map(|it| it.place)
+    }
+}
+
+/// A namespace that may be the next.
+struct Turn {
+    /// Its place.
+    place: usize,
+    /// How many permits it holds.
+    held: usize,
 }
 
 /// The permit of one run, for all that it does at the same time.

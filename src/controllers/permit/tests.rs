@@ -32,6 +32,30 @@ async fn a_namespace_with_many_waits_for_itself_and_not_the_others() {
 }
 
 #[tokio::test]
+async fn a_namespace_whose_work_takes_long_keeps_no_more_permits_than_another_that_waits() {
+    let permits = Permits::new(4);
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        slow.push(permits.acquire("slow").await);
+    }
+    let wait = |namespace: &'static str| {
+        let permits = permits.clone();
+        let mut waits = Box::pin(async move { permits.acquire(namespace).await });
+        assert!(waits.as_mut().now_or_never().is_none(), "all permits are taken");
+        waits
+    };
+    let mut slow_waits = wait("slow");
+    let waiting = [wait("other"), wait("other"), wait("other")];
+    let mut others = Vec::new();
+    for other in waiting {
+        slow.pop();
+        others.push(other.now_or_never());
+    }
+    assert_eq!([true, true, false], [0, 1, 2].map(|at: usize| others[at].is_some()));
+    assert!(slow_waits.as_mut().now_or_never().is_some(), "it has fewer than the other by now");
+}
+
+#[tokio::test]
 async fn what_never_ends_in_one_namespace_leaves_permits_for_another() {
     let permits = Permits::shared(4, 2);
     let _endless = (permits.acquire("drip").await, permits.acquire("drip").await);
