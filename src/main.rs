@@ -1,13 +1,11 @@
 //! The program: talks to the cluster and to people.
 //!
 //! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), the time that renders and builds
-//! may take (`time_limit`); HTTP, flags and logs (crate `windlass-serve`); the Kubernetes client, events and metrics (crate
-//! `windlass-cluster`).
+//! may take (`time_limit`); what any kind needs to be run (crate `windlass-runtime`); HTTP, flags and logs (crate
+//! `windlass-serve`); the Kubernetes client, events and metrics (crate `windlass-cluster`).
 
 mod cli;
 mod controllers;
-#[cfg(test)]
-mod fake_cluster;
 mod random;
 mod time_limit;
 

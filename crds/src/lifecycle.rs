@@ -1,7 +1,7 @@
 //! The group `lifecycle.windlass.dev/v1alpha1`: who has to agree before, while and after a release changes.
 //!
 //! Here: one file per kind, and what they share. Elsewhere: which lifecycles hold an object and what an answer means
-//! (`engines/lifecycle`), reading and writing these objects (`src/controllers/lifecycle.rs`).
+//! (`engines/lifecycle`), reading and writing these objects (`operator/runtime/src/lifecycle.rs`).
 
 mod binding;
 mod definition;

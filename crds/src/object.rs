@@ -56,6 +56,13 @@ pub trait ReconciledObject {
     /// What is reported.
     type Status: ObjectStatus;
 
+    /// Name of the controller that works on the objects, Flux's where Flux has one: the field manager of statuses has it,
+    /// and events report it.
+    const CONTROLLER: &'static str;
+
+    /// Whether it applies objects, so that windows and `windlass.dev/depends-on` are about it.
+    const APPLIES: bool = false;
+
     /// Whether the object is suspended.
     fn is_suspended(&self) -> bool;
 
@@ -132,11 +139,14 @@ macro_rules! applier {
     };
 }
 
-/// A kind that can be suspended, and has a status.
+/// A kind that can be suspended, and has a status; with the name of its controller.
 macro_rules! reported {
-    ($kind:ident $status:ident) => {
+    ($kind:ident $status:ident $controller:literal $(applies = $applies:literal)?) => {
         impl $crate::ReconciledObject for $kind {
             type Status = $status;
+
+            const CONTROLLER: &'static str = $controller;
+            $(const APPLIES: bool = $applies;)?
 
             fn is_suspended(&self) -> bool {
                 self.spec.suspend
@@ -155,8 +165,8 @@ macro_rules! reported {
 
 /// [`reported!`] with a status of the kind's own, which says all that [`Status`] asks for.
 macro_rules! reconciled {
-    ($kind:ident $status:ident $($inventory:ident)?) => {
-        $crate::object::reported!($kind $status);
+    ($kind:ident $status:ident $controller:literal $(applies = $applies:literal)? $(inventory = $inventory:ident)?) => {
+        $crate::object::reported!($kind $status $controller $(applies = $applies)?);
 
         impl $crate::ObjectStatus for $status {
             fn conditions(&self) -> &[$crate::Condition] {
@@ -213,9 +223,11 @@ impl ObjectStatus for () {
 
 /// A kind that can be suspended, and has no status.
 macro_rules! without_status {
-    ($kind:ident) => {
+    ($kind:ident $controller:literal) => {
         impl $crate::ReconciledObject for $kind {
             type Status = ();
+
+            const CONTROLLER: &'static str = $controller;
 
             fn is_suspended(&self) -> bool {
                 self.spec.suspend

@@ -16,7 +16,7 @@ use super::kind::{self, ResourceArgument};
 use super::scope::{ClusterScope, Site, say_left_out};
 use super::suspend::MANAGER;
 use super::table::clean;
-use crate::controllers::lifecycle::table::resource;
+use windlass_runtime::lifecycle::table::resource;
 
 /// How often an approval is repeated that another change of the event overtook.
 const MAX_APPROVAL_ATTEMPTS: usize = 5;

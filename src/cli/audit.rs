@@ -1,6 +1,6 @@
 //! `windlass audit`: what was done to releases and Kustomizations, as ReleaseAudits tell it.
 //!
-//! Elsewhere: what an audit says (`crds::release`), writing audits (`controllers::audit`).
+//! Elsewhere: what an audit says (`crds::release`), writing audits (`windlass_runtime::audit`).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::connection::{Mark, print, say};
 use super::kind::ResourceArgument;
 use super::scope::{NamespaceScope, say_left_out};
 use super::table::{Cell, Colour, Screen, Table};
-use crate::controllers::audit::resource;
+use windlass_runtime::audit::resource;
 use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass audit`.

@@ -25,13 +25,13 @@ use sources::http::Egress;
 
 use super::connection::{Mark, say};
 use super::fact_source;
-use crate::controllers::object_watcher::ObjectWatcher;
-use crate::controllers::reference::References;
-use crate::controllers::work_queue::Hub;
 use windlass_cluster::Cluster;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::Metrics;
 use windlass_cluster::services::ServicePort;
+use windlass_runtime::object_watcher::ObjectWatcher;
+use windlass_runtime::reference::References;
+use windlass_runtime::work_queue::Hub;
 use windlass_serve::settings::Settings;
 
 /// Largest artifact that is read: it is in memory.

@@ -480,7 +480,7 @@ mod tests {
 
     use super::*;
     use crate::cli::operators::testing;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     #[test]
     fn kubernetes_is_supported_from_the_oldest_version_on() {

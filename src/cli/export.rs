@@ -12,7 +12,7 @@ use super::connection::{Mark, print, say};
 use super::kind;
 use super::scope::{NamespaceScope, say_left_out, shown};
 use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
-use crate::controllers::kind::REQUESTED_AT;
+use windlass_runtime::kind::REQUESTED_AT;
 
 /// The flags of `windlass export`.
 #[derive(Debug, Clone, ClapArgs)]

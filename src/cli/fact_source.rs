@@ -305,7 +305,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     #[tokio::test]
     async fn a_pod_in_trouble_is_found_on_any_page_and_comes_first() {

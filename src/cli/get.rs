@@ -438,7 +438,7 @@ mod tests {
             provider("rejected", "there"),
         ];
         let all = objects.iter().cloned().chain([secret, incident]).collect();
-        let (cluster, _) = crate::fake_cluster::with_objects(all).await;
+        let (cluster, _) = fake_cluster::with_objects(all).await;
         let site = Site { cluster, namespace: "apps".to_owned() };
         let target = target("notification.toolkit.fluxcd.io/v1beta3", "Provider");
         assert!(is_mute(&target));

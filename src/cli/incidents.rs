@@ -24,7 +24,7 @@ use super::row::{Row, is_silent, unsaid};
 use super::scope::{NamespaceScope, Site, say_left_out};
 use super::table::{Cell, Colour, Screen, Table, age};
 use crate::controllers::delivery::incidents::INCIDENTS;
-use crate::controllers::lifecycle::table::resource;
+use windlass_runtime::lifecycle::table::resource;
 
 /// The flags of `windlass incidents`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -374,7 +374,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fake_cluster::{answering, with_objects};
+    use fake_cluster::{answering, with_objects};
 
     fn applier(name: &str, ids: &[&str]) -> Object {
         let entries: Vec<Value> = ids.iter().map(|id| json!({"id": id, "v": "v1"})).collect();

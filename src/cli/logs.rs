@@ -326,7 +326,7 @@ mod tests {
 
     use super::*;
     use crate::cli::operators::testing;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     fn container(pod: &str) -> Container {
         Container { namespace: "apps".into(), pod: pod.into(), name: "app".into() }

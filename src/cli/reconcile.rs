@@ -25,7 +25,7 @@ use super::suspend::{ObjectSelectionArgs, change, each};
 use super::table::clean;
 use super::{EXIT_FAILED, why};
 use crate::controllers::helm_release::{FORCE_AT, RESET_AT};
-use crate::controllers::kind::REQUESTED_AT;
+use windlass_runtime::kind::REQUESTED_AT;
 
 /// The flags of `windlass reconcile`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -508,7 +508,7 @@ mod tests {
                 "status": {"conditions": [ready]}})
         };
         let checked = async |source: Value| {
-            let (cluster, _) = crate::fake_cluster::with_objects(vec![source]).await;
+            let (cluster, _) = fake_cluster::with_objects(vec![source]).await;
             let site = Site { cluster, namespace: "apps".to_owned() };
             let object = Object::new(
                 json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",

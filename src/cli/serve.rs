@@ -9,13 +9,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::kinds::{self, Process};
-use crate::controllers::work_queue::Hub;
 use windlass_cluster::client::{Access, connect};
 use windlass_cluster::election::{Candidate, ElectionState};
 use windlass_cluster::events::Events;
 use windlass_cluster::events::forward::Forward;
 use windlass_cluster::lease::LeadershipLostError;
 use windlass_cluster::metrics::Metrics;
+use windlass_runtime::work_queue::Hub;
 use windlass_serve::server::{self, Listener, Readiness};
 use windlass_serve::settings::Settings;
 use windlass_serve::telemetry;

@@ -7,22 +7,22 @@ use crds::notification::Alert;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::context::Context;
-use super::delivery::CONTROLLER;
-use super::kind::ControllerKind;
 use super::provider::tend;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::ControllerKind;
 
-impl ControllerKind for Alert {
-    const CONTROLLER: &'static str = CONTROLLER;
-    const APPLIES: bool = false;
+/// Runs Alerts.
+pub(crate) struct AlertController;
 
+impl ControllerKind for AlertController {
+    type Object = Alert;
     type ControllerState = ();
 
-    fn announcement(&self) -> String {
+    fn announcement(_object: &Alert) -> String {
         String::new()
     }
 
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        async move { tend(&self, &context).await }.boxed()
+    fn run(object: Arc<Alert>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { tend(&object, &context).await }.boxed()
     }
 }

@@ -11,9 +11,12 @@ mod pause;
 mod suspensions;
 
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
@@ -25,24 +28,26 @@ use reconcile::{
 pub(crate) use observation::Observation;
 use suspensions::AuditSpacing;
 
-use super::context::Context;
-use super::dependencies::depends_on;
-use super::expressions::{ExpressionCache, Expressions};
-use super::kind::{ControllerKind, log_failed_request, node_named, node_of};
-use super::namespaces::{self, Namespaces};
-use super::object_store::Memories;
-use super::record::Latest;
-use super::reference::References;
-use super::target::{ClusterTarget, TargetSpec};
-use super::{gate, hold, hold_conditions, lifecycle, window};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::context::Context;
+use windlass_runtime::dependencies::depends_on;
+use windlass_runtime::expressions::{ExpressionCache, Expressions};
+use windlass_runtime::kind::{ControllerKind, log_failed_request, node_named, node_of};
+use windlass_runtime::namespaces::{self, Namespaces};
+use windlass_runtime::object_store::Memories;
+use windlass_runtime::record::Latest;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::{ClusterTarget, TargetSpec};
+use windlass_runtime::{gate, hold, hold_conditions, lifecycle, window};
 use windlass_serve::settings::Settings;
 
 /// A kind that applies objects, as the run needs it.
-pub(crate) trait ApplierKind:
-    ControllerKind<ControllerState = ApplierState<Self>> + crds::Applier
-{
+pub(crate) trait ApplierKind: OurKind + crds::Applier {
+    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    const ANNOTATIONS: &'static [&'static str];
+
     /// The conditions that the kind sets beside `Ready`, `Reconciling` and `Stalled`; others in the status are kept.
     const OWNED: &'static [&'static str];
 
@@ -59,6 +64,20 @@ pub(crate) trait ApplierKind:
     fn stale(_dependency: &Self, _object: &Self, _revision: &str) -> Option<DependencyState> {
         None
     }
+
+    /// Fields that the object has and this version does not support.
+    fn unsupported(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// The source that the spec names.
+    fn source(&self) -> Option<ObjectKey>;
+
+    /// Whether the status says that the artifact of a revision was applied, or that it was tried.
+    fn has_tried(&self, revision: &str) -> bool;
+
+    /// What others depend on: while it stays the same, none of them is woken.
+    fn announcement(&self) -> String;
 
     /// Checks what can be checked without a cluster and expressions.
     fn check(&self) -> Result<Self::Timeouts, Rest>;
@@ -217,6 +236,41 @@ impl<K: ApplierKind> Default for ApplierState<K> {
     }
 }
 
+/// Runs the objects of a kind that applies others.
+pub(crate) struct ApplierController<K>(PhantomData<K>);
+
+impl<K: ApplierKind> ControllerKind for ApplierController<K> {
+    type Object = K;
+
+    const ANNOTATIONS: &'static [&'static str] = K::ANNOTATIONS;
+
+    type ControllerState = ApplierState<K>;
+
+    fn unsupported(object: &K) -> Vec<&'static str> {
+        object.unsupported()
+    }
+
+    fn source(object: &K) -> Option<ObjectKey> {
+        object.source()
+    }
+
+    fn has_tried(object: &K, revision: &str) -> bool {
+        object.has_tried(revision)
+    }
+
+    fn announcement(object: &K) -> String {
+        object.announcement()
+    }
+
+    fn run(object: Arc<K>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        run(object, context).boxed()
+    }
+
+    fn forget(node: &ObjectKey, context: &Context) {
+        forget::<K>(node, context);
+    }
+}
+
 /// How soon a run that the API server refused to record is repeated.
 pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
@@ -240,7 +294,7 @@ pub(crate) fn announcement<K: ApplierKind>(object: &K, revision: Option<&str>) -
 }
 
 /// The object is gone: so are its watches, and what it remembered.
-pub(crate) fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
+fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
     let memories = context.shared::<Memories<ApplierState<K>>>();
     let memory = memories.of(node);
     let target = memory.lock().target.take();
@@ -251,7 +305,7 @@ pub(crate) fn forget<K: ApplierKind>(node: &ObjectKey, context: &Context) {
 }
 
 /// One run; returns when to run again.
-pub(crate) async fn run<K: ApplierKind>(seen: Arc<K>, context: Arc<Context>) -> Option<Duration> {
+async fn run<K: ApplierKind>(seen: Arc<K>, context: Arc<Context>) -> Option<Duration> {
     // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
     context.sources.listed().await?;
     context.kept.listed::<K>().await.then_some(())?;

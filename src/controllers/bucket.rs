@@ -15,10 +15,10 @@ use reconcile::{ObjectKey, Reason, Rest, reason};
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
-use super::context::Context;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url};
+use windlass_runtime::context::Context;
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
 const BUNDLE: &str = "windlass.dev/bundle";

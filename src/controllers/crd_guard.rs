@@ -26,11 +26,11 @@ use self::error::GuardError;
 use self::migrate::StopCheck;
 use self::policy::{POLICY, Policy};
 use self::removal::Removing;
-use super::context::Context;
-use super::target::ClusterTarget;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::context::Context;
+use windlass_runtime::target::ClusterTarget;
 use windlass_serve::settings::CrdGuard;
 
 /// Attempts at a definition that others write at the same time.

@@ -4,7 +4,7 @@
 //! (`repetitions`), what waits (`spool`) and for whom (`provider_queues`), attempts and pauses (`provider_queue`), one attempt (`attempt`), how the
 //! last one ended (`last_deliveries`), what goes out (`transport`, `nats`), what is sent about incidents (`incidents`) and which
 //! events wait for them (`suppression`).
-//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`controllers::http_request`).
+//! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`windlass_runtime::http_request`).
 
 pub(crate) mod attempt;
 mod dispatch;
@@ -22,6 +22,7 @@ pub(crate) mod transport;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crds::ReconciledObject as _;
 use crds::notification::{Alert, Provider};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -36,11 +37,11 @@ use self::provider_queue::Troubles;
 use self::repetitions::Repetitions;
 use self::spool::{Bounds, Notification, Spool};
 use self::suppression::Suppression;
-use super::context::Context;
-use super::permit::Permits;
+use windlass_runtime::context::Context;
+use windlass_runtime::permit::Permits;
 
 /// The name under which Flux reports what is done here.
-pub(crate) const CONTROLLER: &str = "notification-controller";
+pub(crate) const CONTROLLER: &str = Provider::CONTROLLER;
 
 /// How many services are asked at once, and how many of them in the name of one namespace.
 const MAX_CONCURRENT_REQUESTS: usize = 64;

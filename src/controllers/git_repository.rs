@@ -20,10 +20,10 @@ use sources::reason::{
     VERIFICATION_ERROR, is_refused_signature,
 };
 
-use super::context::Context;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, SourceSpec, verified};
+use windlass_runtime::context::Context;
 
 const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 

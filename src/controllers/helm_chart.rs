@@ -23,12 +23,12 @@ use sources::reason::{
     DEPENDENCY_BUILD_ERROR, METADATA_PATCH_ERROR, VALUES_FILES_ERROR, VERIFICATION_ERROR,
 };
 
-use super::catalog::currency;
-use super::context::Context;
 use super::image_trust::SignaturePolicy;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::{SourceKind, SourceSpec, verified};
+use super::source::{SourceController, SourceKind, SourceSpec, verified};
+use windlass_runtime::catalog::currency;
+use windlass_runtime::context::Context;
 
 const BUILD_FAILED: &str = "BuildFailed";
 
@@ -112,7 +112,7 @@ impl SourceKind for HelmChart {
 
     fn also_announces(&self) -> Vec<String> {
         // A HelmRelease takes the artifact of the generation that it sees, and no other.
-        vec![currency(self)]
+        vec![currency::<SourceController<Self>>(self)]
     }
 
     fn shape(&self) -> Option<ArtifactInputs> {

@@ -19,8 +19,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::helm::HelmRelease;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use helm::template::Strategy;
 use kube::core::{Resource as _, ResourceExt as _};
 use reconcile::{Facts, ObjectKey, ROLLBACK, Rest};
@@ -30,20 +28,21 @@ use self::owner::{PendingStatus, ReleaseOwner};
 pub(super) use self::pause::released_parts;
 pub(crate) use self::validated_spec::{FORCE_AT, RESET_AT};
 use self::validated_spec::{ReleaseInputs, Timeouts};
-use super::applier::{self, ApplierKind, End, Leaving, Observation, Pace, Pending};
-use super::context::Context;
-use super::dependencies::DependencyTarget;
-use super::kind::{ControllerKind, REQUESTED_AT};
-use super::lifecycle;
-use super::object_watcher::Ownership;
-use super::reference::References;
+use super::applier::{
+    self, ApplierController, ApplierKind, End, Leaving, Observation, Pace, Pending,
+};
 use super::release_runner::action_options::ActionOptions;
 use super::release_runner::postrender::PostRenderers;
 use super::release_runner::{self, MANAGER, Wish, drive};
-use super::run_error::RunError;
-use super::target::ClusterTarget;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
+use windlass_runtime::dependencies::DependencyTarget;
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::lifecycle;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::reference::References;
+use windlass_runtime::run_error::RunError;
+use windlass_runtime::target::ClusterTarget;
 
 /// The marks on the objects of a release.
 pub(super) const OWNERSHIP: Ownership = Ownership {
@@ -98,40 +97,8 @@ impl HelmReleaseRequest {
     }
 }
 
-impl DependencyTarget for HelmRelease {}
-
-impl ControllerKind for HelmRelease {
-    const CONTROLLER: &'static str = "helm-controller";
-    const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] =
-        &[validated_spec::FORCE_AT, validated_spec::RESET_AT, ROLLBACK, requires::REQUIRES];
-
-    type ControllerState = applier::ApplierState<Self>;
-
-    fn source(&self) -> Option<ObjectKey> {
-        chart::source_node(self)
-    }
-
-    fn has_tried(&self, revision: &str) -> bool {
-        let Some(status) = &self.status else { return false };
-        // That of an OCIRepository ends with its digest, which the version of a chart does not have.
-        let is_digest = |it: &String| revision.ends_with(it.as_str());
-        status.last_attempted_revision.as_deref() == Some(revision)
-            || status.last_attempted_revision_digest.as_ref().is_some_and(is_digest)
-    }
-
-    fn announcement(&self) -> String {
-        let status = self.status.as_ref();
-        applier::announcement(self, status.and_then(|it| it.last_attempted_revision.as_deref()))
-    }
-
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        applier::run(self, context).boxed()
-    }
-
-    fn forget(node: &ObjectKey, context: &Context) {
-        applier::forget::<Self>(node, context);
-    }
+impl DependencyTarget for ApplierController<HelmRelease> {
+    type Object = HelmRelease;
 }
 
 /// What a run came by besides its rest.
@@ -155,12 +122,31 @@ const CHART_PATIENCE: Duration = Duration::from_secs(5);
 
 impl ApplierKind for HelmRelease {
     const OWNED: &'static [&'static str] = &status::OWNED;
+    const ANNOTATIONS: &'static [&'static str] =
+        &[validated_spec::FORCE_AT, validated_spec::RESET_AT, ROLLBACK, requires::REQUIRES];
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = HelmReleaseState;
     type Timeouts = Timeouts;
     type SpecInputs = values::Values;
     type RunDetails = HelmReleaseRunDetails;
+
+    fn source(&self) -> Option<ObjectKey> {
+        chart::source_node(self)
+    }
+
+    fn has_tried(&self, revision: &str) -> bool {
+        let Some(status) = &self.status else { return false };
+        // That of an OCIRepository ends with its digest, which the version of a chart does not have.
+        let is_digest = |it: &String| revision.ends_with(it.as_str());
+        status.last_attempted_revision.as_deref() == Some(revision)
+            || status.last_attempted_revision_digest.as_ref().is_some_and(is_digest)
+    }
+
+    fn announcement(&self) -> String {
+        let status = self.status.as_ref();
+        applier::announcement(self, status.and_then(|it| it.last_attempted_revision.as_deref()))
+    }
 
     fn check(&self) -> Result<Timeouts, Rest> {
         status::check(self).and_then(|()| validated_spec::check(&self.spec))

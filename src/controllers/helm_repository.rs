@@ -18,10 +18,10 @@ use sources::charts::repository::normalized;
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
-use super::context::Context;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, SourceSpec};
+use windlass_runtime::context::Context;
 
 pub(crate) use oci_registry::registry;
 pub(crate) use resolve::secrets;

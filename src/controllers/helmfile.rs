@@ -34,13 +34,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crds::helmfile::{Helmfile, HelmfileSpec};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
+use crds::helmfile::HelmfileSpec;
 use golang::meter::Stop;
 use kube::core::ResourceExt as _;
 use objects::Masking;
-use reconcile::{Facts, ObjectKey, ROLLBACK, Reason, Rest, Wake};
+use reconcile::{Facts, ObjectKey, Reason, Rest, Wake};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -58,19 +56,18 @@ use self::repositories::Repositories;
 use self::suspended::Suspensions;
 use self::validated_spec::{HelmfileInputs, Timeouts};
 use super::applier::{self, ApplierKind, End, Leaving, Observation, Pace, Pending};
-use super::context::Context;
-use super::hold_conditions;
-use super::kind::{ControllerKind, REQUESTED_AT};
 use super::kustomization::bases::{BuildPermits, SharedPermits};
-use super::kustomization::decryption::{Decryption, MAC};
+use super::kustomization::decryption::Decryption;
 use super::kustomization::key_services::KeyServices;
-use super::object_watcher::Ownership;
-use super::reference::References;
 use super::release_runner::MANAGER;
-use super::target::ClusterTarget;
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
+use windlass_runtime::hold_conditions;
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::ClusterTarget;
 
 /// Says for which version of helmfile a Helmfile of helmfile-operator was written.
 const DIALECT: &str = "helmfile.windlass.dev/dialect";
@@ -107,38 +104,6 @@ struct CachedPlan {
     plan: Arc<HelmfilePlan>,
 }
 
-impl ControllerKind for Helmfile {
-    const CONTROLLER: &'static str = "helmfile-controller";
-    const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] = &[MAC, ROLLBACK];
-
-    type ControllerState = applier::ApplierState<Self>;
-
-    fn unsupported(&self) -> Vec<&'static str> {
-        validated_spec::unsupported(&self.spec)
-    }
-
-    fn source(&self) -> Option<ObjectKey> {
-        helmfile_source::source(self)
-    }
-
-    fn has_tried(&self, revision: &str) -> bool {
-        report::is_at(self, revision)
-    }
-
-    fn announcement(&self) -> String {
-        report::announcement(self)
-    }
-
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        applier::run(self, context).boxed()
-    }
-
-    fn forget(node: &ObjectKey, context: &Context) {
-        applier::forget::<Self>(node, context);
-    }
-}
-
 /// What a run came by besides its rest.
 pub(crate) struct HelmfileRunDetails<K: Model> {
     revision: String,
@@ -157,12 +122,29 @@ type Session<K> = applier::Session<K>;
 
 impl<K: Model> ApplierKind for K {
     const OWNED: &'static [&'static str] = &report::OWNED;
+    const ANNOTATIONS: &'static [&'static str] = <K as Model>::ANNOTATIONS;
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
 
     type Own = HelmfileState;
     type Timeouts = Timeouts;
     type SpecInputs = HelmfileInputs;
     type RunDetails = HelmfileRunDetails<K>;
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        Model::unsupported(self)
+    }
+
+    fn source(&self) -> Option<ObjectKey> {
+        helmfile_source::source(self)
+    }
+
+    fn has_tried(&self, revision: &str) -> bool {
+        report::is_at(self, revision)
+    }
+
+    fn announcement(&self) -> String {
+        report::announcement(self)
+    }
 
     fn check(&self) -> Result<Timeouts, Rest> {
         match self.fault() {

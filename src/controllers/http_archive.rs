@@ -17,11 +17,11 @@ use sources::http_archive::Validators;
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::ARCHIVE_OPERATION_FAILED;
 
-use super::context::Context;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
 use super::source::{SourceKind, SourceSpec};
 use windlass_cluster::ClusterError;
+use windlass_runtime::context::Context;
 
 /// What was learned since the status was written: the validators of a file that came again with the same contents.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use signatures::image::{ImageVerification, SignatureSecretData, Trust, refusal};
 use signatures::sigstore::CertificateIdentity;
 use sources::oci::{Digest, Error, Session};
 
-use super::reference::References;
+use windlass_runtime::reference::References;
 
 /// What a spec says of who has to have signed.
 pub(crate) struct SignaturePolicy {

@@ -41,11 +41,11 @@ pub(crate) use self::observed::Row;
 use self::observed::{ListedKinds, ObservedObjects};
 use self::suppression::{EventDecision, IncidentNotice, decision};
 use self::turns::Turns;
-use super::context::Context;
 use super::delivery::incidents::Wanting;
 use super::delivery::suppression::{Beginning, Topic};
 use super::delivery::{Delivery, LastDeliveries, LastDelivery, ProviderKey};
-use super::lifecycle::table::{self, TableChange, TableKind};
+use windlass_runtime::context::Context;
+use windlass_runtime::lifecycle::table::{self, TableChange};
 
 /// How often conditions are compared. What changes in between is one pass.
 const COMPARISON_INTERVAL: Duration = Duration::from_secs(1);
@@ -71,10 +71,6 @@ const MIN_FAILURE_AGE: Duration = Duration::from_secs(3);
 
 /// The same for an object that waits for something that is not known to fail, and is most likely about to be reconciled.
 const SETTLED_WAITING: Duration = Duration::from_secs(300);
-
-impl TableKind for Incident {
-    const NAMESPACED: bool = true;
-}
 
 /// Follows Incidents until `stop`.
 pub(crate) async fn follow(context: Arc<Context>, stop: CancellationToken) {

@@ -7,38 +7,43 @@ use crds::helmfile::{Helmfile, operator};
 use crds::incidents::Incident;
 use crds::kustomize::Kustomization;
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::notification::{Alert, Provider as NotificationProvider, Receiver};
 use crds::release::ReleaseAudit;
-use crds::source::{
-    Bucket, ExternalArtifact, GitRepository, HelmChart, HelmRepository, OCIRepository,
-};
+use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass::HTTPArchive;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
+use kube::core::Resource as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::audit::retention;
-use super::catalog::{Catalog, Provider};
-use super::context::Context;
-use super::crd_watch::follow_crds;
+use super::alert::AlertController;
+use super::applier::ApplierController;
 use super::delivery::Delivery;
-use super::dependencies::{Dependencies, DependencyTarget};
-use super::egress::Surroundings;
-use super::http_clients::Remotes;
-use super::kind::ControllerKind;
-use super::namespaces::{self, Namespaces};
-use super::object_store::ByType;
-use super::object_watcher::{ObjectWatcher, Ownership};
-use super::permit::Permits;
+use super::external_artifact::ExternalArtifactController;
+use super::provider::ProviderController;
+use super::receiver::ReceiverController;
 use super::receiver::hooks::hooks;
-use super::run::run_kind;
-use super::target::Targets;
-use super::work_queue::Hub;
-use super::{helm_release, helmfile, incident, kustomization, lifecycle};
+use super::source::SourceController;
+use super::{helm_release, helmfile, incident, kustomization};
 use windlass_cluster::Cluster;
 use windlass_cluster::events::Events;
 use windlass_cluster::metrics::Metrics;
+use windlass_runtime::audit::retention;
+use windlass_runtime::catalog::{Catalog, Provider};
+use windlass_runtime::context::Context;
+use windlass_runtime::crd_watch::follow_crds;
+use windlass_runtime::dependencies::{Dependencies, DependencyTarget};
+use windlass_runtime::egress::Surroundings;
+use windlass_runtime::http_clients::Remotes;
+use windlass_runtime::kind::ControllerKind;
+use windlass_runtime::lifecycle;
+use windlass_runtime::namespaces::{self, Namespaces};
+use windlass_runtime::object_store::ByType;
+use windlass_runtime::object_watcher::{ObjectWatcher, Ownership};
+use windlass_runtime::permit::Permits;
+use windlass_runtime::run::run_kind;
+use windlass_runtime::target::Targets;
+use windlass_runtime::work_queue::Hub;
 use windlass_serve::server::{Listener, Readiness};
 use windlass_serve::settings::Settings;
 
@@ -70,16 +75,18 @@ struct KindRegistration {
 impl KindRegistration {
     const fn of<K: ControllerKind>() -> Self {
         Self {
-            name: || [K::group(&()).into_owned(), K::kind(&()).into_owned()],
+            name: || [K::Object::group(&()).into_owned(), K::Object::kind(&()).into_owned()],
             run: |context, stop| run_kind::<K>(context, stop.cancelled_owned()).boxed(),
-            listed: |kept| kept.listed::<K>().boxed(),
-            unsupported: |object| Ok(serde_json::from_value::<K>(object)?.unsupported()),
+            listed: |kept| kept.listed::<K::Object>().boxed(),
+            unsupported: |object| {
+                serde_json::from_value::<K::Object>(object).map(|object| K::unsupported(&object))
+            },
             is_run: |_| true,
             is_optional: false,
             provide: None,
             depend: None,
             ownership: None,
-            observed: Some(incident::Row::of::<K>()),
+            observed: Some(incident::Row::of::<K::Object>()),
         }
     }
 
@@ -122,22 +129,30 @@ impl KindRegistration {
 
 /// The list. `crds::all` has their definitions; a test compares both.
 const KINDS: &[KindRegistration] = &[
-    KindRegistration::of::<Alert>().only(Settings::notifies).optional(),
-    KindRegistration::of::<Bucket>().providing::<Bucket>(),
-    KindRegistration::of::<ExternalArtifact>().providing::<ExternalArtifact>(),
-    KindRegistration::of::<GitRepository>().providing::<GitRepository>(),
-    KindRegistration::of::<HTTPArchive>().optional(),
-    KindRegistration::of::<HelmChart>().providing::<HelmChart>(),
-    KindRegistration::of::<HelmRelease>().applying::<HelmRelease>(helm_release::OWNERSHIP),
-    KindRegistration::of::<HelmRepository>().providing::<HelmRepository>(),
-    KindRegistration::of::<Helmfile>().applying::<Helmfile>(helmfile::OWNERSHIP).optional(),
-    KindRegistration::of::<operator::Helmfile>()
-        .applying::<operator::Helmfile>(helmfile::operator::OWNERSHIP)
+    KindRegistration::of::<AlertController>().only(Settings::notifies).optional(),
+    KindRegistration::of::<SourceController<Bucket>>().providing::<SourceController<Bucket>>(),
+    KindRegistration::of::<ExternalArtifactController>().providing::<ExternalArtifactController>(),
+    KindRegistration::of::<SourceController<GitRepository>>()
+        .providing::<SourceController<GitRepository>>(),
+    KindRegistration::of::<SourceController<HTTPArchive>>().optional(),
+    KindRegistration::of::<SourceController<HelmChart>>()
+        .providing::<SourceController<HelmChart>>(),
+    KindRegistration::of::<ApplierController<HelmRelease>>()
+        .applying::<ApplierController<HelmRelease>>(helm_release::OWNERSHIP),
+    KindRegistration::of::<SourceController<HelmRepository>>()
+        .providing::<SourceController<HelmRepository>>(),
+    KindRegistration::of::<ApplierController<Helmfile>>()
+        .applying::<ApplierController<Helmfile>>(helmfile::OWNERSHIP)
         .optional(),
-    KindRegistration::of::<Kustomization>().applying::<Kustomization>(kustomization::OWNERSHIP),
-    KindRegistration::of::<OCIRepository>().providing::<OCIRepository>(),
-    KindRegistration::of::<NotificationProvider>().only(Settings::notifies).optional(),
-    KindRegistration::of::<Receiver>().only(Settings::notifies).optional(),
+    KindRegistration::of::<ApplierController<operator::Helmfile>>()
+        .applying::<ApplierController<operator::Helmfile>>(helmfile::operator::OWNERSHIP)
+        .optional(),
+    KindRegistration::of::<ApplierController<Kustomization>>()
+        .applying::<ApplierController<Kustomization>>(kustomization::OWNERSHIP),
+    KindRegistration::of::<SourceController<OCIRepository>>()
+        .providing::<SourceController<OCIRepository>>(),
+    KindRegistration::of::<ProviderController>().only(Settings::notifies).optional(),
+    KindRegistration::of::<ReceiverController>().only(Settings::notifies).optional(),
     KindRegistration::kept::<Lifecycle>(|context, stop| {
         lifecycle::follow_lifecycles(context, stop).boxed()
     }),

@@ -32,8 +32,6 @@ use apply::changes::ObjectChange;
 use apply::{Apply, ApplyDesiredState, FailedWait};
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use parking_lot::Mutex;
@@ -49,22 +47,22 @@ use self::held::{HeldAttempt, LifecycleClearance, LifecycleHold};
 use self::inputs::Inputs;
 use self::retry::{BuildIdentity, LastApplied};
 use self::validated_spec::{ALLOW_EMPTY, Timeouts, Wish};
-use super::applier::{ApplierKind, End, Leaving, Observation, Pace, Pending};
-use super::context::Context;
-use super::dependencies::DependencyTarget;
-use super::field_conflict::Contests;
-use super::kind::ControllerKind;
-use super::object_watcher::Ownership;
-use super::permit::Line;
-use super::reference::References;
-use super::target::ClusterTarget;
-use super::{applier, artifact, hold, hold_conditions, progress, window};
+use super::applier::{
+    self, ApplierController, ApplierKind, End, Leaving, Observation, Pace, Pending,
+};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
 use windlass_cluster::metrics::WakeReason;
+use windlass_runtime::dependencies::DependencyTarget;
+use windlass_runtime::field_conflict::Contests;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::permit::Line;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{artifact, hold, hold_conditions, progress, window};
 
 /// Field manager of what Kustomizations apply.
-pub(crate) const MANAGER: &str = <Kustomization as ControllerKind>::CONTROLLER;
+pub(crate) const MANAGER: &str = Kustomization::CONTROLLER;
 
 /// The marks on the objects of a Kustomization.
 pub(super) const OWNERSHIP: Ownership = Ownership {
@@ -120,40 +118,8 @@ struct SettledBuild {
     warnings: Vec<String>,
 }
 
-impl DependencyTarget for Kustomization {}
-
-impl ControllerKind for Kustomization {
-    const CONTROLLER: &'static str = "kustomize-controller";
-    const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, decryption::MAC];
-
-    type ControllerState = applier::ApplierState<Self>;
-
-    fn unsupported(&self) -> Vec<&'static str> {
-        validated_spec::unsupported(&self.spec)
-    }
-
-    fn source(&self) -> Option<ObjectKey> {
-        Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
-    }
-
-    fn has_tried(&self, revision: &str) -> bool {
-        let applied = self.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
-        applied == Some(revision)
-    }
-
-    fn announcement(&self) -> String {
-        let status = self.status.as_ref();
-        applier::announcement(self, status.and_then(|it| it.last_applied_revision.as_deref()))
-    }
-
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        applier::run(self, context).boxed()
-    }
-
-    fn forget(node: &ObjectKey, context: &Context) {
-        applier::forget::<Self>(node, context);
-    }
+impl DependencyTarget for ApplierController<Kustomization> {
+    type Object = Kustomization;
 }
 
 /// What a run came by besides its rest.
@@ -195,12 +161,31 @@ fn early(object: &Arc<Kustomization>, revision: &str, rest: Rest) -> Kustomizati
 
 impl ApplierKind for Kustomization {
     const OWNED: &'static [&'static str] = &report::OWNED;
+    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, decryption::MAC];
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
     type Own = KustomizationState;
     type Timeouts = Timeouts;
     type SpecInputs = Inputs;
     type RunDetails = KustomizationRunDetails;
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        validated_spec::unsupported(&self.spec)
+    }
+
+    fn source(&self) -> Option<ObjectKey> {
+        Some(resolve::source_node(&self.namespace().unwrap_or_default(), &self.spec.source_ref))
+    }
+
+    fn has_tried(&self, revision: &str) -> bool {
+        let applied = self.status.as_ref().and_then(|it| it.last_applied_revision.as_deref());
+        applied == Some(revision)
+    }
+
+    fn announcement(&self) -> String {
+        let status = self.status.as_ref();
+        applier::announcement(self, status.and_then(|it| it.last_applied_revision.as_deref()))
+    }
 
     fn stale(dependency: &Self, object: &Self, revision: &str) -> Option<DependencyState> {
         resolve::stale(dependency, object, revision)
@@ -619,5 +604,27 @@ impl Session {
         }
         let text = report::phase(phase, revision, timeouts.timeout);
         progress::telling(work, progress::tell(&self.context, &self.latest, object, &text)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_kustomization_has_tried_what_it_applied_last() {
+        let of = |status: Value| -> Kustomization {
+            serde_json::from_value(json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"interval": "1h", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "shop"}},
+                "status": status}))
+            .unwrap()
+        };
+        let applied = of(json!({"lastAppliedRevision": "main@sha1:1"}));
+        assert!(applied.has_tried("main@sha1:1"));
+        assert!(!applied.has_tried("main@sha1:2"));
+        assert!(!of(json!({})).has_tried(""));
     }
 }

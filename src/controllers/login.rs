@@ -7,9 +7,9 @@ use reconcile::{Rest, Wake};
 use sources::oci::{Error, Remote};
 use sources::reason::{AUTHENTICATION_FAILED, URL_INVALID};
 
-use super::context::Context;
 use super::source::busy;
 use windlass_cluster::error::chain;
+use windlass_runtime::context::Context;
 
 /// Has a registry asked with a login of its cloud, where the spec wants that.
 ///

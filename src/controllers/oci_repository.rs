@@ -17,13 +17,15 @@ use serde_json::json;
 use sources::plan::{ArtifactInputs, KeptArtifact};
 use sources::reason::{ARCHIVE_OPERATION_FAILED, VERIFICATION_ERROR};
 
-use super::catalog::currency;
-use super::context::Context;
 use super::image_trust::SignaturePolicy;
 use super::login::login;
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{Conditions, FETCH_FAILED, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED};
-use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url, verified};
+use super::source::{
+    LATEST_ARCHIVE, SourceController, SourceKind, SourceSpec, latest_url, verified,
+};
+use windlass_runtime::catalog::currency;
+use windlass_runtime::context::Context;
 
 /// Which condition a failure is told by, beside `Ready`.
 fn failure(why: Reason) -> &'static str {
@@ -88,7 +90,7 @@ impl SourceKind for OCIRepository {
 
     fn also_announces(&self) -> Vec<String> {
         // A HelmRelease takes the artifact of the generation that it sees, and no other.
-        vec![currency(self)]
+        vec![currency::<SourceController<Self>>(self)]
     }
 
     fn shape(&self) -> Option<ArtifactInputs> {

@@ -4,42 +4,45 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::ReconciledObject;
 use crds::notification::Provider;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
 use reconcile::ObjectKey;
 
-use super::context::Context;
-use super::delivery::{CONTROLLER, Lanes, LastDeliveries};
-use super::hold;
-use super::kind::ControllerKind;
-use super::record::Latest;
+use super::delivery::{Lanes, LastDeliveries};
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::context::Context;
+use windlass_runtime::hold;
+use windlass_runtime::kind::ControllerKind;
+use windlass_runtime::record::Latest;
 
-impl ControllerKind for Provider {
-    const CONTROLLER: &'static str = CONTROLLER;
-    const APPLIES: bool = false;
+/// Runs Providers.
+pub(crate) struct ProviderController;
 
+impl ControllerKind for ProviderController {
+    type Object = Provider;
     type ControllerState = ();
 
-    fn unsupported(&self) -> Vec<&'static str> {
-        if self.spec.service_account_name.is_some() {
+    fn unsupported(object: &Provider) -> Vec<&'static str> {
+        if object.spec.service_account_name.is_some() {
             vec!["spec.serviceAccountName"]
         } else {
             Vec::new()
         }
     }
 
-    fn announcement(&self) -> String {
+    fn announcement(_object: &Provider) -> String {
         String::new()
     }
 
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+    fn run(object: Arc<Provider>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
         async move {
-            let namespace = self.namespace().unwrap_or_default();
-            let name = self.name_any();
+            let namespace = object.namespace().unwrap_or_default();
+            let name = object.name_any();
             context.shared::<Lanes>().ring(&namespace, &name);
-            tend(&self, &context).await
+            tend(&object, &context).await
         }
         .boxed()
     }
@@ -54,7 +57,7 @@ const REJECTED_WRITE_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Does for an object what there is to do for one that has no runs: a suspension that has expired is ended, and the finalizer
 /// is removed that Flux's notification-controller put on an object which is being deleted. None is added here.
-pub(crate) async fn tend<K: ControllerKind>(
+pub(crate) async fn tend<K: OurKind + ReconciledObject>(
     object: &Arc<K>,
     context: &Context,
 ) -> Option<Duration> {

@@ -21,19 +21,19 @@ use notify::receivers::{Misfit, check};
 use parking_lot::Mutex;
 use reconcile::{Condition, Conditions, ObjectKey, Reason, Rest, Time, Wake, reason};
 
-use super::context::Context;
 use super::delivery::CONTROLLER;
-use super::expressions::on_thread;
-use super::kind::{ControllerKind, REQUESTED_AT, log_failed_request, node_of};
-use super::object_store::Memories;
-use super::own_kinds::{RESOURCES, named};
-use super::record::{Latest, conditions_of, listed, status_of};
-use super::reference::References;
-use super::run_error::RunError;
 use super::source::jittered;
-use super::{hold, hold_conditions};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::context::Context;
+use windlass_runtime::expressions::on_thread;
+use windlass_runtime::kind::{ControllerKind, REQUESTED_AT, log_failed_request, node_of};
+use windlass_runtime::object_store::Memories;
+use windlass_runtime::own_kinds::{RESOURCES, named};
+use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
+use windlass_runtime::reference::References;
+use windlass_runtime::run_error::RunError;
+use windlass_runtime::{hold, hold_conditions};
 
 /// The Secret with the token, or the token in it, is missing. Parity(flux).
 const TOKEN_NOT_FOUND: Reason = Reason::new("TokenNotFound");
@@ -52,19 +52,22 @@ pub(crate) struct ReceiverState {
     failures: u32,
 }
 
-impl ControllerKind for Receiver {
-    const CONTROLLER: &'static str = CONTROLLER;
-    const APPLIES: bool = false;
+/// Runs Receivers.
+pub(crate) struct ReceiverController;
+
+impl ControllerKind for ReceiverController {
+    type Object = Receiver;
+
     const ANNOTATIONS: &'static [&'static str] = &[RESOURCES];
 
     type ControllerState = ReceiverState;
 
-    fn announcement(&self) -> String {
-        self.status.as_ref().and_then(|it| it.webhook_path.clone()).unwrap_or_default()
+    fn announcement(object: &Receiver) -> String {
+        object.status.as_ref().and_then(|it| it.webhook_path.clone()).unwrap_or_default()
     }
 
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        async move { run(self, &context).await }.boxed()
+    fn run(object: Arc<Receiver>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(object, &context).await }.boxed()
     }
 }
 

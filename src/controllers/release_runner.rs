@@ -50,12 +50,12 @@ use self::action_options::ActionOptions;
 use self::chart::LoadedChart;
 use self::manifest_objects::Member;
 use self::postrender::PostRenderers;
-use super::expressions::Expressions;
-use super::object_watcher::Ownership;
-use super::permit::RunPermit;
-use super::record::recorded;
-use super::target::ClusterTarget;
 use windlass_cluster::events::Event;
+use windlass_runtime::expressions::Expressions;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::record::recorded;
+use windlass_runtime::target::ClusterTarget;
 
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
 pub(crate) const MANAGER: &str = "helm-controller";

@@ -10,6 +10,7 @@ mod lost;
 pub(crate) mod report;
 pub(crate) mod verified;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,16 +24,16 @@ use sources::http::Busy;
 use sources::plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
 use sources::store::Store;
 
-use super::catalog::Provider;
-use super::context::Context;
-use super::kind::{ControllerKind, log_failed_request, node_of};
-use super::object_store::Memories;
-use super::record::{FINALIZER, Latest, status_of};
-use super::{hold, hold_conditions};
 use executor::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 use report::Conditions;
 use windlass_cluster::ClusterError;
 use windlass_cluster::kind::OurKind;
+use windlass_runtime::catalog::Provider;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::object_store::Memories;
+use windlass_runtime::record::{FINALIZER, Latest, status_of};
+use windlass_runtime::{hold, hold_conditions};
 
 /// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
 ///
@@ -191,37 +192,42 @@ impl<K> Default for SourceState<K> {
     }
 }
 
-impl<K: SourceKind> Provider for K {
-    fn unverified(&self) -> Option<String> {
-        SourceKind::unverified(self)
+/// Runs the sources of a kind, and has others find them.
+pub(crate) struct SourceController<K>(PhantomData<K>);
+
+impl<K: SourceKind> Provider for SourceController<K> {
+    type Object = K;
+
+    fn unverified(object: &K) -> Option<String> {
+        object.unverified()
     }
 }
 
-impl<K: SourceKind> ControllerKind for K {
-    const CONTROLLER: &'static str = "source-controller";
-    const APPLIES: bool = false;
-    const ANNOTATIONS: &'static [&'static str] = <K as SourceKind>::ANNOTATIONS;
+impl<K: SourceKind> ControllerKind for SourceController<K> {
+    type Object = K;
+
+    const ANNOTATIONS: &'static [&'static str] = K::ANNOTATIONS;
 
     type ControllerState = SourceState<K>;
 
-    fn unsupported(&self) -> Vec<&'static str> {
-        SourceKind::unsupported(self)
+    fn unsupported(object: &K) -> Vec<&'static str> {
+        object.unsupported()
     }
 
-    fn announcement(&self) -> String {
+    fn announcement(object: &K) -> String {
         // The time tells of an artifact that was lost and made again, equal to the last byte.
-        let artifact = self
+        let artifact = object
             .artifact()
             .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
             .unwrap_or_default();
         // Who may only apply what is verified waits for that.
-        let verified = SourceKind::unverified(self).is_none().then(|| "verified".to_owned());
-        let all = std::iter::once(artifact).chain(verified).chain(self.also_announces());
+        let verified = object.unverified().is_none().then(|| "verified".to_owned());
+        let all = std::iter::once(artifact).chain(verified).chain(object.also_announces());
         all.collect::<Vec<_>>().join(" ")
     }
 
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        async move { run(self, &context).await }.boxed()
+    fn run(object: Arc<K>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(object, &context).await }.boxed()
     }
 }
 

@@ -32,7 +32,7 @@ custom_resource! {
     }
 }
 
-reconciled!(HelmRelease HelmReleaseStatus inventory);
+reconciled!(HelmRelease HelmReleaseStatus "helm-controller" applies = true inventory = inventory);
 applier!(HelmRelease);
 
 /// Which chart to release, with which values, and how.

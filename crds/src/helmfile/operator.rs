@@ -32,7 +32,7 @@ custom_resource! {
 }
 
 // It has the status of the other kind.
-reported!(Helmfile HelmfileStatus);
+reported!(Helmfile HelmfileStatus "helmfile-controller" applies = true);
 
 /// It knows neither dependencies nor other clusters.
 impl Applier for Helmfile {

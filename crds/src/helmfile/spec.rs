@@ -32,7 +32,7 @@ custom_resource! {
     }
 }
 
-reconciled!(Helmfile HelmfileStatus);
+reconciled!(Helmfile HelmfileStatus "helmfile-controller" applies = true);
 
 /// Health is Helm's business here, by its own rules.
 impl Applier for Helmfile {

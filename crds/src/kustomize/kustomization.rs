@@ -27,7 +27,7 @@ custom_resource! {
     }
 }
 
-reconciled!(Kustomization KustomizationStatus inventory);
+reconciled!(Kustomization KustomizationStatus "kustomize-controller" applies = true inventory = inventory);
 applier!(Kustomization);
 
 /// Which manifests to build, how to change them, and how to apply them.

@@ -23,7 +23,7 @@ custom_resource! {
     }
 }
 
-without_status!(Alert);
+without_status!(Alert "notification-controller");
 
 /// Which events are sent, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -20,7 +20,7 @@ custom_resource! {
     }
 }
 
-without_status!(Provider);
+without_status!(Provider "notification-controller");
 
 /// The types of services; the engine has what each of them is sent.
 const TYPES: &[&str] = &[

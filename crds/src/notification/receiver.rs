@@ -24,7 +24,7 @@ custom_resource! {
     }
 }
 
-reconciled!(Receiver ReceiverStatus);
+reconciled!(Receiver ReceiverStatus "notification-controller");
 
 /// The services that may send webhooks.
 const TYPES: &[&str] = &[

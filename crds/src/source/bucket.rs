@@ -23,7 +23,7 @@ custom_resource! {
     }
 }
 
-reconciled!(Bucket BucketStatus);
+reconciled!(Bucket BucketStatus "source-controller");
 source!(Bucket BucketStatus [url]);
 
 /// Which bucket to fetch, and how often to check for changes.

@@ -25,6 +25,8 @@ custom_resource! {
 impl ReconciledObject for ExternalArtifact {
     type Status = ExternalArtifactStatus;
 
+    const CONTROLLER: &'static str = "source-controller";
+
     fn is_suspended(&self) -> bool {
         false
     }

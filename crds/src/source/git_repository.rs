@@ -23,7 +23,7 @@ custom_resource! {
     }
 }
 
-reconciled!(GitRepository GitRepositoryStatus);
+reconciled!(GitRepository GitRepositoryStatus "source-controller");
 source!(GitRepository GitRepositoryStatus [included_artifacts]);
 
 /// Which repository and revision to fetch, and how often to check for changes.

@@ -31,7 +31,7 @@ custom_resource! {
     }
 }
 
-reconciled!(HelmChart HelmChartStatus);
+reconciled!(HelmChart HelmChartStatus "source-controller");
 source!(HelmChart HelmChartStatus [url]);
 
 /// Which chart to take from which source.

@@ -26,7 +26,7 @@ custom_resource! {
     }
 }
 
-reconciled!(HelmRepository HelmRepositoryStatus);
+reconciled!(HelmRepository HelmRepositoryStatus "source-controller");
 source!(HelmRepository HelmRepositoryStatus [url]);
 
 /// Which repository to use, and how often to fetch its index.

@@ -25,7 +25,7 @@ custom_resource! {
     }
 }
 
-reconciled!(OCIRepository OCIRepositoryStatus);
+reconciled!(OCIRepository OCIRepositoryStatus "source-controller");
 source!(OCIRepository OCIRepositoryStatus [url]);
 
 /// Which repository, revision and layer to fetch, and how often to check for changes.

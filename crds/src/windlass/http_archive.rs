@@ -23,7 +23,7 @@ custom_resource! {
     }
 }
 
-reconciled!(HTTPArchive HTTPArchiveStatus);
+reconciled!(HTTPArchive HTTPArchiveStatus "source-controller");
 source!(HTTPArchive HTTPArchiveStatus []);
 
 /// Which file to fetch, and how often to check for changes.

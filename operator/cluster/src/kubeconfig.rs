@@ -1,6 +1,6 @@
 //! Kubeconfigs that come from Secrets: whatever would run a program, read a file of ours or skip a check is taken out.
 //!
-//! Elsewhere: connecting ([`super::client`]), which Secret it is (`controllers::target`).
+//! Elsewhere: connecting ([`super::client`]), which Secret it is (`windlass_runtime::target`).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Whether this process may act, and the two places that keep it from acting when it may not.
 //!
 //! Here: the term of a leader, the layer that refuses requests, the connection that falls silent.
-//! Elsewhere: how a term is won and kept (`lease`), what waits for it (`controllers::run`).
+//! Elsewhere: how a term is won and kept (`lease`), what waits for it (`windlass_runtime::run`).
 //!
 //! A term ends by the clock, not by a message, so a process that was stopped for a while and goes on afterwards
 //! finds itself out of office before it can send anything.

@@ -143,7 +143,7 @@ fn is_fetched(source: &Object, commit: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     fn source(url: &str) -> Value {
         json!({

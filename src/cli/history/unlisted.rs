@@ -79,7 +79,7 @@ fn entry(record: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     fn record(version: &str, status: &str) -> Value {
         json!({"apiVersion": "v1", "kind": "Secret",

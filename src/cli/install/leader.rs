@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::cli::operators::testing::{self, pod};
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     const OWN: &str = "windlass-leader-election";
 

@@ -293,7 +293,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     #[derive(Debug, Parser)]
     struct Command {

@@ -103,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     #[tokio::test]
     async fn what_was_written_is_found_in_lists_of_any_size() {

@@ -243,7 +243,7 @@ fn is_there(error: &ClusterError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     #[tokio::test]
     async fn a_controller_that_does_not_exist_any_more_is_not_taken_for_one_that_is_back() {

@@ -76,7 +76,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     #[tokio::test]
     async fn what_stays_of_an_installation_that_was_undone_is_named() {

@@ -189,7 +189,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     fn object(value: Value) -> Object {
         Object::new(value).unwrap()

@@ -63,7 +63,7 @@ mod tests {
 
     use super::super::testing::{lease, pod};
     use super::*;
-    use crate::fake_cluster::with_objects;
+    use fake_cluster::with_objects;
 
     #[tokio::test]
     async fn a_holder_that_is_none_of_the_pods_runs_outside_of_the_cluster() {

@@ -4,7 +4,7 @@ use axum::body::Body;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake_cluster::{answering, with_objects};
+use fake_cluster::{answering, with_objects};
 
 fn workload(kind: &str, namespace: &str, name: &str, labels: &Value, replicas: i64) -> Value {
     json!({

@@ -6,7 +6,7 @@ use clap::Parser;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::fake_cluster::{Writes, with_objects, with_shared_objects};
+use fake_cluster::{Writes, with_objects, with_shared_objects};
 
 #[derive(Debug, Parser)]
 struct UninstallTestCommand {

@@ -10,10 +10,10 @@ use objects::ObjectId;
 use reconcile::{Rest, Wake, reason};
 
 use super::{AFTER_REFUSAL, ApplierKind, ClusterTarget, Leaving, References, Session, TargetSpec};
-use crate::controllers::record::FINALIZER;
-use crate::controllers::run_error::RunError;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::record::FINALIZER;
+use windlass_runtime::run_error::RunError;
 
 /// Where what an object applied is removed.
 pub(crate) enum FinalizeTarget {

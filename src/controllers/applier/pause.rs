@@ -1,6 +1,6 @@
 //! An object that may not go on now: suspended, outside of its windows, or observed a moment ago.
 //!
-//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`controllers::window`, `hold`).
+//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`windlass_runtime::window`, `hold`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //!
 //! The condition of a hold says what was audited last: it is written after the audit, so that a crash in between makes the
 //! same audit again. A user who may annotate an object could have audits written without end, each with a text of its own: past a
-//! burst there is one a minute, which says how the object is by then. Elsewhere: writing audits (`controllers::audit`), holds
-//! (`controllers::hold`).
+//! burst there is one a minute, which says how the object is by then. Elsewhere: writing audits (`windlass_runtime::audit`), holds
+//! (`windlass_runtime::hold`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use reconcile::{
 use release::origin::ManualRequest;
 
 use super::{ApplierKind, Session, hold};
-use crate::controllers::audit::{self, manager_of_annotation, manager_of_spec, text, when};
+use windlass_runtime::audit::{self, manager_of_annotation, manager_of_spec, text, when};
 
 /// What happened to the suspension of an object since its status was written.
 #[derive(Debug, PartialEq, Eq)]

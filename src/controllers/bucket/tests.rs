@@ -10,8 +10,8 @@ use super::executor::classify;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
+use windlass_runtime::record::conditions_of;
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()

@@ -53,7 +53,7 @@ pub(super) fn wish(
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::unsupported::unsupported_text(&fields);
+        let text = windlass_runtime::unsupported::unsupported_text(&fields);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let endpoint =

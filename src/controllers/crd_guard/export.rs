@@ -24,11 +24,11 @@ use super::claims;
 use super::error::GuardError;
 use super::policy::REMOVAL;
 use super::survey;
-use crate::controllers::permit::Permits;
 use windlass_cluster::decode::{DepthLimitedObject, RawObject};
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::permit::Permits;
 
 /// Label of a Secret that is part of an export: the uid of the definition.
 pub(crate) const EXPORT: &str = "windlass.dev/crd-export";

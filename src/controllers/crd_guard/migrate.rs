@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 
 use super::error::GuardError;
 use super::survey;
-use crate::controllers::target::ClusterTarget;
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::target::ClusterTarget;
 
 /// Attempts at an object that others write at the same time.
 const MAX_WRITE_ATTEMPTS: u32 = 4;
@@ -202,7 +202,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     #[tokio::test]
     async fn no_object_is_written_back_after_its_kustomization_or_release_was_suspended() {

@@ -11,12 +11,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::error::GuardError;
-use crate::controllers::permit::{Permit, Permits};
 use crate::time_limit::TimeLimit;
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::permit::{Permit, Permits};
 
 /// How many definitions are judged at once: each takes a processor. Who waits for objects is not counted.
 static JUDGING: Semaphore = Semaphore::const_new(2);

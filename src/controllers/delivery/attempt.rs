@@ -1,6 +1,6 @@
 //! One attempt to send a notification: what it names is read, and the conversation of the engine is had.
 //!
-//! Elsewhere: what is said in it (`engines/notify`), requests (`controllers::http_request`), further attempts (`provider_queue`).
+//! Elsewhere: what is said in it (`engines/notify`), requests (`windlass_runtime::http_request`), further attempts (`provider_queue`).
 //!
 //! Differs(flux): a wait for a permit is not part of `spec.timeout`, and one request takes at most half a minute of it.
 
@@ -17,12 +17,12 @@ use url::Url;
 use super::incidents;
 use super::spool::Notification;
 use super::transport::{Letter, Sender};
-use crate::controllers::context::Context;
-use crate::controllers::expressions::{EvaluationError, on_thread};
-use crate::controllers::hold::is_suspended;
-use crate::controllers::http_request::retry_after;
-use crate::controllers::permit::Permits;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::context::Context;
+use windlass_runtime::expressions::{EvaluationError, on_thread};
+use windlass_runtime::hold::is_suspended;
+use windlass_runtime::http_request::retry_after;
+use windlass_runtime::permit::Permits;
 
 /// Longest time for which one request holds a permit.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);

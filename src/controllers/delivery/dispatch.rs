@@ -17,13 +17,13 @@ use super::Delivery;
 use super::matcher::Deciding;
 use super::repetitions::Repetitions;
 use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
-use crate::controllers::context::Context;
-use crate::controllers::expressions::on_thread;
-use crate::controllers::hold::is_suspended;
-use crate::controllers::own_kinds::{EVENT_SOURCES, named};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventRecord, EventSink, Origin, Severity};
 use windlass_cluster::metrics::NotificationOutcome;
+use windlass_runtime::context::Context;
+use windlass_runtime::expressions::on_thread;
+use windlass_runtime::hold::is_suspended;
+use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
 
 /// Longest message. Parity(flux).
 const MESSAGE_LIMIT: usize = 39_000;

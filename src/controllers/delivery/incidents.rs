@@ -22,10 +22,10 @@ use tokio::sync::Notify;
 use super::Delivery;
 use super::provider_queues::ProviderKey;
 use super::spool::{MAX_NOTIFICATION_BYTES, Notification};
-use crate::controllers::hold::is_suspended;
-use crate::controllers::lifecycle::table::Table;
-use crate::controllers::own_kinds::{EVENT_SOURCES, named};
 use windlass_cluster::metrics::NotificationOutcome;
+use windlass_runtime::hold::is_suspended;
+use windlass_runtime::lifecycle::table::Table;
+use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
 use windlass_serve::settings::{Settings, parse_duration};
 
 /// On an Alert: whether it is sent incidents instead of each error.

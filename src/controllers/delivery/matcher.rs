@@ -1,7 +1,7 @@
 //! A queue of decisions for each namespace with Alerts, so that patterns of one that take long delay no other.
 //!
 //! Where too much waits, the namespace of which most waits loses its oldest event. Elsewhere: the decision (`dispatch`), the
-//! threads on which it is made (`controllers::expressions`).
+//! threads on which it is made (`windlass_runtime::expressions`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;

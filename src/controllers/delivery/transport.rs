@@ -1,6 +1,6 @@
 //! Sending what the engine of notifications says, whatever protocol it takes.
 //!
-//! Elsewhere: what is sent (`engines/notify`), requests (`controllers::http_request`), the protocol of NATS (`nats`), logins at
+//! Elsewhere: what is sent (`engines/notify`), requests (`windlass_runtime::http_request`), the protocol of NATS (`nats`), logins at
 //! clouds (`sources::tokens`), when and how often (`attempt`).
 
 use notify::{DeliveryResult, EventHubLogin, NatsMessage, Parcel, ProviderRequest, Response};
@@ -9,7 +9,7 @@ use sources::http::Clients;
 use sources::tokens;
 
 use super::nats;
-use crate::controllers::http_request::exchange;
+use windlass_runtime::http_request::exchange;
 
 /// Most of what an answer says that a message repeats, in bytes.
 const MAX_SHOWN_RESPONSE_BYTES: usize = 1 << 10;

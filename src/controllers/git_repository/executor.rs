@@ -18,9 +18,9 @@ use tree::MemoryTree;
 use super::contents::{contents, load};
 use super::include::Include;
 use super::verify::Verification;
-use crate::controllers::context::Context;
 use crate::controllers::source::executor::{SourceRun, StoredArtifact, blocking, keep};
 use windlass_cluster::error::chain;
+use windlass_runtime::context::Context;
 
 /// What is fetched, and what is made of it.
 pub(crate) struct GitFetchSpec {

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use sources::reason::{ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND};
 use tree::RelPath;
 
-use crate::controllers::catalog::own;
-use crate::controllers::context::Context;
-use crate::controllers::kind::node_named;
+use windlass_runtime::catalog::own;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_named;
 
 /// Most entries of `spec.include`. Differs(flux): there may be any number.
 const MOST_INCLUDES: usize = 64;

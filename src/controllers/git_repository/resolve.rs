@@ -10,8 +10,8 @@ use signatures::git::GitVerificationError;
 use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use super::include::{self, Include};
-use crate::controllers::context::Context;
-use crate::controllers::reference::References;
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
 
 /// The data of a Secret.
 type GitSecretData = BTreeMap<String, Vec<u8>>;

@@ -7,9 +7,9 @@ use reconcile::{Time, Wake, reason};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
 use crate::controllers::source::verified::VerificationRecord;
+use windlass_runtime::record::conditions_of;
 
 fn time() -> Time {
     Time::from_second(1_790_000_000).unwrap()

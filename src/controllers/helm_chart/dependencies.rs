@@ -25,12 +25,12 @@ use tokio_util::sync::CancellationToken;
 use tree::{MemoryTree, RelPath};
 
 use super::{oci_registry, package};
-use crate::controllers::catalog::own;
 use crate::controllers::helm_repository::{self, executor, with_address};
-use crate::controllers::kind::node_named;
-use crate::controllers::reference::References;
 use crate::controllers::source::executor::{SourceRun, blocking};
 use windlass_cluster::error::chain;
+use windlass_runtime::catalog::own;
+use windlass_runtime::kind::node_named;
+use windlass_runtime::reference::References;
 
 /// Most dependencies of one chart that are fetched.
 const MAX_FETCHED_DEPENDENCIES: usize = 128;

@@ -193,7 +193,7 @@ async fn in_tree(
     held: &SourceArtifact,
 ) -> Result<(ChartLookupResult, String, String, bool), Rest> {
     let SourceArtifact { artifact, is_elsewhere } = held;
-    let tree = crate::controllers::artifact::files(&run.context, artifact, *is_elsewhere).await;
+    let tree = windlass_runtime::artifact::files(&run.context, artifact, *is_elsewhere).await;
     let tree = tree.map_err(|why| {
         let text = format!("failed to open source artifact: {why}");
         Rest::Failed(NO_SOURCE_ARTIFACT, text, Wake::default())

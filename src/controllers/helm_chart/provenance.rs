@@ -13,10 +13,10 @@ use signatures::provenance::{self, VerifiedChart as Signed};
 use sources::charts::repository::{ChartRepository, Error, file_name};
 use sources::reason::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
 
-use crate::controllers::reference::References;
 use crate::controllers::source::busy;
 use crate::controllers::source::verified::VerificationRecord;
 use windlass_cluster::error::chain;
+use windlass_runtime::reference::References;
 
 /// Annotation of a HelmChart: the Secret with the public keys of whoever has to have signed the chart.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";

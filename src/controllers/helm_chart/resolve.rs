@@ -13,11 +13,11 @@ use sources::reason::{
 };
 
 use super::provenance::Keyring;
-use crate::controllers::catalog::SOURCES;
-use crate::controllers::context::Context;
 use crate::controllers::helm_repository::{is_registry, registry, repository, secrets};
 use crate::controllers::image_trust::{SignaturePolicy, Verification};
-use crate::controllers::reference::References;
+use windlass_runtime::catalog::SOURCES;
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
 
 /// What a source has for others.
 pub(super) struct SourceArtifact {

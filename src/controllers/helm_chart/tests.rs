@@ -8,8 +8,8 @@ use serde_json::json;
 use sources::reason::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT};
 
 use super::*;
-use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
+use windlass_runtime::record::conditions_of;
 
 fn object(status: impl serde::Serialize) -> HelmChart {
     serde_json::from_value(json!({

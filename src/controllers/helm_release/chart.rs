@@ -7,9 +7,9 @@ use kube::core::ResourceExt as _;
 use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 
 use super::template;
-use crate::controllers::catalog::SOURCES;
-use crate::controllers::context::Context;
 use crate::controllers::release_runner::chart::ChartSource;
+use windlass_runtime::catalog::SOURCES;
+use windlass_runtime::context::Context;
 
 /// The node of the source of a HelmRelease.
 pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {

@@ -11,9 +11,9 @@ use crds::helm::HelmRelease;
 use super::validated_spec::{self, Timeouts};
 use super::{HelmReleaseRunReport, Session, status, template};
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
-use crate::controllers::hold;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::hold;
 
 impl Session {
     /// The object goes: so does its release, unless it is suspended.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crds::ReconciledObject as _;
 use crds::ResourceInventory;
 use crds::helm::{HelmRelease, HelmReleaseStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,13 +16,12 @@ use release::status::{self as words, Event as ReleaseEvent, ReleaseStatus, Repor
 use release::{Journal, Record, ReleaseDesiredState};
 
 use super::{OWNERSHIP, report, status};
-use crate::controllers::context::Context;
-use crate::controllers::kind::ControllerKind as _;
-use crate::controllers::object_watcher::Ownership;
-use crate::controllers::record::{Latest, status_of};
 use crate::controllers::release_runner::{self, Owner};
-use crate::controllers::{hold, hold_conditions};
 use windlass_cluster::events::Event;
+use windlass_runtime::context::Context;
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::record::{Latest, status_of};
+use windlass_runtime::{hold, hold_conditions};
 
 /// The annotation by which the objects of a release get an owner reference to their HelmRelease: `true`.
 const OWNER_REFERENCES: &str = "release.windlass.dev/owner-references";

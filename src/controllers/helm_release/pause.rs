@@ -25,9 +25,9 @@ use crate::controllers::applier::Pending;
 use crate::controllers::release_runner::Wish;
 use crate::controllers::release_runner::action_options::ActionOptions;
 use crate::controllers::release_runner::storage::Storage;
-use crate::controllers::target::ClusterTarget;
-use crate::controllers::{hold, lifecycle, window};
 use windlass_cluster::ClusterError;
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{hold, lifecycle, window};
 
 impl Session {
     /// What a run would do if no window stood in its way.

@@ -13,9 +13,9 @@ use release::status::{DRIFT_CORRECTION_FAILED, Event as ReleaseEvent, Progress, 
 
 use super::chart::SOURCE_NOT_READY;
 use super::status;
-use crate::controllers::kind::REQUESTED_AT;
-use crate::controllers::record::{conditions_of, listed, status_of};
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::record::{conditions_of, listed, status_of};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "helm.toolkit.fluxcd.io";
@@ -129,7 +129,7 @@ pub(in crate::controllers) fn report(object: &HelmRelease, run: &HelmReleaseRun<
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
     let under_way = matches!(run.rest, Rest::Running(..));
     let conditions = status::conditions(&known, &had, generation, run.now)
-        .marked(&crate::controllers::hold_conditions::of(object, run.now))
+        .marked(&windlass_runtime::hold_conditions::of(object, run.now))
         .failing(failure.map(|said| (said.reason, said.text.as_str())))
         .progressing(run.running.filter(|_| under_way));
     after.conditions = listed(conditions.finish(run.rest));

@@ -3,7 +3,7 @@
 //!
 //! They are releases and no HelmReleases, so releases of `helm` count as well, and cycles are not detected. Their records are
 //! read by the applying identity, in their storage namespaces.
-//! Elsewhere: what depends on objects (`spec.dependsOn`, `controllers::gate`).
+//! Elsewhere: what depends on objects (`spec.dependsOn`, `windlass_runtime::gate`).
 
 use std::fmt;
 

@@ -11,7 +11,7 @@ use release::status::{
     self, DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, TEST_SUCCESS,
 };
 
-use crate::controllers::record::{conditions_of, status_of, through};
+use windlass_runtime::record::{conditions_of, status_of, through};
 
 /// Conditions that this kind sets; others in the status are kept.
 pub(in crate::controllers) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];

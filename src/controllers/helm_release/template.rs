@@ -17,11 +17,11 @@ use reconcile::{ObjectKey, Rest, Wake, reason};
 use serde_json::Value;
 
 use super::{OWNERSHIP, origin};
-use crate::controllers::context::Context;
-use crate::controllers::kind::node_named;
 use windlass_cluster::events::{Event, Severity};
 use windlass_cluster::objects::Mode;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_named;
 
 /// Who says what is in the HelmChart.
 const MANAGER: &str = "helm-controller";

@@ -26,11 +26,11 @@ use release::target::ReleaseTarget;
 use sha2::{Digest as _, Sha256};
 
 use crate::controllers::applier::{self, ApplierKind as _};
-use crate::controllers::ignore_rules::ignored;
-use crate::controllers::kind::REQUESTED_AT;
 use crate::controllers::release_runner::audit::origin;
 use crate::controllers::release_runner::postrender;
 pub(crate) use crate::controllers::release_runner::target_of as target;
+use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::kind::REQUESTED_AT;
 use windlass_serve::settings::Settings;
 
 /// Annotation that asks for an upgrade, together with [`REQUESTED_AT`].

@@ -16,9 +16,9 @@ use kube::core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Reason, Rest, Wake};
 
-use crate::controllers::reference::References;
 use crate::controllers::source::executor::blocking;
 use windlass_cluster::ClusterError;
+use windlass_runtime::reference::References;
 
 /// The values could not be put together.
 pub(in crate::controllers) const VALUES_ERROR: Reason = Reason::new("ValuesError");

@@ -12,14 +12,14 @@ use sources::plan::KeptArtifact;
 use sources::reason::INDEXATION_FAILED;
 
 use super::LATEST;
-use crate::controllers::artifact;
-use crate::controllers::context::Context;
-use crate::controllers::kind::node_of;
 use crate::controllers::source::executor::{
     RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
 };
 use crate::controllers::source::{busy, linked};
 use windlass_cluster::error::chain;
+use windlass_runtime::artifact;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_of;
 
 /// What is asked.
 pub(crate) struct RepositoryFetchSpec {

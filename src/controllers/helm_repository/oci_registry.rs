@@ -11,8 +11,8 @@ use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::resolve::Secrets;
 use super::validated_spec::{DEFAULT_TIMEOUT, unsupported};
-use crate::controllers::context::Context;
 use crate::controllers::login::login;
+use windlass_runtime::context::Context;
 
 /// The repository of a chart, with a login if the spec wants one.
 pub(crate) async fn registry(
@@ -32,7 +32,7 @@ fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Rem
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::unsupported::unsupported_text(&fields);
+        let text = windlass_runtime::unsupported::unsupported_text(&fields);
         let text = format!(
             "HelmRepository '{}': {text}",
             object.metadata.name.as_deref().unwrap_or_default()

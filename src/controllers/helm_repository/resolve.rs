@@ -7,8 +7,8 @@ use kube::core::ResourceExt as _;
 use reconcile::{ObjectKey, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
-use crate::controllers::context::Context;
-use crate::controllers::reference::References;
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
 
 /// The data of a Secret.
 type RepositorySecretData = BTreeMap<String, Vec<u8>>;

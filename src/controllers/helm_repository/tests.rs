@@ -7,8 +7,8 @@ use reconcile::{Time, Wake};
 use serde_json::json;
 
 use super::*;
-use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::report;
+use windlass_runtime::record::conditions_of;
 
 fn object(status: impl serde::Serialize) -> HelmRepository {
     serde_json::from_value(json!({

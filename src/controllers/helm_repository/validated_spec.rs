@@ -11,9 +11,9 @@ use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::executor::RepositoryFetchSpec;
 use super::resolve::Secrets;
-use crate::controllers::context::Context;
 use crate::controllers::source::{LONGEST_TIMEOUT, SourceSpec};
 use windlass_cluster::error::chain;
+use windlass_runtime::context::Context;
 
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ pub(super) fn check(object: &HelmRepository) -> Result<(), Rest> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
-        let text = crate::controllers::unsupported::unsupported_text(&fields);
+        let text = windlass_runtime::unsupported::unsupported_text(&fields);
         return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     if spec.url.starts_with("oci://") {

@@ -13,11 +13,11 @@ use super::model::Model;
 use super::plan::{HelmfilePlan, Key};
 use super::{HELMFILE_ERROR, Session};
 use crate::controllers::applier::finalize::FinalizeTarget;
-use crate::controllers::context::Context;
-use crate::controllers::reference::References;
-use crate::controllers::target::{ClusterTarget, TargetSpec};
-use crate::controllers::unsupported::unsupported_text;
 use windlass_cluster::ClusterError;
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::{ClusterTarget, TargetSpec};
+use windlass_runtime::unsupported::unsupported_text;
 
 /// How many Secrets of contexts are read at a time.
 const AT_ONCE: usize = 8;

@@ -18,8 +18,8 @@ use zeroize::Zeroizing;
 use super::HELMFILE_ERROR;
 use crate::controllers::kustomization::decryption::{Decryption, mac_policy, revealed_in_file};
 use crate::controllers::kustomization::key_services::KeyServices;
-use crate::controllers::reference::References;
 use crate::time_limit::TimeLimit;
+use windlass_runtime::reference::References;
 use windlass_serve::settings::Settings;
 
 /// Says why nothing is decrypted.

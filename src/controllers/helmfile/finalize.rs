@@ -17,9 +17,9 @@ use super::suspended::Suspensions;
 use super::validated_spec::{self, Timeouts};
 use super::{HelmfileRunDetails, HelmfileRunReport, Session, report};
 use crate::controllers::applier::Leaving;
-use crate::controllers::hold;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::hold;
 
 impl<K: Model> Session<K> {
     /// The object goes: so do its releases, by policy.

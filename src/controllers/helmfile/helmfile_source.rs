@@ -19,11 +19,11 @@ use tree::MemoryTree;
 
 use super::Session;
 use super::model::Model;
-use crate::controllers::catalog::SOURCE_NOT_VERIFIED;
-use crate::controllers::context::Context;
 use crate::controllers::kustomization::resolve;
-use crate::controllers::target::ClusterTarget;
-use crate::controllers::{artifact, hold_conditions};
+use windlass_runtime::catalog::SOURCE_NOT_VERIFIED;
+use windlass_runtime::context::Context;
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{artifact, hold_conditions};
 
 /// The origin of a helmfile: the artifact of a source, or an address that is fetched anew at each interval.
 #[derive(Clone)]

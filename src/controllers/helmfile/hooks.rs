@@ -22,18 +22,18 @@ use tokio::time::Instant;
 
 use super::model::Model;
 use super::release_states::ReleaseOwner;
-use crate::controllers::audit::{self, cut, text, took, when};
-use crate::controllers::context::Context;
 use crate::controllers::crd_guard::error::GuardError;
 use crate::controllers::crd_guard::{Guard, ManifestPermission, is_definition};
-use crate::controllers::kind::node_of;
-use crate::controllers::permit::RunPermit;
 use crate::controllers::release_runner::audit::subject;
 use crate::controllers::release_runner::definitions::{EstablishError, established};
 use crate::controllers::release_runner::{Owner as _, manifest_objects};
-use crate::controllers::target::ClusterTarget;
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::Mode;
+use windlass_runtime::audit::{self, cut, text, took, when};
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_of;
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::target::ClusterTarget;
 
 /// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
 const MANAGER: &str = "helmfile-hooks";

@@ -6,28 +6,37 @@ use std::borrow::Cow;
 
 use crds::ReconciledObject;
 use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
-use reconcile::Rest;
+use reconcile::{ROLLBACK, Rest};
 
-use super::{OWNERSHIP, report};
-use crate::controllers::applier;
-use crate::controllers::dependencies::DependencyTarget;
-use crate::controllers::kind::ControllerKind;
-use crate::controllers::object_watcher::Ownership;
+use super::{OWNERSHIP, report, validated_spec};
+use crate::controllers::applier::ApplierController;
+use crate::controllers::kustomization::decryption::MAC;
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::dependencies::DependencyTarget;
+use windlass_runtime::object_watcher::Ownership;
 
-impl<K: Model> DependencyTarget for K {
-    fn release_not_ready(&self, release: &str) -> Option<String> {
-        report::release_not_ready(self, release)
+impl<K: Model> DependencyTarget for ApplierController<K> {
+    type Object = K;
+
+    fn release_not_ready(object: &K, release: &str) -> Option<String> {
+        report::release_not_ready(object, release)
     }
 }
 
 /// A kind whose objects keep the releases of a helmfile.
 pub(crate) trait Model:
-    ControllerKind<ControllerState = applier::ApplierState<Self>>
-    + crds::Applier
-    + ReconciledObject<Status = HelmfileStatus>
+    OurKind + crds::Applier + ReconciledObject<Status = HelmfileStatus>
 {
     /// The marks on the objects of its releases.
     const OWNERSHIP: Ownership;
+
+    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    const ANNOTATIONS: &'static [&'static str];
+
+    /// Fields that the object has and this version does not support.
+    fn unsupported(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
 
     /// What it asks for.
     fn asked(&self) -> Cow<'_, HelmfileSpec>;
@@ -45,6 +54,11 @@ pub(crate) trait Model:
 
 impl Model for Helmfile {
     const OWNERSHIP: Ownership = OWNERSHIP;
+    const ANNOTATIONS: &'static [&'static str] = &[MAC, ROLLBACK];
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        validated_spec::unsupported(&self.spec)
+    }
 
     fn asked(&self) -> Cow<'_, HelmfileSpec> {
         Cow::Borrowed(&self.spec)

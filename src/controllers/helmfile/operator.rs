@@ -3,27 +3,20 @@
 //! Elsewhere: the fields (`crds::helmfile::operator`), everything that is done for it (this folder).
 
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crds::GoDuration;
 use crds::helmfile::operator::Helmfile;
 use crds::helmfile::{Dialect, EnvironmentVariable, HelmfileSpec};
 use crds::kustomize::DeletionPolicy;
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use helmfile::Address;
 use kube::core::ResourceExt as _;
-use reconcile::{ObjectKey, ROLLBACK, Rest};
+use reconcile::{ROLLBACK, Rest};
 use sources::reason::URL_INVALID;
 
+use super::DIALECT;
 use super::model::Model;
-use super::{DIALECT, helmfile_source, report};
-use crate::controllers::applier;
-use crate::controllers::context::Context;
-use crate::controllers::kind::ControllerKind;
-use crate::controllers::object_watcher::Ownership;
 use crate::controllers::release_runner::MANAGER;
+use windlass_runtime::object_watcher::Ownership;
 
 /// The marks on the objects of releases.
 pub(in crate::controllers) const OWNERSHIP: Ownership = Ownership {
@@ -35,36 +28,9 @@ pub(in crate::controllers) const OWNERSHIP: Ownership = Ownership {
 /// How often the helmfile is fetched unless the spec says it; helmfile-operator does it every ten seconds.
 const INTERVAL: &str = "1m";
 
-impl ControllerKind for Helmfile {
-    const CONTROLLER: &'static str = "helmfile-controller";
-    const APPLIES: bool = true;
-    const ANNOTATIONS: &'static [&'static str] = &[DIALECT, ROLLBACK];
-
-    type ControllerState = applier::ApplierState<Self>;
-
-    fn source(&self) -> Option<ObjectKey> {
-        helmfile_source::source(self)
-    }
-
-    fn has_tried(&self, revision: &str) -> bool {
-        report::is_at(self, revision)
-    }
-
-    fn announcement(&self) -> String {
-        report::announcement(self)
-    }
-
-    fn run(self: Arc<Self>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
-        applier::run(self, context).boxed()
-    }
-
-    fn forget(node: &ObjectKey, context: &Context) {
-        applier::forget::<Self>(node, context);
-    }
-}
-
 impl Model for Helmfile {
     const OWNERSHIP: Ownership = OWNERSHIP;
+    const ANNOTATIONS: &'static [&'static str] = &[DIALECT, ROLLBACK];
 
     fn asked(&self) -> Cow<'_, HelmfileSpec> {
         let spec = &self.spec;

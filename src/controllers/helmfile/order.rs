@@ -12,7 +12,7 @@ use futures::stream::FuturesUnordered;
 
 use super::clusters::Id;
 use super::plan::{HelmfilePlan, Key};
-use crate::controllers::target::APPLYING_AT_ONCE;
+use windlass_runtime::target::APPLYING_AT_ONCE;
 
 /// How many releases of one Helmfile are operated on at a time in a cluster, which no other waits for: what is applied at the
 /// same moment is what its permits allow.

@@ -21,9 +21,9 @@ use super::plan::{HelmfilePlan, Key, Others};
 use super::release_reconciler::{HelmfileRun, Outcomes, ReleaseGoal, ReleaseProgress};
 use super::suspended::Removal;
 use super::{HELMFILE_ERROR, Session, finalize, report, request};
-use crate::controllers::lifecycle;
-use crate::controllers::target::ClusterTarget;
 use windlass_cluster::ClusterError;
+use windlass_runtime::lifecycle;
+use windlass_runtime::target::ClusterTarget;
 
 /// What becomes of a release that is not in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

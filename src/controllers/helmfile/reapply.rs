@@ -21,12 +21,12 @@ use super::release_reconciler::{HelmfileRun, ReleaseRunState};
 use super::release_states::ReleaseOwner;
 use super::report::RELEASE_FAILED;
 use super::request::latest_version;
-use crate::controllers::hold_conditions;
-use crate::controllers::lifecycle::attempt::{
+use crate::controllers::release_runner::{Owner as _, Wish};
+use windlass_runtime::hold_conditions;
+use windlass_runtime::lifecycle::attempt::{
     Attempt, Passage, beside_release, is_beside_release, pass_as_requested,
 };
-use crate::controllers::lifecycle::{Asking, dismiss, events_of};
-use crate::controllers::release_runner::{Owner as _, Wish};
+use windlass_runtime::lifecycle::{Asking, dismiss, events_of};
 
 /// What a release is kept as, and was before.
 pub(super) struct HookDigests<'d> {

@@ -25,14 +25,14 @@ use super::release_states::{Book, ReleaseOwner};
 use super::report::{Several, is_under_way};
 use super::suspended::Suspensions;
 use super::validated_spec::Timeouts;
-use super::{Session, request};
-use crate::controllers::helm_release::{report, status, validated_spec};
+use super::{Session, helmfile_source, request};
+use crate::controllers::helm_release::{self, report, status, validated_spec};
 use crate::controllers::release_runner::action_options::ActionOptions;
 use crate::controllers::release_runner::postrender::PostRenderers;
 use crate::controllers::release_runner::{Wish, drive};
-use crate::controllers::target::ClusterTarget;
-use crate::controllers::{helm_release, hold_conditions, lifecycle, window};
 use objects::Masking;
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{hold_conditions, lifecycle, window};
 
 /// What is remembered of a release between runs. Its objects are watched as long.
 pub(super) struct ReleaseRunState {
@@ -397,7 +397,8 @@ impl<K: Model> Session<K> {
         if self.is_verified_only() {
             desired.requests.keep_known(&status::read(&object));
         }
-        let source = run.object.source().map(|it| it.to_string()).unwrap_or_default();
+        let source =
+            helmfile_source::source(&**run.object).map(|it| it.to_string()).unwrap_or_default();
         let origin = Origin { source, revision: run.revision.to_owned(), ..desired.origin.clone() };
         let options = ActionOptions::of(&object.spec, settings);
         let options = match planned {

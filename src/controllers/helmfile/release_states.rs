@@ -24,17 +24,17 @@ use super::hooks::{HookApplyOutcome, Hooks};
 use super::model::{self, Model};
 use super::plan::Key;
 use super::request;
-use crate::controllers::context::Context;
 use crate::controllers::helm_release::{report, status};
-use crate::controllers::kind::{REQUESTED_AT, node_of};
-use crate::controllers::object_watcher::Ownership;
-use crate::controllers::permit::RunPermit;
-use crate::controllers::record::{Latest, status_of};
 use crate::controllers::release_runner::{self, Owner};
-use crate::controllers::target::ClusterTarget;
-use crate::controllers::{hold, hold_conditions};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::Event;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::{REQUESTED_AT, node_of};
+use windlass_runtime::object_watcher::Ownership;
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::record::{Latest, status_of};
+use windlass_runtime::target::ClusterTarget;
+use windlass_runtime::{hold, hold_conditions};
 
 /// When a status is written again that could not be written.
 const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -14,10 +14,10 @@ use super::model::{self, Model};
 use super::plan::Key;
 use super::release_reconciler::{Outcomes, ReleaseProgress};
 use crate::controllers::applier;
-use crate::controllers::dependencies::shortened;
-use crate::controllers::hold_conditions;
-use crate::controllers::record::{conditions_of, listed, status_of};
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::dependencies::shortened;
+use windlass_runtime::hold_conditions;
+use windlass_runtime::record::{conditions_of, listed, status_of};
 
 /// Whether the same helmfile and values can give something else: it draws randomness or the time.
 pub(super) const NON_DETERMINISTIC: &str = "NonDeterministic";

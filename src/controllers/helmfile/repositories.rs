@@ -15,10 +15,10 @@ use reconcile::Rest;
 use sources::http::refusal;
 
 use super::charts::{ChartRemote, Charts};
-use crate::controllers::context::Context;
 use crate::controllers::helm_repository::{self, is_registry, with_address};
-use crate::controllers::reference::References;
-use crate::controllers::target::ClusterTarget;
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::ClusterTarget;
 
 /// What a file may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

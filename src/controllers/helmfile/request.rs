@@ -25,7 +25,7 @@ use super::model::Model;
 use super::plan::{Key, PlannedChart, PlannedRelease};
 use super::validated_spec::Timeouts;
 use crate::controllers::helm_release::{RESET_AT, status, validated_spec};
-use crate::controllers::kind::REQUESTED_AT;
+use windlass_runtime::kind::REQUESTED_AT;
 
 /// How operations on a release are done that is no longer in the helmfile.
 pub(super) fn unplanned() -> Operation {

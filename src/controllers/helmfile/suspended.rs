@@ -17,8 +17,8 @@ use super::model::Model;
 use super::plan::Key;
 use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
 use super::{report, request};
-use crate::controllers::hold;
-use crate::controllers::target::ClusterTarget;
+use windlass_runtime::hold;
+use windlass_runtime::target::ClusterTarget;
 
 /// The suspensions of releases that are in force, by the names of releases.
 pub(super) struct Suspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);

@@ -16,13 +16,13 @@ use super::clusters::Contexts;
 use super::model::Model;
 use super::plan::HelmfilePlan;
 use super::{clusters, decryption, helmfile_source};
-use crate::controllers::context::Context;
 use crate::controllers::helm_release::values::{self, Values};
-use crate::controllers::ignore_rules::ignored;
 use crate::controllers::kustomization::decryption::Decryption;
-use crate::controllers::reference::References;
-use crate::controllers::target::TargetSpec;
-use crate::controllers::unsupported::unsupported_text;
+use windlass_runtime::context::Context;
+use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::reference::References;
+use windlass_runtime::target::TargetSpec;
+use windlass_runtime::unsupported::unsupported_text;
 
 /// What `envFrom` names cannot be read.
 const ENVIRONMENT_ERROR: Reason = Reason::new("EnvironmentError");

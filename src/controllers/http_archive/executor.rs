@@ -13,13 +13,13 @@ use sources::reason::{
 use tree::{FileTree as _, MemoryTree};
 
 use super::RevalidatedArchive;
-use crate::controllers::kind::node_of;
-use crate::controllers::object_store::Memories;
 use crate::controllers::source::busy;
 use crate::controllers::source::executor::{
     RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
 };
 use windlass_cluster::error::chain;
+use windlass_runtime::kind::node_of;
+use windlass_runtime::object_store::Memories;
 
 /// What is fetched.
 pub(crate) struct HttpFetchSpec {

@@ -13,12 +13,12 @@ use objects::ObjectId;
 use reconcile::{Conditions, Reason, Rest, Wake, reason};
 
 use super::RevalidatedArchive;
-use crate::controllers::catalog::SOURCES;
-use crate::controllers::context::Context;
-use crate::controllers::kind::node_named;
-use crate::controllers::object_store::Memories;
-use crate::controllers::record::{change, conditions_of, listed, status_of};
 use windlass_cluster::ClusterError;
+use windlass_runtime::catalog::SOURCES;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_named;
+use windlass_runtime::object_store::Memories;
+use windlass_runtime::record::{change, conditions_of, listed, status_of};
 
 /// The artifact is there, and nobody can use it.
 pub(super) const EXTERNAL_ARTIFACT_FAILED: Reason = Reason::new("ExternalArtifactFailed");
@@ -161,7 +161,7 @@ pub(super) async fn withdraw(
 ) -> Result<(), ClusterError> {
     context
         .shared::<Memories<RevalidatedArchive>>()
-        .forget(&crate::controllers::kind::node_of(&**object));
+        .forget(&windlass_runtime::kind::node_of(&**object));
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();
     let id = ObjectId::new(&namespace, &name, SOURCES, "ExternalArtifact");

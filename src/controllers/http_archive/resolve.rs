@@ -9,9 +9,9 @@ use kube::core::ResourceExt as _;
 use reconcile::{Edge, ObjectKey, Rest, Wake};
 use sources::reason::AUTHENTICATION_FAILED;
 
-use crate::controllers::context::Context;
-use crate::controllers::kind::node_named;
-use crate::controllers::reference::References;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_named;
+use windlass_runtime::reference::References;
 
 /// The data of a Secret.
 pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;

@@ -26,10 +26,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::backoff::{Pauses, RefusalScope};
 use super::turns::Turns;
-use crate::controllers::context::Context;
-use crate::controllers::lifecycle::table::{Table, resource};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
+use windlass_runtime::context::Context;
+use windlass_runtime::lifecycle::table::{Table, resource};
 
 /// The field manager of Incidents.
 const MANAGER: &str = "windlass";

@@ -24,11 +24,11 @@ use super::audience::{Candidate, MAX_ALERTS_PER_INCIDENT, Places, places};
 use super::incident_store::{self, Book, WriteOutcome};
 use super::turns::Turns;
 use super::wording::{About, event};
-use crate::controllers::context::Context;
 use crate::controllers::delivery::Delivery;
 use crate::controllers::delivery::incidents::{
     Choice, IncidentDelivery, IncidentDeliveryOutcome, Mark, Saying, Wanting,
 };
+use windlass_runtime::context::Context;
 
 /// How many outcomes a pass writes.
 const MAX_OUTCOMES_PER_PASS: usize = 64;

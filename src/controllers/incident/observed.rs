@@ -1,11 +1,12 @@
 //! What the objects of all kinds report, kept as little as a judgement needs: references, suspension and conditions.
 //!
-//! Elsewhere: the judgement (`cause::incident`), the objects themselves (`controllers::object_store`).
+//! Elsewhere: the judgement (`cause::incident`), the objects themselves (`windlass_runtime::object_store`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cause::incident::{Incident, ObjectVerdict, Own, Reach};
 use cause::{FactAnswer, Query, QueryAnswers};
+use crds::ReconciledObject;
 use futures::FutureExt as _;
 use kube::core::ResourceExt as _;
 use notify::ObjectReference;
@@ -13,9 +14,9 @@ use objects::{Object, ObjectId};
 use reconcile::{SUSPENDED_UNTIL, Time};
 use serde_json::Value;
 
-use crate::controllers::context::Context;
 use crate::controllers::delivery::CONTROLLER;
-use crate::controllers::kind::ControllerKind;
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::context::Context;
 use windlass_serve::settings::Settings;
 
 /// What of a spec decides what an object waits for.
@@ -67,7 +68,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// The row of a kind.
-    pub(crate) const fn of<K: ControllerKind>() -> Self {
+    pub(crate) const fn of<K: OurKind + ReconciledObject>() -> Self {
         Self {
             name: || {
                 [K::group(&()), K::kind(&()), K::api_version(&())].map(std::borrow::Cow::into_owned)
@@ -126,7 +127,7 @@ pub(super) struct ObservedObjects {
 }
 
 /// Takes in the objects of a kind.
-fn refresh<K: ControllerKind>(observed: &mut ObservedObjects, context: &Context) {
+fn refresh<K: OurKind + ReconciledObject>(observed: &mut ObservedObjects, context: &Context) {
     let group = K::group(&());
     let kind = K::kind(&());
     for object in context.store::<K>().state() {

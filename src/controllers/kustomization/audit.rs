@@ -6,7 +6,7 @@
 //! A process that begins with a revision of which the status tells no end cannot know what another process has changed before
 //! it: there is an audit in any case, and it is partial if nothing or less is left to change.
 //!
-//! Elsewhere: writing audits (`controllers::audit`), what runs change (`executor`).
+//! Elsewhere: writing audits (`windlass_runtime::audit`), what runs change (`executor`).
 
 use apply::changes::ObjectChange;
 use crds::ReconciledObject as _;
@@ -22,10 +22,10 @@ use reconcile::{Condition, ConditionStatus, READY, Rest, Time};
 
 use super::retry::BuildIdentity;
 use super::{KustomizationRunReport, Session, resolve};
-use crate::controllers::audit::{self, listed, manager_of_spec, text, took, when};
-use crate::controllers::hold_conditions;
-use crate::controllers::kind::{ControllerKind as _, REQUESTED_AT};
-use crate::controllers::record::conditions_of;
+use windlass_runtime::audit::{self, listed, manager_of_spec, text, took, when};
+use windlass_runtime::hold_conditions;
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::record::conditions_of;
 
 /// What is remembered of attempts, for their audits.
 #[derive(Default)]

@@ -12,10 +12,10 @@ use sources::git;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use crate::controllers::context::Context;
-use crate::controllers::permit::{Permit, Permits};
-use crate::controllers::target::ClusterTarget;
 use crate::time_limit::TimeLimit;
+use windlass_runtime::context::Context;
+use windlass_runtime::permit::{Permit, Permits};
+use windlass_runtime::target::ClusterTarget;
 
 /// Why there are none for everybody.
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";

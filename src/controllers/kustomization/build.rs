@@ -17,8 +17,8 @@ use super::inputs::Inputs;
 use super::key_services::KeyServices;
 use super::validated_spec::{self, BuildRequest, Servers, Timeouts, Wish};
 use super::{KustomizationRunReport, Session, early, resolve};
-use crate::controllers::artifact;
-use crate::controllers::target::ClusterTarget;
+use windlass_runtime::artifact;
+use windlass_runtime::target::ClusterTarget;
 
 /// What a build came to.
 pub(super) enum BuildOutcome {

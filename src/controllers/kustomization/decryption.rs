@@ -16,8 +16,8 @@ use sops::{DecryptedFiles, DecryptionOutcome, Decryptor, Keys, MacPolicy, Servic
 use tree::{FileTree, Look, RelPath, Trace};
 
 use super::key_services::{KeyServiceSession, KeyServices};
-use crate::controllers::reference::References;
 use crate::time_limit::TimeLimit;
+use windlass_runtime::reference::References;
 use windlass_serve::settings::Settings;
 
 /// Annotation of a Kustomization or Helmfile: with `Require`, the MAC of everything that is decrypted has to be right.

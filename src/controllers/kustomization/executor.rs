@@ -25,18 +25,18 @@ use reconcile::{ObjectKey, RemovalCause, RemovalGate, Rest, Time, Wake, reason};
 
 use super::Session;
 use super::report::Progress;
-use crate::controllers::context::Context;
-use crate::controllers::expressions::Expressions;
-use crate::controllers::field_conflict::Contests;
-use crate::controllers::object_watcher::{AwaitedObject, OwnerLabel};
-use crate::controllers::permit::RunPermit;
-use crate::controllers::progress;
-use crate::controllers::record::Latest;
-use crate::controllers::rights_watch::rights;
-use crate::controllers::target::ClusterTarget;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::version::LATEST_VERSION;
+use windlass_runtime::context::Context;
+use windlass_runtime::expressions::Expressions;
+use windlass_runtime::field_conflict::Contests;
+use windlass_runtime::object_watcher::{AwaitedObject, OwnerLabel};
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::progress;
+use windlass_runtime::record::Latest;
+use windlass_runtime::rights_watch::rights;
+use windlass_runtime::target::ClusterTarget;
 
 /// How many objects are applied so soon that nobody is told so.
 const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;

@@ -88,7 +88,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     const TEXT: &str = "health check failed after 5m0s: timeout waiting for: [Deployment/shop/web status: 'InProgress']";
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use lifecycle::EventAnswer;
 use objects::Masking;
@@ -14,9 +15,8 @@ use super::held::{HeldAttempt, LifecycleHold};
 use super::validated_spec::{self, Timeouts};
 use super::{KustomizationRunReport, Session, report};
 use crate::controllers::applier::{AFTER_REFUSAL, Leaving};
-use crate::controllers::hold;
-use crate::controllers::kind::ControllerKind as _;
 use windlass_cluster::ClusterError;
+use windlass_runtime::hold;
 
 /// How many removals that have come to their end are remembered.
 const MAX_REMEMBERED_FINALIZATIONS: usize = 1000;

@@ -2,7 +2,7 @@
 //!
 //! A Kustomization has no journal. Its events keep the answers until the status reports the end of the attempt, so each run of
 //! an attempt finds them again, also in another process.
-//! Elsewhere: which lifecycles hold it, and asking them (`controllers::lifecycle`); corrections of drift are not held.
+//! Elsewhere: which lifecycles hold it, and asking them (`windlass_runtime::lifecycle`); corrections of drift are not held.
 
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use kube::core::{Resource as _, ResourceExt as _};
@@ -14,10 +14,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::Session;
 use super::retry::BuildIdentity;
-use crate::controllers::hold_conditions;
-use crate::controllers::lifecycle::attempt::{Attempt, Passage, answered, pass};
-use crate::controllers::lifecycle::{self as gates, Asking};
 use windlass_cluster::ClusterError;
+use windlass_runtime::hold_conditions;
+use windlass_runtime::lifecycle::attempt::{Attempt, Passage, answered, pass};
+use windlass_runtime::lifecycle::{self as gates, Asking};
 
 /// What holds an attempt, and what it is called.
 pub(super) struct LifecycleHold {

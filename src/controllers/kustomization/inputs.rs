@@ -6,7 +6,7 @@ use reconcile::Rest;
 
 use super::decryption::Decryption;
 use super::substitution::Substitution;
-use crate::controllers::reference::References;
+use windlass_runtime::reference::References;
 use windlass_serve::settings::Settings;
 
 /// The inputs of a Kustomization's build besides the files of the artifact: substitution variables and

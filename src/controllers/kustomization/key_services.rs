@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use super::bases::SharedPermits;
-use crate::controllers::context::Context;
 use crate::time_limit::TimeLimit;
+use windlass_runtime::context::Context;
 
 /// How long all services of a build may take together, whatever `spec.timeout` is: meanwhile it keeps one of few permits.
 const KEY_SERVICES_TIMEOUT: Duration = Duration::from_secs(120);

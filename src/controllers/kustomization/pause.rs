@@ -1,6 +1,6 @@
 //! A Kustomization that may not go on now: what it would do, and where it stopped.
 //!
-//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`controllers::window`, `hold`).
+//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`windlass_runtime::window`, `hold`).
 
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
@@ -12,7 +12,7 @@ use reconcile::{
 
 use super::{Session, report, resolve};
 use crate::controllers::applier::Pending;
-use crate::controllers::{hold, hold_conditions, window};
+use windlass_runtime::{hold, hold_conditions, window};
 
 /// Why a run that began has to stop before its next step.
 pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Option<Rest> {

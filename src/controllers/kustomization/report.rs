@@ -15,10 +15,10 @@ use reconcile::{
 
 use release::hold::LIFECYCLE_PENDING;
 
-use crate::controllers::kind::REQUESTED_AT;
-use crate::controllers::progress::is_decided;
-use crate::controllers::record::{conditions_of, listed, recorded, status_of, through};
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::progress::is_decided;
+use windlass_runtime::record::{conditions_of, listed, recorded, status_of, through};
 
 /// Prefix of the facts in events.
 const GROUP: &str = "kustomize.toolkit.fluxcd.io/";
@@ -254,7 +254,7 @@ fn conditions(
 ) -> Vec<Condition> {
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = Conditions::since(had, generation, run.now, &OWNED)
-        .marked(&crate::controllers::hold_conditions::of(object, run.now));
+        .marked(&windlass_runtime::hold_conditions::of(object, run.now));
     let conditions = match run.rest {
         Rest::Settled(..) if run.warnings.is_empty() => conditions,
         Rest::Settled(..) => {

@@ -5,8 +5,8 @@ use crds::kustomize::{CrossNamespaceSourceReference, Kustomization};
 use kube::core::ResourceExt as _;
 use reconcile::{DependencyState, ObjectKey, Rest, Time, Wake, reason};
 
-use crate::controllers::catalog::{SOURCES, SourceSnapshot};
-use crate::controllers::context::Context;
+use windlass_runtime::catalog::{SOURCES, SourceSnapshot};
+use windlass_runtime::context::Context;
 
 /// The node of the source that an object of a namespace names.
 pub(in crate::controllers) fn source_node(

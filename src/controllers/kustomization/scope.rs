@@ -12,8 +12,8 @@ use reconcile::{Rest, Wake, reason};
 
 use super::Session;
 use super::validated_spec::Wish;
-use crate::controllers::target::ClusterTarget;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::target::ClusterTarget;
 
 /// The same wish with cluster-scoped objects in no namespace. `None` if it has none of them in one.
 ///
@@ -87,7 +87,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     fn object(api: &str, kind: &str) -> Object {
         Object::new(json!({"apiVersion": api, "kind": kind,

@@ -11,7 +11,7 @@ use reconcile::{Rest, Wake, reason};
 use sha2::{Digest as _, Sha256};
 
 use super::decryption::described;
-use crate::controllers::reference::References;
+use windlass_runtime::reference::References;
 use windlass_serve::settings::Settings;
 
 /// The label or annotation that leaves an object as it is, when it says `disabled`.

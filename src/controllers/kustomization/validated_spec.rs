@@ -18,9 +18,9 @@ use super::inputs::Inputs;
 use super::key_services::KeyServices;
 use super::manifests::{Account, LoadedManifests, MAX_WARNINGS};
 use super::{ca_bundle, decryption, generated, manifests};
-use crate::controllers::ignore_rules::ignored;
-use crate::controllers::unsupported::unsupported_text;
 use crate::time_limit::TIME_LIMIT;
+use windlass_runtime::ignore_rules::ignored;
+use windlass_runtime::unsupported::unsupported_text;
 use windlass_serve::settings::Settings;
 
 /// How long CRDs and classes may take to be ready.

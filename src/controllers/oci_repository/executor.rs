@@ -20,7 +20,6 @@ use sources::store::Store;
 
 use super::contents::{contents, write};
 use super::signed_version;
-use crate::controllers::artifact::ORIGIN_REVISION;
 use crate::controllers::image_trust::{ImageTrustError, Verification, signer};
 use crate::controllers::source::executor::{
     RemoteRevision, SourceRun, StoredArtifact, blocking, keep,
@@ -28,6 +27,7 @@ use crate::controllers::source::executor::{
 use crate::controllers::source::verified::VerificationRecord;
 use crate::controllers::source::{LATEST_ARCHIVE, linked};
 use windlass_cluster::error::chain;
+use windlass_runtime::artifact::ORIGIN_REVISION;
 
 /// Parity(flux): the annotation that events tell of beside the revision.
 const SOURCE: &str = "org.opencontainers.image.source";

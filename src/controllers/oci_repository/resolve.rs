@@ -9,9 +9,9 @@ use kube::core::ResourceExt as _;
 use reconcile::{ObjectKey, Rest, Wake};
 use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
-use crate::controllers::context::Context;
 use crate::controllers::image_trust::{SignaturePolicy, Verification};
-use crate::controllers::reference::References;
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
 
 /// The data of a Secret.
 pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;

@@ -9,8 +9,8 @@ use reconcile::{Time, Wake};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::record::conditions_of;
 use crate::controllers::source::report::{Report, report};
+use windlass_runtime::record::conditions_of;
 
 fn repository(status: impl serde::Serialize) -> OCIRepository {
     serde_json::from_value(json!({

@@ -60,7 +60,7 @@ pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), Rest> {
     if fields.is_empty() {
         return Ok(());
     }
-    let text = crate::controllers::unsupported::unsupported_text(&fields);
+    let text = windlass_runtime::unsupported::unsupported_text(&fields);
     Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text))
 }
 

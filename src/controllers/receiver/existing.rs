@@ -8,11 +8,11 @@ use objects::{Gvk, Object};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
-use crate::controllers::permit::{Permit, Permits};
 use windlass_cluster::decode::DepthLimitedObject;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::pager::ObjectProjection;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::permit::{Permit, Permits};
 
 /// How many requests have lists in memory at the same time: one for each namespace, which take turns.
 static LIST_PERMITS: LazyLock<Permits> = LazyLock::new(|| Permits::shared(4, 1));
@@ -166,7 +166,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     #[test]
     fn what_is_asked_for_is_noted_until_it_is_read() {

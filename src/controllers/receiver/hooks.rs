@@ -22,12 +22,12 @@ use sha2::{Digest as _, Sha256};
 use super::existing::Existing;
 use super::intake::{Intake, RequestBody};
 use super::wakes::Wakes;
-use crate::controllers::context::Context;
 use crate::controllers::delivery::logged;
-use crate::controllers::expressions::{EvaluationError, on_thread};
-use crate::controllers::http_request::exchange;
-use crate::controllers::permit::Permit;
 use windlass_cluster::Cluster;
+use windlass_runtime::context::Context;
+use windlass_runtime::expressions::{EvaluationError, on_thread};
+use windlass_runtime::http_request::exchange;
+use windlass_runtime::permit::Permit;
 
 /// Longest time for judging a request and for what it asks for.
 const RECEIVE_LIMIT: Duration = Duration::from_secs(60);

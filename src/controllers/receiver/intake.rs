@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use notify::receivers::MAX_BODY;
 
-use crate::controllers::permit::{Permit, Permits};
+use windlass_runtime::permit::{Permit, Permits};
 use windlass_serve::server::bodies::{BodyReader, SHORT_BODY_BYTES};
 
 /// Longest time that sending a part of a body may take. Parity(flux): the notification-controller's.

@@ -12,8 +12,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::controllers::delivery::CONTROLLER;
-use crate::controllers::kind::REQUESTED_AT;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::kind::REQUESTED_AT;
 
 /// Least time between two annotations of an object: short enough for whoever waits for a push.
 const MIN_ANNOTATION_INTERVAL: Duration = Duration::from_millis(500);

@@ -1,6 +1,6 @@
 //! Audits of a release's operations and of corrections of its drift.
 //!
-//! Elsewhere: what an operation did (engine `release`, `audit`), writing (`controllers::audit`), when operations end (`executor`).
+//! Elsewhere: what an operation did (engine `release`, `audit`), writing (`windlass_runtime::audit`), when operations end (`executor`).
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ use release::{Action, Origin, Record, ReleaseDesiredState};
 use super::Owner;
 use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, POLICY};
-use crate::controllers::audit::{self, answer, count, cut, manager_of_spec, text, took, when};
-use crate::controllers::kind::REQUESTED_AT;
+use windlass_runtime::audit::{self, answer, count, cut, manager_of_spec, text, took, when};
+use windlass_runtime::kind::REQUESTED_AT;
 
 fn operation(action: Action) -> AuditOperation {
     match action {

@@ -12,8 +12,8 @@ use helm::render::Templates;
 use parking_lot::Mutex;
 use reconcile::{ObjectKey, Rest, Time, Wake, reason};
 
-use crate::controllers::artifact;
-use crate::controllers::context::Context;
+use windlass_runtime::artifact;
+use windlass_runtime::context::Context;
 
 /// Longest archive of a chart.
 const MAX_CHART_ARCHIVE_BYTES: u64 = 64 << 20;

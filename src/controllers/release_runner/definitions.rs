@@ -311,7 +311,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     /// An API server that has established the definition of Widgets, lists their version, and has its document when it was
     /// asked for it so many times.

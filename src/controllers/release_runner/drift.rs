@@ -23,9 +23,9 @@ use sha2::{Digest as _, Sha256};
 use super::executor::{DriftedObject, ReleaseExecutor};
 use super::manifest_objects::Member;
 use super::{MANAGER, Owner};
-use crate::controllers::object_watcher::Knowledge;
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::Mode;
+use windlass_runtime::object_watcher::Knowledge;
 
 /// Label or annotation `disabled`: the object may be what it likes.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";

@@ -14,10 +14,10 @@ use super::hook_watch::HookWatch;
 use super::storage::Storage;
 use super::{Owner, Wish};
 use crate::controllers::applier::Observation;
-use crate::controllers::context::Context;
-use crate::controllers::field_conflict::Contests;
-use crate::controllers::permit::Line;
-use crate::controllers::target::ClusterTarget;
+use windlass_runtime::context::Context;
+use windlass_runtime::field_conflict::Contests;
+use windlass_runtime::permit::Line;
+use windlass_runtime::target::ClusterTarget;
 
 /// What a release remembers between runs.
 #[derive(Default)]

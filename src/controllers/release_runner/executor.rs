@@ -30,16 +30,16 @@ use super::prepare::PreparedRevision;
 use super::step_error::StepError;
 use super::storage::{Storage, StorageError};
 use super::{Owner, Wish, inventory};
-use crate::controllers::context::Context;
-use crate::controllers::field_conflict::Contests;
-use crate::controllers::lifecycle::attempt::is_beside_release;
-use crate::controllers::lifecycle::{self, Asking};
-use crate::controllers::object_watcher::{AwaitedObject, Moment};
-use crate::controllers::permit::RunPermit;
-use crate::controllers::rights_watch::rights;
-use crate::controllers::target::ClusterTarget;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::context::Context;
+use windlass_runtime::field_conflict::Contests;
+use windlass_runtime::lifecycle::attempt::is_beside_release;
+use windlass_runtime::lifecycle::{self, Asking};
+use windlass_runtime::object_watcher::{AwaitedObject, Moment};
+use windlass_runtime::permit::RunPermit;
+use windlass_runtime::rights_watch::rights;
+use windlass_runtime::target::ClusterTarget;
 
 /// When something is tried again that failed through no fault of the spec.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);

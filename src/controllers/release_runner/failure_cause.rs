@@ -160,7 +160,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
     use windlass_cluster::discovery::Resource;
 
     fn member() -> Member {

@@ -17,11 +17,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::manifest_objects::Member;
-use crate::controllers::work_queue::Hub;
 use windlass_cluster::decode::FullObject;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::watch::WatcherEvent as Event;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::work_queue::Hub;
 
 /// How long the first list of a watch may take; then the hook is created without it.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);

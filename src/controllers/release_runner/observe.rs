@@ -17,8 +17,8 @@ use super::manifest_objects::{self, Member};
 use super::step_error::StepError;
 use super::{Owner, failure_cause};
 use crate::controllers::crd_guard;
-use crate::controllers::object_watcher::{AwaitedObject, Moment, OwnerLabel};
 use windlass_cluster::{ClusterError, version};
+use windlass_runtime::object_watcher::{AwaitedObject, Moment, OwnerLabel};
 
 /// How often an object is observed that no watch tells of.
 const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);

@@ -27,12 +27,12 @@ use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, Member, MemberError};
 use super::step_error::StepError;
 use super::{MANAGER, Owner};
-use crate::controllers::namespaces::Namespaces;
-use crate::controllers::permit::{Permits, RunPermit};
 use crate::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::{Cluster, ClusterError};
+use windlass_runtime::namespaces::Namespaces;
+use windlass_runtime::permit::{Permits, RunPermit};
 
 /// How long a CRD may take until its kind is served.
 const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
@@ -522,7 +522,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn lists_of_lookup_wait_for_their_turn_and_single_objects_do_not() {

@@ -10,11 +10,11 @@ use reconcile::ObjectKey;
 use release::snapshot::Match;
 use release::{Record, Snapshot, snapshot};
 
-use crate::controllers::context::Context;
-use crate::controllers::kind::node_of;
-use crate::controllers::record::through;
 use crate::controllers::release_runner::target_of;
 use windlass_cluster::kind::OurKind;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_of;
+use windlass_runtime::record::through;
 
 /// The object besides the asking one that has the release of a record: the one with this uid, which the journal beside the
 /// record names, if it asks for the release or has a revision of it; else the one whose newest revision is this very record,

@@ -81,7 +81,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     fn controlled(kind: &str, name: &str, by: &str, revision: &str) -> Value {
         let (owner, version) = match kind {

@@ -19,10 +19,10 @@ use sources::store::{self, Slot, Store};
 
 use super::verified::{VERIFY, VerificationRecord};
 use super::{SourceKind, lost, verified};
-use crate::controllers::context::Context;
-use crate::controllers::progress;
-use crate::controllers::record::Latest;
 use windlass_cluster::error::chain;
+use windlass_runtime::context::Context;
+use windlass_runtime::progress;
+use windlass_runtime::record::Latest;
 
 /// One run of a source, as its kind sees it.
 pub(crate) struct SourceRun<K: SourceKind> {

@@ -11,11 +11,11 @@ use reconcile::{Conditions, Rest, Wake, reason};
 use super::SourceKind;
 use super::executor::collect_garbage;
 use super::report::ARTIFACT_IN_STORAGE;
-use crate::controllers::catalog::own;
-use crate::controllers::context::Context;
-use crate::controllers::kind::node_named;
-use crate::controllers::record::{Latest, conditions_of, listed, status_of};
 use windlass_cluster::ClusterError;
+use windlass_runtime::catalog::own;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::node_named;
+use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
 
 /// Parity(flux): what is said until it is there again.
 const DISAPPEARED: &str = "building artifact: disappeared from storage";

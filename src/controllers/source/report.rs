@@ -10,9 +10,9 @@ use reconcile::{Condition, ConditionStatus, Reason, Rest, Time};
 use super::SourceKind;
 use super::executor::{SourceRun, StoredArtifact};
 use super::verified::VerificationRecord;
-use crate::controllers::kind::REQUESTED_AT;
-use crate::controllers::record::{conditions_of, listed, status_of};
 use windlass_cluster::events::{Event, Severity};
+use windlass_runtime::kind::REQUESTED_AT;
+use windlass_runtime::record::{conditions_of, listed, status_of};
 
 /// The artifact of the status is there.
 pub(super) const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
@@ -67,7 +67,7 @@ pub(crate) fn report<K: SourceKind>(
     let owned: Vec<&str> =
         std::iter::once(&ARTIFACT_IN_STORAGE).chain(K::CONDITIONS.owned).copied().collect();
     let mut conditions = reconcile::Conditions::since(&had, generation, now, &owned)
-        .marked(&crate::controllers::hold_conditions::of(object, now));
+        .marked(&windlass_runtime::hold_conditions::of(object, now));
     match stored.and_then(|stored| stored.verified.as_ref()) {
         Some(VerificationRecord { text, .. }) if text.is_empty() => {}
         Some(VerificationRecord { text, .. }) => {

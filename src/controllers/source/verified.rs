@@ -14,11 +14,11 @@ use sources::reason::is_refused_signature;
 
 use super::report::SOURCE_VERIFIED;
 use super::{SourceKind, executor, lost};
-use crate::controllers::catalog::proof::Proof;
-use crate::controllers::context::Context;
-use crate::controllers::record::Latest;
 use windlass_cluster::ClusterError;
 use windlass_cluster::error::chain;
+use windlass_runtime::catalog::proof::Proof;
+use windlass_runtime::context::Context;
+use windlass_runtime::record::Latest;
 
 /// The field of a shape that says how an artifact has to be verified.
 pub(crate) const VERIFY: &str = "verify";

@@ -39,7 +39,7 @@ const PLACES: [(&str, &[&str]); 45] = [
     ("src/cli/install", &["installation"]),
     ("src/cli/uninstall", &["installation", "migration"]),
     ("src/cli/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
-    ("src/controllers/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
+    ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("src/controllers/alert", &["notifications::", "services::"]),
     ("src/controllers/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
     ("src/controllers/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
@@ -69,7 +69,7 @@ const PLACES: [(&str, &[&str]); 45] = [
     ),
     ("src/controllers/kustomization", &["stories::", "tenancy::", "restarts::"]),
     (
-        "src/controllers/lifecycle",
+        "operator/runtime/src/lifecycle",
         &[
             "stories::lifecycles",
             "releases::lifecycle",

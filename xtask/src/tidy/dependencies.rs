@@ -38,8 +38,16 @@ const NOT_PURE: [&str; 17] = [
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 7] =
-    ["windlass", "windlass-cluster", "e2e", "bench", "conformance", "stress", "crd-manifests"];
+const MAY_USE_CRDS: [&str; 8] = [
+    "windlass",
+    "windlass-cluster",
+    "windlass-runtime",
+    "e2e",
+    "bench",
+    "conformance",
+    "stress",
+    "crd-manifests",
+];
 
 /// What cargo says about the workspace and everything below it, on the platform that is shipped.
 pub(super) fn metadata() -> &'static Metadata {

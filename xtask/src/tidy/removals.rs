@@ -17,10 +17,10 @@ const UNGATED: [UngatedCall; 2] = [
             "src/cli/migrate/record.rs",
             "src/cli/uninstall.rs",
             // Objects that windlass keeps for itself.
-            "src/controllers/audit/retention.rs",
+            "operator/runtime/src/audit/retention.rs",
             "src/controllers/crd_guard/export.rs",
             "src/controllers/incident/incident_store.rs",
-            "src/controllers/lifecycle.rs",
+            "operator/runtime/src/lifecycle.rs",
             // Helm's records: those of a removal that has come to its end, and old ones.
             "src/controllers/release_runner/storage.rs",
             // Sources that were made for an object; nothing that is applied goes with them.

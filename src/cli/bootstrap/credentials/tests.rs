@@ -1,7 +1,7 @@
 //! Credentials of one repository are neither shown to the server of another nor replaced without need.
 
 use super::*;
-use crate::fake_cluster::with_objects;
+use fake_cluster::with_objects;
 
 const HOST: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE7uB8zS7hJ3zQm9Jd0mZ3n5cDdYj9n4H0r2k1kq1F3F";

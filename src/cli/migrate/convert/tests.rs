@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::fake_cluster::answering;
+use fake_cluster::answering;
 
 #[tokio::test]
 async fn objects_of_any_size_in_sum_are_read_from_a_cluster() {

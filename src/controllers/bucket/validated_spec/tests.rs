@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::unsupported::promise;
+use crate::controllers::promise;
 
 fn object(more: &Value) -> Bucket {
     let mut spec = json!({"interval": "10m", "endpoint": "s3.example.com", "bucketName": "app"});

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::controllers::crd_guard::export::{DIGEST, KEY, PARTS};
-use crate::fake_cluster::{RecordedRequest, answering};
+use fake_cluster::{RecordedRequest, answering};
 
 const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const SECRETS: &str = "/api/v1/namespaces/flux-system/secrets";

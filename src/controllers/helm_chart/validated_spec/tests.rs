@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::resolve::SourceArtifact;
 use super::*;
-use crate::controllers::unsupported::promise;
+use crate::controllers::promise;
 
 fn object(more: &Value) -> HelmChart {
     let mut spec = json!({

@@ -236,7 +236,7 @@ const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A cluster without HelmCharts, which has these CustomResourceDefinitions.
 async fn without_charts(definitions: &'static [&'static str]) -> Cluster {
-    crate::fake_cluster::answering(move |(request, _)| {
+    fake_cluster::answering(move |(request, _)| {
         let path = request.strip_prefix("GET ").unwrap();
         let path = path.split_once('?').map_or(path, |(path, _)| path);
         let listed = |name: &&str| json!({"metadata": {"name": name}});

@@ -45,7 +45,7 @@ fn desired_of(more: &Value) -> ReleaseDesiredState {
     wished(&object(more), &[])
 }
 
-/// Fields of the schema that are refused where they are used: by `controllers::target`.
+/// Fields of the schema that are refused where they are used: by `windlass_runtime::target`.
 const REFUSED_ELSEWHERE: [&str; 1] = ["kubeConfig.configMapRef"];
 
 /// Fields without an effect in Flux.

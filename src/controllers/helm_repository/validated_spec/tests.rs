@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::unsupported::promise;
+use crate::controllers::promise;
 
 fn object(more: &Value) -> HelmRepository {
     let mut spec = json!({"url": "https://example.com/charts"});

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::unsupported::promise;
+use crate::controllers::promise;
 
 fn object(more: &Value) -> HTTPArchive {
     let mut spec = json!({"interval": "10m", "url": "https://example.com/app.tar.gz"});

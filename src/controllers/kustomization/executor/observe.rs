@@ -13,11 +13,11 @@ use super::write::version;
 use super::{KustomizationExecutor, Verify};
 use crate::controllers::crd_guard::{self, ManifestPermission};
 use crate::controllers::kustomization::MANAGER;
-use crate::controllers::object_watcher::{Knowledge, Moment};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::objects::Mode;
 use windlass_cluster::version::number_of;
+use windlass_runtime::object_watcher::{Knowledge, Moment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {
@@ -291,7 +291,7 @@ impl KustomizationExecutor {
         }
         let missing = {
             let mut known = self.known();
-            known.missing.insert(crate::controllers::crd_watch::kinds_of(&id.group));
+            known.missing.insert(windlass_runtime::crd_watch::kinds_of(&id.group));
             known.missing.clone()
         };
         self.context.hub.set_edges(&self.node, Edge::Waits, missing);

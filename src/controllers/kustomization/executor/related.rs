@@ -51,7 +51,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fake_cluster::answering;
+    use fake_cluster::answering;
 
     fn workload() -> Object {
         Object::new(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use apply::{Action, Manifest, SeenState};
+use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
@@ -14,13 +15,12 @@ use serde_json::Value;
 use super::KustomizationExecutor;
 use crate::controllers::crd_guard::claims::Mark;
 use crate::controllers::crd_guard::{self, Guard, Removal};
-use crate::controllers::kind::ControllerKind as _;
 use crate::controllers::kustomization::{MANAGER, pause};
-use crate::controllers::object_watcher::Moment;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::Resource;
 use windlass_cluster::events::{Event, Severity};
 use windlass_cluster::objects::Mode;
+use windlass_runtime::object_watcher::Moment;
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {

@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 
 use super::*;
 use crate::controllers::kustomization::bases::{BuildPermits, HeldPermits};
-use crate::controllers::permit::Permits;
 use crate::time_limit::TIME_LIMIT;
+use windlass_runtime::permit::Permits;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::resolve::OciSecretData;
 use super::*;
-use crate::controllers::unsupported::promise;
+use crate::controllers::promise;
 
 const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
 

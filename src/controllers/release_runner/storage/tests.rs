@@ -4,7 +4,7 @@ use axum::body::Body;
 use parking_lot::Mutex as TestMutex;
 
 use super::*;
-use crate::fake_cluster::answering;
+use fake_cluster::answering;
 
 /// The metadata of a part of a revision, as a list has it.
 fn part(release: &str, version: i64, digest: &str) -> Value {

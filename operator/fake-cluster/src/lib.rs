@@ -1,0 +1,49 @@
+//! Clusters whose API server is that of tests (crate `fake-api-server`).
+//!
+//! Elsewhere: the same for tests of the client itself, which cannot use this crate (`operator/cluster`).
+
+#![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
+
+use axum::body::Body;
+use fake_api_server::FakeApiServer;
+pub use fake_api_server::{RecordedRequest, Writes};
+use parking_lot::Mutex;
+use serde_json::Value;
+use std::sync::Arc;
+use windlass_cluster::Cluster;
+use windlass_cluster::client::{Access, connect};
+use windlass_cluster::leadership::Leadership;
+use windlass_cluster::metrics::Metrics;
+
+async fn connected(server: &FakeApiServer) -> Cluster {
+    let kubeconfig = server.kubeconfig();
+    let access = Access { kubeconfig: Some(&kubeconfig), ..Access::default() };
+    connect(access, "test", &Leadership::unlimited(), &Metrics::new()).await.unwrap()
+}
+
+/// A cluster whose API server answers requests, one after the other, with a status and a body.
+///
+/// # Panics
+/// Where no port or no folder can be had.
+pub async fn answering(
+    answer: impl Fn(RecordedRequest) -> (u16, Body) + Clone + Send + Sync + 'static,
+) -> Cluster {
+    connected(&fake_api_server::answering(answer).await).await
+}
+
+/// A cluster with these objects, whose kinds it serves beside those that every cluster has.
+///
+/// # Panics
+/// Where no port or no folder can be had.
+pub async fn with_objects(objects: Vec<Value>) -> (Cluster, Writes) {
+    with_shared_objects(Arc::new(Mutex::new(objects))).await
+}
+
+/// The same with objects that a test changes meanwhile.
+///
+/// # Panics
+/// Where no port or no folder can be had.
+pub async fn with_shared_objects(objects: Arc<Mutex<Vec<Value>>>) -> (Cluster, Writes) {
+    let (server, writes) = fake_api_server::with_shared_objects(objects).await;
+    (connected(&server).await, writes)
+}

@@ -1,0 +1,176 @@
+//! The files of a source's artifact, from our store or from the shard that has it.
+//!
+//! Elsewhere: whether an artifact is the source's own ([`own`]), which `catalog.rs` asks.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use crds::Artifact;
+use reconcile::{ObjectKey, Rest, Time, Wake, reason};
+use sources::archive::ExtractOptions;
+use sources::artifact::{FetchLimits, Remote};
+use sources::store;
+
+use super::context::Context;
+use windlass_cluster::error::chain;
+
+/// Parity(flux): the annotation by which the maker of an OCI artifact says from which revision it was made.
+pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
+
+/// The revision from which an artifact's own origin says that it was made; nothing if it does not say.
+pub fn origin_revision(artifact: &Artifact) -> &str {
+    artifact.metadata.get(ORIGIN_REVISION).map_or("", String::as_str)
+}
+
+/// Largest archive that is fetched from another shard; Flux sets no limit to it.
+const MAX_ARTIFACT_BYTES: u64 = 1 << 30;
+
+/// Why an artifact cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArtifactError {
+    /// The store that should have it does not: its source has still to be reconciled, as after a start on an empty volume.
+    #[error("{0}")]
+    NotInStorage(String),
+    /// It is there and cannot be used, or its store cannot be reached.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+impl ArtifactError {
+    fn of_store(error: &store::Error) -> Self {
+        match error {
+            store::Error::Missing(_) => Self::NotInStorage(chain(error)),
+            _ => Self::Unusable(chain(error)),
+        }
+    }
+
+    fn of_remote(error: &sources::artifact::Error) -> Self {
+        match error {
+            sources::artifact::Error::Status { status: 404, .. } => {
+                Self::NotInStorage(chain(error))
+            }
+            _ => Self::Unusable(chain(error)),
+        }
+    }
+
+    fn interrupted() -> Self {
+        Self::Unusable("reading it was interrupted".to_owned())
+    }
+
+    /// The result of a reconciliation that needs the artifact. The message begins with `what`. A missing artifact is looked
+    /// for again when the source changes, at `again` at the latest.
+    ///
+    /// Parity(flux): an artifact that is not in the storage yet is waited for, which is in the log and no event: after a start
+    /// on an empty volume it is so for every object.
+    pub fn ends(self, source: &ObjectKey, what: &str, again: Time) -> Rest {
+        let text = format!("{what}: {self}");
+        match self {
+            Self::NotInStorage(_) => {
+                let wake = Wake::on([source.clone()]).and_at(again);
+                Rest::Blocked(reason::ARTIFACT_FAILED, text, wake)
+            }
+            Self::Unusable(_) => Rest::Failed(reason::ARTIFACT_FAILED, text, Wake::default()),
+        }
+    }
+}
+
+/// The files of an artifact. One that is `elsewhere` is fetched over HTTP, from where its source's status says.
+///
+/// # Errors
+/// Why it cannot be had.
+pub async fn files(
+    context: &Context,
+    artifact: &Artifact,
+    elsewhere: bool,
+) -> Result<Arc<tree::MemoryTree>, ArtifactError> {
+    let store = context.artifacts.clone();
+    let time = context.settings.http_timeout;
+    let egress = context.remotes.artifacts.clone();
+    let Artifact { path, digest, url, .. } = artifact.clone();
+    let runtime = tokio::runtime::Handle::current();
+    let loaded = tokio::task::spawn_blocking(move || {
+        let options = ExtractOptions::default();
+        if elsewhere {
+            let limits = FetchLimits { bytes: MAX_ARTIFACT_BYTES, time };
+            let remote = Remote { url, digest, egress };
+            sources::artifact::load(&store, &remote, &options, &limits, &runtime)
+                .map_err(|error| ArtifactError::of_remote(&error))
+        } else {
+            let loaded = store.load(&path, &digest, &options);
+            loaded.map_err(|error| ArtifactError::of_store(&error))
+        }
+    });
+    loaded.await.unwrap_or_else(|_| Err(ArtifactError::interrupted()))
+}
+
+/// The bytes of an artifact that is no archive, or is read as one elsewhere; `limit` at most.
+///
+/// # Errors
+/// Why it cannot be had.
+pub async fn bytes(
+    context: &Context,
+    artifact: &Artifact,
+    elsewhere: bool,
+    limit: u64,
+) -> Result<Vec<u8>, ArtifactError> {
+    let store = context.artifacts.clone();
+    let time = context.settings.http_timeout;
+    let Artifact { path, digest, url, .. } = artifact.clone();
+    if elsewhere {
+        let egress = context.remotes.artifacts.clone();
+        let remote = Remote { url, digest, egress };
+        let limits = FetchLimits { bytes: limit, time };
+        let file = sources::artifact::fetch(&remote, &limits).await;
+        return read(file.map_err(|error| ArtifactError::of_remote(&error))?, limit).await;
+    }
+    let open = move || {
+        let of_store = |error| ArtifactError::of_store(&error);
+        if !store.verify(&path, &digest).map_err(of_store)? {
+            return Err(of_store(store::Error::Missing(path)));
+        }
+        store.open_file(&path).map_err(of_store)
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
+    read(opened.unwrap_or_else(|_| Err(ArtifactError::interrupted()))?, limit).await
+}
+
+async fn read(file: std::fs::File, limit: u64) -> Result<Vec<u8>, ArtifactError> {
+    let read = move || {
+        let mut bytes = Vec::new();
+        let read = file.take(limit + 1).read_to_end(&mut bytes);
+        let read = read.map_err(|error| ArtifactError::Unusable(error.to_string()))?;
+        if read as u64 > limit {
+            return Err(ArtifactError::Unusable(format!("it is larger than {limit} bytes")));
+        }
+        Ok(bytes)
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|_| Err(ArtifactError::interrupted()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_in_storage_yet_is_waited_for_and_what_is_damaged_is_a_failure() {
+        let source = ObjectKey::new("source.toolkit.fluxcd.io", "GitRepository", "apps", "app");
+        let path = || "gitrepository/apps/app/a.tar.gz".to_owned();
+        let missing = ArtifactError::of_store(&store::Error::Missing(path()));
+        let rest = missing.ends(&source, "artifact of revision main", Time::UNIX_EPOCH);
+        let text = "artifact of revision main: artifact `gitrepository/apps/app/a.tar.gz` not found in storage";
+        let wake = Wake::on([source.clone()]).and_at(Time::UNIX_EPOCH);
+        assert_eq!(rest, Rest::Blocked(reason::ARTIFACT_FAILED, text.to_owned(), wake));
+
+        let of_status = |status| sources::artifact::Error::Status { url: "u".to_owned(), status };
+        let is_waiting = |error: ArtifactError| {
+            matches!(error.ends(&source, "a", Time::UNIX_EPOCH), Rest::Blocked(..))
+        };
+        assert!(is_waiting(ArtifactError::of_remote(&of_status(404))));
+        for status in [403, 500] {
+            assert!(!is_waiting(ArtifactError::of_remote(&of_status(status))), "{status}");
+        }
+        let damaged = store::Error::Mismatch { path: path(), expected: "sha256:0".to_owned() };
+        assert!(!is_waiting(ArtifactError::of_store(&damaged)));
+    }
+}

@@ -1,0 +1,499 @@
+//! Audits: a ReleaseAudit for each operation, written once and never a condition of it.
+//!
+//! An audit is written when its operation has come to its end and before the status says so; a crash in between makes it
+//! again. Its name comes from the uid of its subject and from the operation. Who knows both can take the name before, so one
+//! that is there already is read: it has to be about this operation.
+//!
+//! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`), and where they are kept then (`archive`).
+//! Elsewhere: what an audit says (`release_runner::audit`, `kustomization::audit`; engines `release::audit`, `apply::changes`).
+
+pub(crate) mod archive;
+pub mod retention;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use apply::changes::{Listing, ObjectChange, What, list};
+use crds::Time as When;
+use crds::release::{
+    AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
+    AuditLifecycle, AuditOperation, AuditState, ReleaseAudit, ReleaseAuditSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::core::Resource as _;
+use objects::{Gvk, Masking, Object};
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, Time};
+use release::origin::ManualRequest;
+use sha2::{Digest as _, Sha256};
+
+use super::context::Context;
+use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::events::{Event, Severity};
+use windlass_cluster::metrics::AuditOutcome;
+use windlass_cluster::object_pages::ObjectQuery;
+
+/// The label by which the audits of an object are found, whatever its name is.
+pub(crate) const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
+
+/// The field manager of audits.
+const MANAGER: &str = "windlass";
+
+/// How large an audit may be as JSON.
+const MAX_AUDIT_BYTES: usize = 60 << 10;
+
+/// How long a message may be, in bytes.
+const MAX_MESSAGE_BYTES: usize = 3 << 10;
+
+/// How long other strings of users may be, in bytes.
+const MAX_TEXT_BYTES: usize = 250;
+
+/// How many causes are listed.
+const MAX_LISTED_CAUSES: usize = 32;
+
+/// How many approvals of a phase are listed where more do not fit.
+const MAX_APPROVALS_PER_PHASE: [usize; 2] = [4, 0];
+
+/// How many answers of lifecycles are listed where more do not fit.
+const MAX_LISTED_LIFECYCLE_ANSWERS: usize = 16;
+
+/// How many audits are created later at most, where the API server does not take them.
+const MAX_PENDING_AUDITS: usize = 512;
+
+/// How soon that is tried again.
+const PENDING_AUDIT_RETRY_DELAY: Duration = Duration::from_secs(3);
+
+/// Corrections of an object within so many seconds are one audit.
+const CORRECTION_SECONDS: i64 = 600;
+
+/// Where audits are served. They are asked for without discovery, whose answer may be older than their CRD.
+pub fn resource() -> Resource {
+    Resource {
+        gvk: Gvk::new(&ReleaseAudit::api_version(&()), &ReleaseAudit::kind(&())),
+        plural: ReleaseAudit::plural(&()).into_owned(),
+        namespaced: true,
+        watchable: true,
+    }
+}
+
+/// What was last said of audits that cannot be written, so that it is said once.
+#[derive(Default)]
+struct LastAuditError(Mutex<Option<String>>);
+
+impl LastAuditError {
+    /// Whether a reason is another than the last one.
+    fn is_new(&self, why: Option<&str>) -> bool {
+        let mut last = self.0.lock();
+        let is_new = last.as_deref() != why;
+        *last = why.map(str::to_owned);
+        is_new
+    }
+}
+
+/// The name of an audit: the same for the same operation of the same object.
+fn name(subject: &str, operation: AuditOperation, uid: &str, key: &str) -> String {
+    let digest = hex::encode(Sha256::digest(format!("{uid}\n{key}")));
+    let subject: String = subject.chars().take(40).collect();
+    let subject = subject.trim_end_matches(['.', '-']);
+    format!("{subject}-{}-{}", operation.as_str().to_lowercase(), &digest[..16])
+}
+
+/// How the creation of an audit ended.
+struct Creation {
+    outcome: AuditOutcome,
+    /// Why it was not written.
+    text: String,
+    /// Another audit had its name.
+    is_displaced: bool,
+    /// The API server was at fault, and may take it later.
+    is_owed: bool,
+}
+
+impl Creation {
+    fn plain(outcome: AuditOutcome, text: String) -> Self {
+        Self { outcome, text, is_displaced: false, is_owed: false }
+    }
+
+    fn displaced(text: &str) -> Self {
+        let outcome = AuditOutcome::Failed;
+        let text = text.to_owned();
+        Self { outcome, text, is_displaced: true, is_owed: false }
+    }
+}
+
+/// Whether two audits are about the same operation of the same object. What else they say may differ: after a crash less may
+/// be known.
+fn is_same(one: &Object, other: &Object) -> bool {
+    let operation = |of: &Object| {
+        let spec = of.get("spec");
+        ["/subject/uid", "/operation", "/id"]
+            .map(|path| spec.and_then(|spec| spec.pointer(path)).cloned())
+    };
+    operation(one) == operation(other)
+}
+
+/// Creates an audit; one of its name that is there already is read.
+async fn create(context: &Context, audit: &Object) -> Creation {
+    let resource = resource();
+    let cluster = &context.cluster;
+    let Err(error) = cluster.create_object(&resource, audit, MANAGER, false).await else {
+        return Creation::plain(AuditOutcome::Written, String::new());
+    };
+    let outcome = classified(&error);
+    if outcome != AuditOutcome::Exists {
+        let is_owed = outcome == AuditOutcome::Failed && error.is_of_server();
+        return Creation { is_owed, ..Creation::plain(outcome, error.to_string()) };
+    }
+    let named = format!("metadata.name={}", audit.name());
+    let query = ObjectQuery {
+        namespace: audit.namespace(),
+        field_selector: &named,
+        ..ObjectQuery::all(&resource)
+    };
+    match cluster.list_part(query, None).await {
+        Ok(part) => match part.objects.first() {
+            Some(found) if is_same(audit, found) => {
+                Creation::plain(AuditOutcome::Exists, String::new())
+            }
+            Some(_) => Creation::displaced(
+                "a ReleaseAudit of this name exists that is not about this operation; find out who created \
+                 it, and delete it",
+            ),
+            None => Creation::displaced("a ReleaseAudit of this name existed and was deleted"),
+        },
+        Err(error) => {
+            let text = format!("a ReleaseAudit of this name exists and cannot be read: {error}");
+            let is_owed = error.is_of_server();
+            Creation { is_owed, ..Creation::plain(AuditOutcome::Failed, text) }
+        }
+    }
+}
+
+/// Audits that the API server did not take for a reason of its own: they are created later, as long as the process lives.
+#[derive(Default)]
+struct AuditRetryQueue(Mutex<VecDeque<Object>>);
+
+impl AuditRetryQueue {
+    fn all(&self) -> MutexGuard<'_, VecDeque<Object>> {
+        self.0.lock()
+    }
+
+    /// Keeps an audit for later, if there is room.
+    fn put(&self, audit: Object) -> bool {
+        let mut all = self.all();
+        let has_room = all.len() < MAX_PENDING_AUDITS;
+        if has_room {
+            all.push_back(audit);
+        }
+        has_room
+    }
+}
+
+/// Creates audits that the API server has not taken before, for ever.
+async fn repay(context: &Context) {
+    let owed = context.shared::<AuditRetryQueue>();
+    loop {
+        tokio::time::sleep(PENDING_AUDIT_RETRY_DELAY).await;
+        loop {
+            let Some(audit) = owed.all().pop_front() else { break };
+            let Creation { outcome, text, is_owed, .. } = create(context, &audit).await;
+            if is_owed {
+                // The others come first: it may be this one that is not taken.
+                owed.all().push_back(audit);
+                break;
+            }
+            context.metrics.audited(outcome);
+            if outcome == AuditOutcome::Failed {
+                let namespace = audit.namespace();
+                let name = audit.name();
+                tracing::error!(namespace, name, error = text, "failed to write a ReleaseAudit");
+            }
+        }
+    }
+}
+
+/// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation goes on whatever comes
+/// of it; what is to be told on the subject is the answer.
+pub async fn write(
+    context: &Context,
+    namespace: &str,
+    key: &str,
+    spec: ReleaseAuditSpec,
+) -> Option<Event> {
+    if !context.settings.release_audits {
+        return None;
+    }
+    let name = name(&spec.subject.name, spec.operation, &spec.subject.uid, key);
+    let Creation { outcome, text, is_displaced, .. } = match object(namespace, &name, fitted(spec))
+    {
+        Ok(object) => match create(context, &object).await {
+            Creation { is_owed: true, .. } if context.shared::<AuditRetryQueue>().put(object) => {
+                return None;
+            }
+            created => created,
+        },
+        Err(text) => Creation::plain(AuditOutcome::Failed, text),
+    };
+    let told = context.shared::<LastAuditError>();
+    context.metrics.audited(outcome);
+    match outcome {
+        AuditOutcome::Written | AuditOutcome::Exists => {
+            told.is_new(None);
+            None
+        }
+        // Its namespace goes, and all that is in it.
+        AuditOutcome::Terminating => None,
+        AuditOutcome::NotInstalled => {
+            if told.is_new(Some("not installed")) {
+                tracing::info!(
+                    "no ReleaseAudit is written: the CustomResourceDefinition releaseaudits.release.windlass.dev is not \
+                     installed; install it, or set --release-audits=false"
+                );
+            }
+            None
+        }
+        AuditOutcome::Failed => {
+            // The same refusal names another object each time. One whose name was taken is always told: what it was to say
+            // is nowhere else.
+            if !is_displaced && !told.is_new(Some(&text.replace(&name, ""))) {
+                return None;
+            }
+            tracing::error!(
+                namespace,
+                name,
+                error = text,
+                "failed to write a ReleaseAudit; operations continue without"
+            );
+            Some(Event {
+                severity: Severity::Error,
+                reason: "AuditFailed".to_owned(),
+                message: format!(
+                    "failed to write ReleaseAudit {namespace}/{name}, the operation continues without: {text}"
+                ),
+                metadata: BTreeMap::new(),
+            })
+        }
+    }
+}
+
+fn classified(error: &ClusterError) -> AuditOutcome {
+    let is_there = error.code() == Some(409) && !error.is_conflict();
+    match error {
+        _ if is_there => AuditOutcome::Exists,
+        _ if error.is_of_terminating_namespace() => AuditOutcome::Terminating,
+        _ if error.is_unserved() => AuditOutcome::NotInstalled,
+        _ => AuditOutcome::Failed,
+    }
+}
+
+fn object(namespace: &str, name: &str, spec: ReleaseAuditSpec) -> Result<Object, String> {
+    let labels = BTreeMap::from([(SUBJECT_UID.to_owned(), spec.subject.uid.clone())]);
+    let mut audit = ReleaseAudit::new(name, spec);
+    audit.metadata.namespace = Some(namespace.to_owned());
+    audit.metadata.labels = Some(labels);
+    let value = serde_json::to_value(&audit).map_err(|error| error.to_string())?;
+    Object::new(value).map_err(|error| error.to_string())
+}
+
+/// An audit of a size that is stored: what is listed goes before what is counted.
+fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
+    spec.message = spec.message.map(|text| cut(&text, MAX_MESSAGE_BYTES));
+    for cause in &mut spec.causes {
+        let AuditCause { type_: _, object, version, manager, claimed_user, reason } = cause;
+        for (text, most) in [
+            (object, 2 * MAX_TEXT_BYTES),
+            (version, 2 * MAX_TEXT_BYTES),
+            (manager, MAX_TEXT_BYTES / 2),
+            (claimed_user, MAX_TEXT_BYTES),
+            (reason, 2 * MAX_TEXT_BYTES),
+        ] {
+            *text = text.take().map(|it| cut(&it, most));
+        }
+    }
+    spec.causes.truncate(MAX_LISTED_CAUSES);
+    for step in &mut spec.steps {
+        step.hook = step.hook.take().map(|it| cut(&it, MAX_TEXT_BYTES));
+    }
+    for state in [&mut spec.from, &mut spec.to].into_iter().flatten() {
+        let AuditState { revision, chart, chart_version, app_version, .. } = state;
+        *revision = revision.take().map(|it| cut(&it, 2 * MAX_TEXT_BYTES));
+        for text in [chart, chart_version, app_version] {
+            *text = text.take().map(|it| cut(&it, MAX_TEXT_BYTES));
+        }
+    }
+    let size = |spec: &ReleaseAuditSpec| serde_json::to_vec(spec).map_or(0, |json| json.len());
+    if size(&spec) > MAX_AUDIT_BYTES {
+        let listed = std::mem::take(&mut spec.changes.objects);
+        spec.changes.omitted = spec.changes.omitted.saturating_add(count(listed.len()));
+    }
+    if size(&spec) > MAX_AUDIT_BYTES {
+        let steps = std::mem::take(&mut spec.steps);
+        spec.omitted_steps = spec.omitted_steps.saturating_add(count(steps.len()));
+    }
+    // Who approved stays as long as it fits; why does not.
+    for most in MAX_APPROVALS_PER_PHASE {
+        if size(&spec) > MAX_AUDIT_BYTES {
+            for answer in &mut spec.lifecycles {
+                answer.message = None;
+                answer.approvals.truncate(most);
+                answer.approvals.iter_mut().for_each(|approval| approval.comment = None);
+            }
+        }
+    }
+    if size(&spec) > MAX_AUDIT_BYTES {
+        spec.lifecycles.truncate(MAX_LISTED_LIFECYCLE_ANSWERS);
+    }
+    spec
+}
+
+/// A text of at most so many bytes.
+pub fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    format!("{}…", &text[..end])
+}
+
+/// A number as audits have it.
+pub fn count(of: usize) -> i64 {
+    i64::try_from(of).unwrap_or(i64::MAX)
+}
+
+/// A text that may be empty.
+pub fn text(of: impl Into<String>) -> Option<String> {
+    Some(of.into()).filter(|text| !text.is_empty())
+}
+
+/// A time as audits have it.
+pub fn when(time: Time) -> Option<When> {
+    Some(When(time))
+}
+
+/// How long something took, to the millisecond.
+pub fn took(started: Time, ended: Time) -> Option<String> {
+    let took = std::time::Duration::try_from(ended.duration_since(started)).ok()?;
+    let whole = u64::try_from(took.as_millis()).ok()?;
+    Some(reconcile::format_duration(std::time::Duration::from_millis(whole)))
+}
+
+/// Changes as an audit lists them, without what came from Secrets.
+pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &Masking) -> AuditChanges {
+    let Listing { added, changed, removed, digest, listed, omitted } = list(changes);
+    let object = |change: ObjectChange| AuditChange {
+        change: match change.what {
+            What::Added => AuditChangeKind::Added,
+            What::Changed => AuditChangeKind::Changed,
+            What::Removed => AuditChangeKind::Removed,
+        },
+        group: change.id.group,
+        kind: change.id.kind,
+        namespace: change.id.namespace,
+        name: secrets.mask(&change.id.name),
+        fields: change.fields.iter().map(|field| secrets.mask(field)).collect(),
+    };
+    AuditChanges {
+        added: count(added),
+        changed: count(changed),
+        removed: count(removed),
+        partial,
+        digest: text(digest),
+        objects: listed.into_iter().map(object).collect(),
+        omitted: count(omitted),
+    }
+}
+
+/// The answer of a lifecycle.
+pub fn answer(of: lifecycle::EventAnswer) -> AuditLifecycle {
+    let approval = |it: lifecycle::Approval| AuditApproval {
+        user: cut(&it.user, 240),
+        at: it.at.and_then(when),
+        comment: text(cut(&it.comment, 500)),
+    };
+    AuditLifecycle {
+        lifecycle: of.lifecycle,
+        phase: of.phase.as_str().to_owned(),
+        outcome: of.outcome.as_str().to_owned(),
+        answered_by: text(cut(&of.answered_by, 240)),
+        message: text(cut(&of.message, 500)),
+        approvals: of.approvals.into_iter().map(approval).collect(),
+        started: when(of.asked),
+        ended: when(of.ended),
+    }
+}
+
+/// The stretch of time in which corrections of an object are one audit: its number.
+pub fn stretch(now: Time) -> i64 {
+    now.as_second().div_euclid(CORRECTION_SECONDS)
+}
+
+/// What names the audit of a correction: when, and which objects.
+pub fn correction_key(stretch: i64, changes: &[ObjectChange]) -> String {
+    let objects: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
+    format!("correct {stretch} {}", objects.join(" "))
+}
+
+/// What a user asked of an object by an annotation; `None` without it. Another annotation names the user, and counts only if
+/// the same program wrote it.
+pub fn request(meta: &ObjectMeta, key: &str) -> Option<ManualRequest> {
+    let at = meta.annotations.as_ref()?.get(key)?;
+    let manager = manager_of_annotation(meta, key);
+    // A rollback comes after a suspension, which has the reason.
+    let of_hold = || claim(meta, &manager, SUSPENDED_BY, SUSPENDED_REASON);
+    let asked = (key == ROLLBACK).then(of_hold).flatten();
+    let asked = asked.or_else(|| claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON));
+    Some(ManualRequest { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
+}
+
+/// Who asked for something and why, as two annotations say that this field manager wrote.
+pub fn claim(
+    meta: &ObjectMeta,
+    manager: &str,
+    user_annotation: &str,
+    reason_annotation: &str,
+) -> Option<ManualRequest> {
+    let annotation = |key: &str| {
+        let text = meta.annotations.as_ref()?.get(key)?;
+        let is_its = !manager.is_empty() && manager_of_annotation(meta, key) == manager;
+        is_its.then(|| cut(text.trim(), MAX_TEXT_BYTES)).filter(|text| !text.is_empty())
+    };
+    let user = annotation(user_annotation)?;
+    let reason = annotation(reason_annotation).unwrap_or_default();
+    Some(ManualRequest { user, reason, ..ManualRequest::default() })
+}
+
+/// A request as a reason for an operation.
+pub fn requested(of: ManualRequest) -> AuditCause {
+    AuditCause {
+        type_: AuditCauseKind::Request,
+        object: None,
+        version: text(of.at),
+        manager: text(of.manager),
+        claimed_user: text(of.user),
+        reason: text(of.reason),
+    }
+}
+
+/// The field manager that last changed the spec of an object; empty if that is unknown.
+pub fn manager_of_spec(meta: &ObjectMeta) -> String {
+    manager(meta, |fields| !fields["f:spec"].is_null())
+}
+
+/// The field manager that last wrote an annotation of an object.
+pub fn manager_of_annotation(meta: &ObjectMeta, key: &str) -> String {
+    let key = format!("f:{key}");
+    manager(meta, |fields| !fields["f:metadata"]["f:annotations"][&key].is_null())
+}
+
+fn manager(meta: &ObjectMeta, wrote: impl Fn(&serde_json::Value) -> bool) -> String {
+    let entries = meta.managed_fields.iter().flatten();
+    let its = entries.filter(|entry: &&ManagedFieldsEntry| {
+        entry.subresource.is_none() && entry.fields_v1.as_ref().is_some_and(|it| wrote(&it.0))
+    });
+    let last = its.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    last.and_then(|entry| entry.manager.clone()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! Every source by kind and name, as the watches last saw it: what appliers and other sources read from.
+//!
+//! Elsewhere: the artifact's files (`artifact`), running the kinds (each its folder).
+
+pub mod own;
+pub mod proof;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
+use futures::future::{BoxFuture, FutureExt as _, join_all};
+use kube::core::{Resource as _, ResourceExt as _};
+use reconcile::{ObjectKey, Reason, Rest, Wake};
+
+use super::namespaces::Namespaces;
+use super::object_store::ByType;
+use proof::Proof;
+use sources::store::{Slot, Store};
+use windlass_cluster::kind::OurKind;
+use windlass_serve::settings::Settings;
+
+/// The API group of the sources.
+pub const SOURCES: &str = "source.toolkit.fluxcd.io";
+
+/// A kind whose artifacts others name, as the type says it that runs the kind.
+pub trait Provider {
+    /// The kind.
+    type Object: OurKind + crds::ArtifactSource;
+
+    /// Whether its status tells of which generation of the spec it is: somebody of ours runs for it.
+    const IS_RUN: bool = true;
+
+    /// Why its artifact does not count as verified; nothing if it does.
+    fn unverified(_object: &Self::Object) -> Option<String> {
+        Some(format!("windlass cannot verify a source of kind {}", Self::Object::kind(&())))
+    }
+
+    /// Whether its artifact is in another process' store, and comes over HTTP.
+    fn is_elsewhere(object: &Self::Object, settings: &Settings, _kept: &ByType) -> bool {
+        !settings.selects(object.labels())
+    }
+}
+
+/// The sources of one kind.
+#[derive(Clone, Copy)]
+struct OfKind {
+    find: fn(&ByType, &ObjectKey, &Settings) -> Option<SourceSnapshot>,
+    /// Returns once they were listed; false if the watch ended before.
+    listed: fn(&ByType) -> BoxFuture<'_, bool>,
+}
+
+/// A catalog of all source objects by kind and name, as the watches last saw them.
+pub struct Catalog {
+    kept: Arc<ByType>,
+    kinds: BTreeMap<String, OfKind>,
+}
+
+/// A source, as whoever reads from it needs to know it.
+#[derive(Debug, Clone)]
+pub struct SourceSnapshot {
+    /// Its artifact.
+    pub artifact: Option<Artifact>,
+    /// Why what its status names is not used as its artifact.
+    pub denied: Option<String>,
+    /// Whether its artifact is in another process' store, and comes over HTTP.
+    pub is_elsewhere: bool,
+    /// Why its artifact may not be what its spec says: the spec was changed since, or is wrong.
+    pub not_current: Option<String>,
+    /// Why its artifact does not count as verified, by its status; nothing if it does.
+    pub(crate) unverified: Option<String>,
+    /// Its uid, and the generation of its spec.
+    pub(crate) identity: (Option<String>, Option<i64>),
+}
+
+/// The policy of the namespace asks for sources that are verified.
+pub const SOURCE_NOT_VERIFIED: Reason = Reason::new("SourceNotVerified");
+
+impl SourceSnapshot {
+    /// Checks that an applier of a namespace may apply the artifact, as the policy of the namespace says.
+    ///
+    /// # Errors
+    /// The policy asks for sources that are verified, and this one is not; or the policy is not known.
+    pub fn admit(
+        &self,
+        kept: &ByType,
+        store: &Store,
+        namespace: &str,
+        source: &ObjectKey,
+    ) -> Result<(), Rest> {
+        if !kept.get::<Namespaces>().is_verified_only(namespace)? {
+            return Ok(());
+        }
+        let why = self.unverified.clone().or_else(|| self.unproven(store, source));
+        let Some(why) = why else { return Ok(()) };
+        let text = format!(
+            "namespace {namespace} requires verified sources, and {source} is not verified: {why}"
+        );
+        Err(Rest::Blocked(SOURCE_NOT_VERIFIED, text, Wake::on([source.clone()])))
+    }
+
+    /// Why the store does not prove what the status says. Who may write a status, as Flux's role for editors lets them,
+    /// could say anything there.
+    fn unproven(&self, store: &Store, source: &ObjectKey) -> Option<String> {
+        // Without an artifact nothing is applied.
+        let artifact = self.artifact.as_ref()?;
+        if self.is_elsewhere {
+            return Some(
+                "its artifact is in the store of another process, which alone can prove that it was verified; \
+                 have the source reconciled by the same windlass"
+                    .to_owned(),
+            );
+        }
+        let slot = Slot::new(&source.kind, &source.namespace, &source.name).ok();
+        // It is a small file, and read in place.
+        let proof = slot.and_then(|slot| Proof::read(store, &slot));
+        let (uid, generation) = &self.identity;
+        let is_of = |proof: Proof| proof.is_of(artifact, uid.as_deref(), *generation);
+        let is_proven = proof.is_some_and(is_of);
+        (!is_proven)
+            .then(|| "windlass has not verified its artifact for its latest generation".to_owned())
+    }
+}
+
+/// Why the artifact of a source may not be what its spec says.
+///
+/// Parity(flux): helm-controller 1.6 `isHelmChartReady`; a Kustomization takes the last artifact whatever this says.
+fn not_current<K: Provider>(object: &K::Object) -> Option<String> {
+    if !K::IS_RUN {
+        return None;
+    }
+    let message = |kind: &str| object.condition(kind).map(|it| it.message.clone());
+    if object.observed_generation() != object.meta().generation {
+        let is_false = object.condition("Ready").is_some_and(|it| it.status == "False");
+        let told = if is_false { message("Ready") } else { None };
+        let text = match object.is_suspended() {
+            true => "its spec was changed while it is suspended; resume it",
+            false => "its latest generation has not been reconciled",
+        };
+        return Some(told.unwrap_or_else(|| text.to_owned()));
+    }
+    let is_stalled = object.condition("Stalled").is_some_and(|it| it.status == "True");
+    if is_stalled { message("Stalled") } else { None }
+}
+
+/// What others have to know of a source that compare [`SourceSnapshot::not_current`].
+pub fn currency<K: Provider>(object: &K::Object) -> String {
+    format!("{:?} {}", object.observed_generation(), not_current::<K>(object).is_none())
+}
+
+impl Catalog {
+    /// A catalog of no kinds yet.
+    pub fn new(kept: Arc<ByType>) -> Self {
+        Self { kept, kinds: BTreeMap::new() }
+    }
+
+    /// Has the objects of a kind found.
+    pub fn add<K: Provider>(&mut self) {
+        let listed = |kept: &ByType| kept.listed::<K::Object>().boxed();
+        self.kinds.insert(K::Object::kind(&()).into_owned(), OfKind { find: found::<K>, listed });
+    }
+
+    /// The source that a node stands for; `None` if there is none of that name, or if its kind is no source.
+    ///
+    /// What its status names is its artifact only if it can be its own.
+    pub fn find(&self, node: &ObjectKey, settings: &Settings) -> Option<SourceSnapshot> {
+        let kind = self.kinds.get(&node.kind)?;
+        let mut found = (kind.find)(&self.kept, node, settings)?;
+        if let Some(artifact) = &found.artifact
+            && let Err(why) = own::check(node, artifact, found.is_elsewhere)
+        {
+            found = SourceSnapshot { artifact: None, denied: Some(why), ..found };
+        }
+        Some(found)
+    }
+
+    /// Returns when all kinds have listed their objects once: before, a source may only seem to be missing. `None` if the
+    /// process ends before.
+    pub async fn listed(&self) -> Option<()> {
+        let all = join_all(self.kinds.values().map(|kind| (kind.listed)(&self.kept))).await;
+        all.into_iter().all(|listed| listed).then_some(())
+    }
+}
+
+fn found<K: Provider>(
+    kept: &ByType,
+    node: &ObjectKey,
+    settings: &Settings,
+) -> Option<SourceSnapshot> {
+    let object = kept.seen::<K::Object>(&node.namespace, &node.name)?;
+    Some(SourceSnapshot {
+        artifact: object.artifact().cloned(),
+        not_current: not_current::<K>(&object),
+        unverified: K::unverified(&object),
+        identity: (object.uid(), object.meta().generation),
+        denied: None,
+        is_elsewhere: K::is_elsewhere(&object, settings, kept),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::source::{ExternalArtifact, HelmChart};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    struct HelmCharts;
+
+    impl Provider for HelmCharts {
+        type Object = HelmChart;
+    }
+
+    struct ExternalArtifacts;
+
+    impl Provider for ExternalArtifacts {
+        type Object = ExternalArtifact;
+
+        const IS_RUN: bool = false;
+    }
+
+    fn source<K: serde::de::DeserializeOwned>(
+        kind: &str,
+        suspend: bool,
+        generations: [i64; 2],
+        conditions: &Value,
+    ) -> K {
+        let [generation, observed] = generations;
+        let of = json!({"kind": "HelmRepository", "name": "r"});
+        serde_json::from_value(json!({
+            "apiVersion": format!("{SOURCES}/v1"), "kind": kind,
+            "metadata": {"name": "s", "generation": generation},
+            "spec": {"chart": "c", "interval": "1m", "suspend": suspend, "sourceRef": of},
+            "status": {"observedGeneration": observed, "conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    fn condition(kind: &str, status: &str) -> Value {
+        json!([{"type": kind, "status": status, "reason": "R", "message": "said",
+            "lastTransitionTime": "2026-11-01T00:00:00Z"}])
+    }
+
+    #[test]
+    fn a_source_is_current_once_its_newest_generation_was_dealt_with() {
+        let told = |suspend, generations, conditions: &Value| {
+            not_current::<HelmCharts>(&source::<HelmChart>(
+                "HelmChart",
+                suspend,
+                generations,
+                conditions,
+            ))
+        };
+        assert_eq!(told(false, [1, 1], &json!([])), None);
+        assert_eq!(told(false, [1, 1], &condition("Ready", "False")), None, "a failure to refresh");
+        assert_eq!(told(false, [1, 1], &condition("Stalled", "True")).as_deref(), Some("said"));
+        assert_eq!(told(false, [2, 1], &condition("Ready", "False")).as_deref(), Some("said"));
+        let text = "its latest generation has not been reconciled";
+        assert_eq!(told(false, [2, 1], &condition("Ready", "True")).as_deref(), Some(text));
+        let text = "its spec was changed while it is suspended; resume it";
+        assert_eq!(told(true, [2, 1], &json!([])).as_deref(), Some(text));
+        let external: ExternalArtifact = source("ExternalArtifact", false, [2, 1], &json!([]));
+        assert_eq!(not_current::<ExternalArtifacts>(&external), None);
+    }
+
+    #[test]
+    fn an_artifact_is_verified_only_if_the_store_says_so_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), sources::store::Options::default()).unwrap();
+        let node = ObjectKey::new(SOURCES, "GitRepository", "shop", "app");
+        let artifact = |digest: &str| -> Artifact {
+            serde_json::from_value(
+                json!({"path": "gitrepository/shop/app/1.tar.gz", "url": "http://h/1",
+                "digest": digest, "revision": "1", "lastUpdateTime": "2026-01-01T00:00:00Z"}),
+            )
+            .unwrap()
+        };
+        // What a status says is that all is well.
+        let found = |digest: &str, uid: &str, generation: i64, is_elsewhere: bool| SourceSnapshot {
+            artifact: Some(artifact(digest)),
+            denied: None,
+            is_elsewhere,
+            not_current: None,
+            unverified: None,
+            identity: (Some(uid.to_owned()), Some(generation)),
+        };
+        let right = found("sha256:1", "u", 2, false);
+        assert!(right.unproven(&store, &node).is_some(), "there is no note");
+        let slot = Slot::new("gitrepository", "shop", "app").unwrap();
+        let proof = Proof {
+            digest: "sha256:1".to_owned(),
+            uid: Some("u".to_owned()),
+            generation: Some(2),
+            is_signed: true,
+            verified: json!({}),
+        };
+        proof.keep(&store, &slot).unwrap();
+        assert_eq!(right.unproven(&store, &node), None);
+        for forged in [
+            found("sha256:2", "u", 2, false),
+            found("sha256:1", "v", 2, false),
+            found("sha256:1", "u", 3, false),
+            found("sha256:1", "u", 2, true),
+        ] {
+            assert!(forged.unproven(&store, &node).is_some(), "{forged:?}");
+        }
+        Proof { is_signed: false, ..proof }.keep(&store, &slot).unwrap();
+        assert!(right.unproven(&store, &node).is_some(), "the policy demands no signature");
+        store.keep_note(&slot, br#"{"digest":"sha256:1","verified":{}}"#).unwrap();
+        assert!(right.unproven(&store, &node).is_some(), "a note of an older windlass");
+    }
+
+    #[test]
+    fn each_generation_that_is_dealt_with_is_announced() {
+        let announced = |generations| {
+            currency::<HelmCharts>(&source::<HelmChart>(
+                "HelmChart",
+                false,
+                generations,
+                &json!([]),
+            ))
+        };
+        assert_ne!(announced([1, 1]), announced([2, 1]));
+        assert_ne!(announced([1, 1]), announced([2, 2]));
+    }
+}

@@ -1,0 +1,124 @@
+//! Follows CustomResourceDefinitions: where kinds are served is asked again, and whoever misses one is woken.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use objects::Gvk;
+use reconcile::ObjectKey;
+
+use super::work_queue::Hub;
+use windlass_cluster::Cluster;
+use windlass_cluster::decode::{MetadataOnly, Wire as _};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::watch::{Selection, WatcherEvent};
+
+/// How much later those who miss a kind look once more.
+const SERVED_AFTER: Duration = Duration::from_secs(2);
+
+/// The node that stands for the kinds of a group: whoever misses one of them waits for it.
+pub fn kinds_of(group: &str) -> ObjectKey {
+    ObjectKey::new("apiextensions.k8s.io", "CustomResourceDefinition", "", group)
+}
+
+/// Follows CRDs: where kinds live is asked again, and whoever waits for a kind is reconciled again.
+pub async fn follow_crds(cluster: Cluster, hub: Arc<Hub>) {
+    let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let resource = Resource {
+        gvk,
+        plural: "customresourcedefinitions".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    let mut events = pin!(cluster.watch_metadata(&resource, &Selection::All));
+    let mut known = KnownCrds::default();
+    while let Some(event) = events.next().await {
+        let Ok(event) = event else { continue };
+        for group in known.changed_by(event) {
+            cluster.forget_group(&group);
+            hub.changed(&kinds_of(&group));
+            // An API server may serve a kind a moment after its CRD says so.
+            let hub = hub.clone();
+            let kinds = kinds_of(&group);
+            tokio::spawn(async move {
+                tokio::time::sleep(SERVED_AFTER).await;
+                hub.changed(&kinds);
+            });
+        }
+    }
+}
+
+/// The CRDs that a watch saw, by name: their versions.
+#[derive(Default)]
+struct KnownCrds {
+    /// None before the first list has ended: it says nothing new.
+    known: Option<BTreeMap<String, String>>,
+    listing: BTreeMap<String, String>,
+}
+
+impl KnownCrds {
+    /// Groups whose CRDs came, changed or went, in a gap of the watch as well.
+    fn changed_by(&mut self, event: WatcherEvent<MetadataOnly>) -> BTreeSet<String> {
+        let group = |name: &str| name.split_once('.').map(|(_, group)| group.to_owned());
+        match event {
+            WatcherEvent::Listing => self.listing.clear(),
+            WatcherEvent::Listed(object) => {
+                self.listing.insert(object.name.clone(), object.version().to_owned());
+            }
+            WatcherEvent::ListEnded => {
+                let now = std::mem::take(&mut self.listing);
+                let Some(before) = self.known.replace(now.clone()) else { return BTreeSet::new() };
+                let names: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+                let changed = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
+                return changed.filter_map(|name| group(name)).collect();
+            }
+            WatcherEvent::Applied(object) => {
+                let known = self.known.get_or_insert_default();
+                known.insert(object.name.clone(), object.version().to_owned());
+                return group(&object.name).into_iter().collect();
+            }
+            WatcherEvent::Deleted(object) => {
+                self.known.get_or_insert_default().remove(&object.name);
+                return group(&object.name).into_iter().collect();
+            }
+            WatcherEvent::Live | WatcherEvent::Interrupted => {}
+        }
+        BTreeSet::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crd(name: &str, version: &str) -> MetadataOnly {
+        let object = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#);
+        MetadataOnly::read(object.as_bytes()).unwrap()
+    }
+
+    fn listed(known: &mut KnownCrds, all: &[(&str, &str)]) -> Vec<String> {
+        let mut changed = known.changed_by(WatcherEvent::Listing);
+        for (name, version) in all {
+            changed.extend(known.changed_by(WatcherEvent::Listed(crd(name, version))));
+        }
+        changed.extend(known.changed_by(WatcherEvent::ListEnded));
+        changed.into_iter().collect()
+    }
+
+    #[test]
+    fn crds_that_come_change_or_go_in_a_gap_of_the_watch_are_noticed() {
+        let mut known = KnownCrds::default();
+        let first = [("as.one.io", "1"), ("bs.two.io", "2"), ("cs.three.io", "3")];
+        assert!(listed(&mut known, &first).is_empty(), "nobody missed a kind before");
+        assert!(listed(&mut known, &first).is_empty());
+        let later = [("bs.two.io", "4"), ("cs.three.io", "3"), ("ds.four.io", "5")];
+        assert_eq!(listed(&mut known, &later), ["four.io", "one.io", "two.io"]);
+        let seen = known.changed_by(WatcherEvent::Applied(crd("bs.two.io", "6")));
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["two.io"]);
+        known.changed_by(WatcherEvent::Deleted(crd("cs.three.io", "7")));
+        let after = [("bs.two.io", "6"), ("ds.four.io", "5")];
+        assert!(listed(&mut known, &after).is_empty(), "the watch has told of them");
+    }
+}

@@ -1,0 +1,274 @@
+//! Expressions in CEL that a spec brings along, and what becomes of it when they are none.
+//!
+//! Here: `healthCheckExprs` and every `readyExpr` read from the spec, and asked about objects, within what one run may
+//! use up. Below: the threads on which that is done (`threads`). Elsewhere: the language (engine `gocel`), whose health
+//! is waited for (each kind's `validated_spec`), what follows from a `readyExpr` (`gate`).
+
+mod threads;
+
+use std::sync::Arc;
+
+use apply::{Health, Report};
+use crds::{CustomHealthCheck, DependencyReference};
+use gocel::{Expression, HealthCheck, HealthChecks, Judgement, READING};
+use golang::meter::{Allowance, Meter, Stop, WorkLimitExceeded};
+use objects::Object;
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{Rest, Wake, reason};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use threads::{EvaluationError, run as on_thread};
+
+/// What the expressions of one run may use up together, after they were read: about half a second of a processor.
+const EVALUATING: Allowance = Allowance { steps: 5_000_000, bytes: 256 << 20 };
+
+/// What was read from the spec of an object: its uid and generation, and the expressions or what is wrong with them.
+type CompileResult = (String, i64, Result<Arc<CompiledExpressions>, Rest>);
+
+/// The expressions of an object's spec, kept from run to run.
+#[derive(Default, Clone)]
+pub struct ExpressionCache(Arc<Mutex<Option<CompileResult>>>);
+
+/// Expressions that were read.
+#[derive(Debug, Default)]
+struct CompiledExpressions {
+    checks: HealthChecks,
+    /// One for each entry of `dependsOn`.
+    ready: Vec<Option<Expression>>,
+}
+
+/// What one run asks expressions.
+pub struct Expressions {
+    namespace: String,
+    kept: ExpressionCache,
+    compiled: Mutex<Arc<CompiledExpressions>>,
+    used: Mutex<Meter>,
+}
+
+/// What a `readyExpr` says; none where there is none, or no object to be asked about.
+pub(crate) type Readiness = Option<Result<bool, String>>;
+
+impl Expressions {
+    /// For a run of an object in a namespace. There are none until they are read.
+    pub fn new(namespace: &str, kept: ExpressionCache) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            kept,
+            compiled: Mutex::default(),
+            used: Mutex::new(Meter::new(EVALUATING, Stop::default())),
+        }
+    }
+
+    fn compiled(&self) -> Arc<CompiledExpressions> {
+        self.compiled.lock().clone()
+    }
+
+    fn used(&self) -> MutexGuard<'_, Meter> {
+        self.used.lock()
+    }
+
+    /// Reads the expressions of a spec, unless they are known from an earlier run of the same generation.
+    ///
+    /// # Errors
+    /// When one is none.
+    pub async fn read(
+        &self,
+        meta: &kube::core::ObjectMeta,
+        exprs: &[CustomHealthCheck],
+        depends_on: &[DependencyReference],
+    ) -> Result<(), Rest> {
+        if exprs.is_empty() && depends_on.iter().all(|it| ready_expr(it).is_none()) {
+            return Ok(());
+        }
+        let uid = meta.uid.clone().unwrap_or_default();
+        let generation = meta.generation.unwrap_or_default();
+        let kept = || self.kept.0.lock();
+        let known = kept().clone().filter(|known| (&known.0, known.1) == (&uid, generation));
+        let outcome = match known {
+            Some((_, _, outcome)) => outcome,
+            None => {
+                let exprs = exprs.to_vec();
+                let depends_on = depends_on.to_vec();
+                let read = move || CompiledExpressions::read(&exprs, &depends_on).map(Arc::new);
+                let outcome = threads::run(&self.namespace, read).await.map_err(|broken| {
+                    Rest::Failed(
+                        reason::INVALID_CEL_EXPRESSION,
+                        broken.to_string(),
+                        Wake::default(),
+                    )
+                })?;
+                *kept() = Some((uid, generation, outcome.clone()));
+                outcome
+            }
+        };
+        *self.compiled.lock() = outcome?;
+        Ok(())
+    }
+
+    /// Whether there are expressions for the kind of an object.
+    pub fn judges(&self, object: &Object) -> bool {
+        let kind = object.gvk();
+        self.compiled().checks.supports(&kind.group, &kind.kind)
+    }
+
+    /// What expressions say about an object; none if there are none for its kind.
+    ///
+    /// Parity(flux): an expression without a value makes the health unknown, and the wait goes on.
+    pub async fn report(&self, live: &Object) -> Option<Report> {
+        if !self.judges(live) {
+            return None;
+        }
+        let compiled = self.compiled();
+        // Objects of one run may be judged at the same time: each gets what is left, and all of it is counted.
+        let mut run = self.used().within(EVALUATING);
+        let live = live.clone();
+        let judge = move || {
+            let judged = compiled.checks.judge(live.fields(), &mut run);
+            (judged.map(|it| it.map_err(|error| error.to_string())), run)
+        };
+        let judged = match threads::run(&self.namespace, judge).await {
+            Ok((judged, run)) => {
+                self.used().join(&run);
+                judged?
+            }
+            Err(broken) => Err(broken.to_string()),
+        };
+        let status = match judged {
+            Ok(Judgement::Current) => Health::Current,
+            Ok(Judgement::InProgress) => Health::InProgress,
+            Ok(Judgement::Failed) => Health::Failed,
+            Err(error) => Health::Unknown(error),
+        };
+        Some(Report { status, message: String::new(), conditions: Vec::new() })
+    }
+
+    /// What every `readyExpr` says of the dependency that it is for, in the order of `dependsOn`.
+    pub(crate) async fn readiness<K: Serialize + Send + Sync + 'static>(
+        &self,
+        own: &Arc<K>,
+        dependencies: &[Option<Arc<K>>],
+    ) -> Vec<Readiness> {
+        let compiled = self.compiled();
+        if compiled.ready.iter().all(Option::is_none) {
+            return vec![None; dependencies.len()];
+        }
+        let own = own.clone();
+        let dependencies = dependencies.to_vec();
+        let count = dependencies.len();
+        let mut run = self.used().within(EVALUATING);
+        let ask = move || {
+            let said = compiled.readiness(&*own, &dependencies, &mut run);
+            (said, run)
+        };
+        match threads::run(&self.namespace, ask).await {
+            Ok((said, run)) => {
+                self.used().join(&run);
+                said
+            }
+            Err(broken) => vec![Some(Err(broken.to_string())); count],
+        }
+    }
+}
+
+fn ready_expr(dependency: &DependencyReference) -> Option<&str> {
+    dependency.ready_expr.as_deref().filter(|text| !text.is_empty())
+}
+
+impl CompiledExpressions {
+    /// # Assumes
+    /// It is called on one of [`threads`], as all that follows.
+    fn read(exprs: &[CustomHealthCheck], depends_on: &[DependencyReference]) -> Result<Self, Rest> {
+        let run = &mut Meter::new(READING, Stop::default());
+        let checks: Vec<HealthCheck<'_>> = exprs
+            .iter()
+            .map(|check| HealthCheck {
+                api_version: &check.api_version,
+                kind: check.kind.as_deref().unwrap_or_default(),
+                current: &check.current,
+                in_progress: check.in_progress.as_deref(),
+                failed: check.failed.as_deref(),
+            })
+            .collect();
+        let checks =
+            HealthChecks::new(&checks, run).map_err(|error| refused(&error.to_string()))?;
+        let mut ready = Vec::with_capacity(depends_on.len());
+        for dependency in depends_on {
+            let Some(text) = ready_expr(dependency) else {
+                ready.push(None);
+                continue;
+            };
+            let read = Expression::compile_within(text, &["self", "dep"], run);
+            ready.push(Some(read.map_err(|error| {
+                let name = &dependency.name;
+                refused(&format!("terminal error: failed to evaluate dependency {name}: {error}"))
+            })?));
+        }
+        Ok(Self { checks, ready })
+    }
+
+    fn readiness<K: Serialize>(
+        &self,
+        own: &K,
+        dependencies: &[Option<Arc<K>>],
+        run: &mut Meter,
+    ) -> Vec<Readiness> {
+        let own = data(own, run);
+        let mut said = Vec::with_capacity(dependencies.len());
+        for (index, dependency) in dependencies.iter().enumerate() {
+            let expression = self.ready.get(index).and_then(Option::as_ref);
+            said.push(expression.zip(dependency.as_deref()).map(|(expression, dependency)| {
+                let own = own.as_ref().map_err(Clone::clone)?;
+                let dependency = data(dependency, run)?;
+                let variables = [("self", own), ("dep", &dependency)];
+                let holds = expression.evaluate_bool_within(&variables, run);
+                holds.map_err(|error| error.to_string())
+            }));
+        }
+        said
+    }
+}
+
+/// An object as expressions see it, which is paid for.
+fn data<K: Serialize>(object: &K, run: &mut Meter) -> Result<Value, String> {
+    let too_much = |_: WorkLimitExceeded| {
+        "the objects that readyExpr reads are too large in total; use fewer dependencies with readyExpr"
+            .to_owned()
+    };
+    // Nothing is begun with nothing left.
+    run.steps(1).map_err(too_much)?;
+    let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
+    let (nodes, bytes) = size(&value);
+    run.steps(nodes).and_then(|()| run.bytes(bytes)).map_err(too_much)?;
+    Ok(value)
+}
+
+/// Values in a value, and about how many bytes it takes.
+fn size(value: &Value) -> (u64, u64) {
+    let mut pending = vec![value];
+    let mut nodes = 0;
+    let mut bytes = 0;
+    while let Some(value) = pending.pop() {
+        nodes += 1;
+        bytes += size_of::<Value>() as u64;
+        match value {
+            Value::String(text) => bytes += text.len() as u64,
+            Value::Array(items) => pending.extend(items),
+            Value::Object(fields) => {
+                bytes += fields.keys().map(|key| key.len() as u64).sum::<u64>();
+                pending.extend(fields.values());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    (nodes, bytes)
+}
+
+/// Parity(flux): only a change of the spec helps, and the text says so.
+fn refused(error: &str) -> Rest {
+    let text = format!("Reconciliation failed terminally due to configuration error: {error}");
+    Rest::Stalled(reason::INVALID_CEL_EXPRESSION, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Conditions of our own that say what a person asked for beside the spec: windows, holds, moments.
+//!
+//! Elsewhere: what they say (`window.rs`, `hold.rs`), the conditions of a run (each kind's `report`).
+
+use std::sync::Arc;
+
+use crds::{ObjectStatus as _, ReconciledObject};
+use kube::core::ResourceExt as _;
+use reconcile::{Conditions, Mark, Time};
+
+use super::context::Context;
+use super::kind::REQUESTED_AT;
+use super::record::{Latest, conditions_of, listed, status_of};
+use super::{hold, window};
+use windlass_cluster::ClusterError;
+use windlass_cluster::kind::OurKind;
+
+/// Annotations that change what the runs of an object of any kind do.
+pub(super) const ANNOTATIONS: [&str; 6] = [
+    window::WINDOW,
+    window::BREAK_GLASS,
+    window::SCHEDULE_ANNOTATION,
+    hold::BY,
+    hold::REASON,
+    hold::UNTIL,
+];
+
+/// The conditions that an object should have now.
+pub fn of<K: OurKind + ReconciledObject>(object: &K, now: Time) -> Vec<Mark> {
+    let window = window::state(object, now).map(|state| state.mark());
+    [window, hold::mark(object, now), window::invalid_schedule(object)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Whether an object's look was asked for and not yet answered.
+pub fn is_asked<K: OurKind + ReconciledObject>(object: &K) -> bool {
+    let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
+    requested.is_some() && requested != object.last_handled_reconcile_at()
+}
+
+/// Shows them on an object that is not run; everything else in its status stays. The same: nothing is written.
+///
+/// `answered` says besides that a run that was asked for has been taken.
+///
+/// # Errors
+/// The server's refusal.
+pub async fn show<K: OurKind + ReconciledObject>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    now: Time,
+    answered: bool,
+) -> Result<(), ClusterError> {
+    if let Some((before, after)) = change(&**object, now, answered) {
+        latest.write_status(context, object, &before, &after).await?;
+    }
+    Ok(())
+}
+
+/// Leaves a suspended object at rest: nothing of it is under way, and `text` says where it stopped if it was.
+///
+/// `owned` are the conditions that the kind manages besides; what they cannot say for sure is taken away.
+///
+/// # Errors
+/// The server's refusal.
+pub async fn show_suspended<K: OurKind + ReconciledObject>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    now: Time,
+    owned: &[&str],
+    text: &str,
+) -> Result<(), ClusterError> {
+    if let Some((before, after)) = suspension(&**object, now, owned, text) {
+        latest.write_status(context, object, &before, &after).await?;
+    }
+    Ok(())
+}
+
+/// The status before and after; `None` if there is nothing to write.
+fn suspension<K: OurKind + ReconciledObject>(
+    object: &K,
+    now: Time,
+    owned: &[&str],
+    text: &str,
+) -> Option<(K::Status, K::Status)> {
+    let before = status_of(object);
+    let had = conditions_of(before.conditions());
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions = Conditions::since(&had, generation, now, owned)
+        .marked(&of(object, now))
+        .finish_suspended(text)?;
+    let mut after = before.clone();
+    after.set_conditions(listed(conditions));
+    Some((before, after))
+}
+
+/// The status before and after; `None` if there is nothing to write.
+fn change<K: OurKind + ReconciledObject>(
+    object: &K,
+    now: Time,
+    answered: bool,
+) -> Option<(K::Status, K::Status)> {
+    let before = status_of(object);
+    let mut after = before.clone();
+    let had = conditions_of(before.conditions());
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions =
+        Conditions::since(&had, generation, now, &[]).marked(&of(object, now)).finish_as_before();
+    if let Some(conditions) = conditions {
+        after.set_conditions(listed(conditions));
+    }
+    if let Some(requested) = object.annotations().get(REQUESTED_AT).filter(|_| answered) {
+        after.set_last_handled_reconcile_at(requested);
+    }
+    (before != after).then_some((before, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::kustomize::{Kustomization, KustomizationStatus};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn time() -> Time {
+        "2026-11-23T12:00:00Z".parse().unwrap()
+    }
+
+    fn kustomization(suspend: bool, annotations: &Value, conditions: &Value) -> Kustomization {
+        serde_json::from_value(json!({
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+            "kind": "Kustomization",
+            "metadata": {"name": "app", "generation": 2, "annotations": annotations},
+            "spec": {"interval": "10m", "prune": true, "suspend": suspend,
+                "sourceRef": {"kind": "GitRepository", "name": "app"}},
+            "status": {"observedGeneration": 2, "conditions": conditions},
+        }))
+        .unwrap()
+    }
+
+    /// As another program wrote them: in another order, and one that is not ours.
+    fn foreign() -> Value {
+        let condition = |kind: &str, status: &str| {
+            json!({"type": kind, "status": status, "reason": "Succeeded", "message": "",
+                "lastTransitionTime": "2026-11-01T00:00:00Z"})
+        };
+        json!([condition("acme.io/Audited", "True"), condition("Ready", "True")])
+    }
+
+    fn kinds(status: &KustomizationStatus) -> Vec<&str> {
+        status.conditions.iter().map(|it| it.type_.as_str()).collect()
+    }
+
+    #[test]
+    fn an_object_without_annotations_is_left_as_it_is() {
+        for suspend in [false, true] {
+            assert_eq!(
+                change(&kustomization(suspend, &json!({}), &foreign()), time(), false),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn a_mark_is_written_once_and_taken_away() {
+        let annotations = json!({hold::BY: "alice", window::WINDOW: "0 22 * * * 4h"});
+        let held = kustomization(true, &annotations, &foreign());
+        let (_, after) = change(&held, time(), false).unwrap();
+        let expected = ["Ready", "acme.io/Audited", "windlass.dev/Hold", "windlass.dev/Window"];
+        assert_eq!(kinds(&after), expected);
+        let again = kustomization(true, &annotations, &json!(after.conditions));
+        assert_eq!(change(&again, time(), false), None);
+        let freed = kustomization(true, &json!({}), &json!(after.conditions));
+        assert_eq!(kinds(&change(&freed, time(), false).unwrap().1), expected[..2]);
+    }
+
+    #[test]
+    fn a_suspended_object_is_neither_reconciling_nor_unknown() {
+        let conditions = |ready: &str| {
+            let condition = |kind: &str, status: &str| {
+                json!({"type": kind, "status": status, "reason": "Progressing", "message": "",
+                    "lastTransitionTime": "2026-11-01T00:00:00Z"})
+            };
+            json!([
+                condition("Reconciling", "True"),
+                condition("Ready", ready),
+                condition("Healthy", "Unknown"),
+                condition("acme.io/Audited", "Unknown"),
+            ])
+        };
+        let end = |object: &Kustomization| suspension(object, time(), &["Healthy"], "there");
+        for (ready, expected) in [("Unknown", "Suspended"), ("False", "Progressing")] {
+            let (_, after) = end(&kustomization(true, &json!({}), &conditions(ready))).unwrap();
+            assert_eq!(kinds(&after), ["Ready", "acme.io/Audited"]);
+            assert_eq!(after.conditions[0].status, "False");
+            assert_eq!(after.conditions[0].reason, expected);
+            assert_eq!(end(&kustomization(true, &json!({}), &json!(after.conditions))), None);
+        }
+        assert_eq!(end(&kustomization(true, &json!({}), &foreign())), None);
+    }
+
+    #[test]
+    fn an_answer_is_written_once() {
+        let asked = kustomization(false, &json!({REQUESTED_AT: "now"}), &foreign());
+        assert!(is_asked(&asked));
+        let (_, after) = change(&asked, time(), true).unwrap();
+        assert_eq!(after.last_handled_reconcile_at.as_deref(), Some("now"));
+        assert_eq!(kinds(&after), ["acme.io/Audited", "Ready"]);
+    }
+}

@@ -1,0 +1,27 @@
+//! Fields of objects that others may change: `ignore` of specs.
+
+use apply::ignore::{IgnoreTarget, Rules};
+use crds::IgnoreRule;
+use reconcile::{Rest, reason};
+
+/// The fields that others may change; `field` names where the rules stand.
+pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<Rules, Rest> {
+    let given: Vec<(IgnoreTarget, Vec<String>)> = rules
+        .iter()
+        .map(|rule| {
+            let selector = rule.target.clone().unwrap_or_default();
+            let target = IgnoreTarget {
+                group: selector.group.unwrap_or_default(),
+                version: selector.version.unwrap_or_default(),
+                kind: selector.kind.unwrap_or_default(),
+                name: selector.name.unwrap_or_default(),
+                namespace: selector.namespace.unwrap_or_default(),
+                labels: selector.label_selector.unwrap_or_default(),
+                annotations: selector.annotation_selector.unwrap_or_default(),
+            };
+            (target, rule.paths.clone())
+        })
+        .collect();
+    Rules::new(&given)
+        .map_err(|error| Rest::Stalled(reason::RECONCILIATION_FAILED, format!("{field}: {error}")))
+}

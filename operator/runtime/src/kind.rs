@@ -1,0 +1,84 @@
+//! How the objects of a kind are run, and what one of them is called.
+//!
+//! Here: what the crate of a kind says of its runs. Elsewhere: running any kind (`run`), the kinds (the program).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ReconciledObject;
+use futures::future::BoxFuture;
+use kube::core::ResourceExt as _;
+use reconcile::ObjectKey;
+
+use super::context::Context;
+use super::object_store::Memories;
+use windlass_cluster::ClusterError;
+use windlass_cluster::kind::OurKind;
+
+/// How the objects of a kind are run.
+///
+/// A type of the crate that runs the kind implements it, and not the kind: for that crate both this trait and the kind are
+/// foreign.
+pub trait ControllerKind: 'static {
+    /// The kind.
+    type Object: OurKind + ReconciledObject;
+
+    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    const ANNOTATIONS: &'static [&'static str] = &[];
+
+    /// What an object remembers between runs.
+    type ControllerState: Default + Send + 'static;
+
+    /// Fields that the object has and this version does not support.
+    fn unsupported(_object: &Self::Object) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// The source that the spec names, if it is applied from one.
+    fn source(_object: &Self::Object) -> Option<ObjectKey> {
+        None
+    }
+
+    /// Whether the status says that the artifact of a revision was applied, or that it was tried.
+    fn has_tried(_object: &Self::Object, _revision: &str) -> bool {
+        true
+    }
+
+    /// What others depend on: while it stays the same nobody is woken.
+    fn announcement(object: &Self::Object) -> String;
+
+    /// Observes, acts and reports once. Returns when to run again, if nothing wakes it before.
+    fn run(
+        object: Arc<Self::Object>,
+        context: Arc<Context>,
+    ) -> BoxFuture<'static, Option<Duration>>;
+
+    /// The object is gone: forget what is known about it.
+    fn forget(node: &ObjectKey, context: &Context) {
+        context.shared::<Memories<Self::ControllerState>>().forget(node);
+    }
+}
+
+/// What an object of ours is called in the graph.
+pub fn node_of<K: OurKind>(object: &K) -> ObjectKey {
+    node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
+}
+
+/// The same, for one that is known by name only.
+pub fn node_named<K: OurKind>(namespace: &str, name: &str) -> ObjectKey {
+    ObjectKey::new(&K::group(&()), &K::kind(&()), namespace, name)
+}
+
+/// Logs that a run of an object ended because the API server did not do what it was asked; it is repeated.
+pub fn log_failed_request(node: &ObjectKey, error: &ClusterError) {
+    tracing::error!(
+        controller_kind = node.kind,
+        name = node.name,
+        namespace = node.namespace,
+        error = %error,
+        "request to the API server failed, retrying"
+    );
+}
+
+/// Annotation that asks for a run now.
+pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";

@@ -1,0 +1,42 @@
+//! What an object of any kind needs to be run.
+//!
+//! Here: how a kind is run ([`run`]) and what it says of that ([`kind`]); what every run may use ([`context`]): the queue
+//! ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`permit`]), sources ([`catalog`]) and their files
+//! ([`artifact`]), what specs name ([`reference`]), clusters and users ([`target`]), applied objects ([`object_watcher`]),
+//! servers ([`http_clients`]); whether a run may begin ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said of
+//! it ([`record`], [`progress`], [`hold_conditions`], [`audit`]).
+//! Elsewhere: the kinds, and what sources and appliers share (the program), the Kubernetes client (crate `windlass-cluster`),
+//! flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
+
+pub mod artifact;
+pub mod audit;
+pub mod catalog;
+pub mod context;
+pub mod crd_watch;
+pub mod dependencies;
+pub mod egress;
+pub mod expressions;
+pub mod field_conflict;
+pub mod gate;
+pub mod hold;
+pub mod hold_conditions;
+pub mod http_clients;
+pub mod http_request;
+pub mod ignore_rules;
+pub mod kind;
+pub mod lifecycle;
+pub mod namespaces;
+pub mod object_store;
+pub mod object_watcher;
+pub mod own_kinds;
+pub mod permit;
+pub mod progress;
+pub mod record;
+pub mod reference;
+pub mod rights_watch;
+pub mod run;
+pub mod run_error;
+pub mod target;
+pub mod unsupported;
+pub mod window;
+pub mod work_queue;

@@ -1,0 +1,476 @@
+//! Lifecycles: which of them hold an object, and the events by which they are asked.
+//!
+//! Lifecycles, LifecycleBindings and LifecycleEvents are watched, so that what is not held costs no request. What windlass
+//! writes itself is in the cache at once; the cache is never behind what a run did.
+//!
+//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`table`), objects without a
+//! journal (`attempt`), what windlass itself answers (`handlers`). Elsewhere: which lifecycle holds what and what an answer means (engine `lifecycle`), when operations
+//! wait (engine `release`), who waits (`release_runner`, `kustomization::held`).
+
+pub mod attempt;
+pub(crate) mod handlers;
+pub mod table;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::Time as When;
+use crds::lifecycle::{
+    EventSubject, KEY_LABEL, Lifecycle, LifecycleBinding, LifecycleEvent, LifecycleEventSpec,
+    LifecyclePhase, LifecycleRelease, LifecycleRevision, LifecycleState, SUBJECT_UID_LABEL,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use kube::core::{Resource, ResourceExt as _};
+use lifecycle::{
+    Approval, Ask, Binding, DismissedEvent, Event, HoldSubject, OnTimeout, Phase, Requirement,
+    Revision, Selector, State, SubjectSelector,
+};
+use reconcile::{BREAK_GLASS, ObjectKey, Time};
+use release::hold::Lifecycles;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use self::handlers::Handlers;
+use self::table::{Table, TableChange, resource};
+use super::context::Context;
+use super::namespaces::Namespaces;
+use windlass_cluster::ClusterError;
+use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::object_pages::ObjectQuery;
+
+/// The field manager of events.
+const MANAGER: &str = "windlass";
+
+/// How long an event may be unanswered, where a Lifecycle does not say.
+const DEFAULT_EVENT_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Follows Lifecycles until `stop`.
+pub async fn follow_lifecycles(context: Arc<Context>, stop: CancellationToken) {
+    let changed = |context: &Context, changed: TableChange<Lifecycle>| {
+        let object = changed.after.or(changed.before);
+        let name = object.map(|object| object.name_any()).unwrap_or_default();
+        wake(context, &|event| event.spec.lifecycle == name);
+        context.shared::<Handlers>().lifecycle_changed(&name);
+    };
+    stop.run_until_cancelled(table::follow(context, changed)).await;
+}
+
+/// Follows LifecycleBindings until `stop`.
+pub async fn follow_bindings(context: Arc<Context>, stop: CancellationToken) {
+    let changed = |context: &Context, changed: TableChange<LifecycleBinding>| {
+        let object = changed.after.or(changed.before);
+        let namespace = object.and_then(|object| object.namespace());
+        wake(context, &|event| event.metadata.namespace == namespace);
+    };
+    stop.run_until_cancelled(table::follow(context, changed)).await;
+}
+
+/// Follows LifecycleEvents until `stop`: an answer wakes who waits for it, and progress does not.
+pub async fn follow_events(context: Arc<Context>, stop: CancellationToken) {
+    let changed = |context: &Context,
+                   TableChange { before, after }: TableChange<LifecycleEvent>| {
+        let said = |event: &Arc<LifecycleEvent>| {
+            let status = event.status.clone().unwrap_or_default();
+            (status.phase, status.approvals)
+        };
+        if before.as_ref().map(said) != after.as_ref().map(said)
+            && let Some(event) = after.as_ref().or(before.as_ref())
+        {
+            context.hub.wake(&waiting(event), WakeReason::Waiting);
+        }
+        context.shared::<Handlers>().event_changed(before.as_deref(), after.as_ref());
+    };
+    let handled = handlers::run(context.clone());
+    stop.run_until_cancelled(async { tokio::join!(table::follow(context, changed), handled) })
+        .await;
+}
+
+/// Wakes who waits for some events.
+fn wake(context: &Context, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
+    for event in context.shared::<Table<LifecycleEvent>>().all() {
+        if is_meant(&event) {
+            context.hub.wake(&waiting(&event), WakeReason::Waiting);
+        }
+    }
+}
+
+/// Who waits for an event.
+fn waiting(event: &LifecycleEvent) -> ObjectKey {
+    let EventSubject { group, kind, name, .. } = &event.spec.subject;
+    ObjectKey::new(group, kind, &event.namespace().unwrap_or_default(), name)
+}
+
+/// Returns once it is known which Lifecycles, bindings and events there are, or that this cannot be found out.
+pub async fn known(context: &Context) {
+    context.shared::<Table<Lifecycle>>().known().await;
+    context.shared::<Table<LifecycleBinding>>().known().await;
+    context.shared::<Table<LifecycleEvent>>().known().await;
+}
+
+/// What holds an object at its phases.
+pub fn holding<K: Resource<DynamicType = ()>>(context: &Context, object: &K) -> Lifecycles {
+    let glass = object.annotations().get(BREAK_GLASS).and_then(|text| text.trim().parse().ok());
+    let glass = glass.is_some_and(|until: Time| jiff::Timestamp::now() < until);
+    match holds(context, object) {
+        Ok(holds) => Lifecycles { holds, glass, unknown: None },
+        Err(why) => Lifecycles { holds: Vec::new(), glass, unknown: Some(why) },
+    }
+}
+
+fn holds<K: Resource<DynamicType = ()>>(
+    context: &Context,
+    object: &K,
+) -> Result<Vec<lifecycle::Hold>, String> {
+    let namespace = object.namespace().unwrap_or_default();
+    let lifecycles = context.shared::<Table<Lifecycle>>().listed("")?;
+    let bindings = context.shared::<Table<LifecycleBinding>>().listed(&namespace)?;
+    if lifecycles.is_empty() && bindings.is_empty() {
+        return Ok(Vec::new());
+    }
+    let lifecycles: Vec<_> = lifecycles.iter().map(|it| definition(it)).collect();
+    let bindings: Vec<Binding> = bindings.iter().map(|it| binding(it)).collect();
+    let facts = context.shared::<Namespaces>().facts(&namespace);
+    let is_required = lifecycles.iter().any(|it| it.required.is_some());
+    let facts = match facts {
+        Some(facts) => facts,
+        None if is_required => {
+            return Err(format!(
+                "cannot tell which Lifecycles namespace {namespace} requires: its labels are not known"
+            ));
+        }
+        None => Default::default(),
+    };
+    let subject = HoldSubject {
+        kind: &K::kind(&()),
+        name: &object.name_any(),
+        labels: object.labels(),
+        namespace_labels: &facts.labels,
+    };
+    let mut holds =
+        lifecycle::holds(&subject, &lifecycles, &bindings).map_err(|error| error.to_string())?;
+    if facts.is_terminating {
+        skip_removal(&mut holds, &namespace, subject.name);
+    }
+    if !holds.is_empty() {
+        // What was asked before has to be found again.
+        context.shared::<Table<LifecycleEvent>>().ready()?;
+    }
+    Ok(holds)
+}
+
+/// In a namespace that goes nothing can be created, and so nothing can be asked before a release goes with it.
+fn skip_removal(holds: &mut Vec<lifecycle::Hold>, namespace: &str, name: &str) {
+    let is_of_removal = |phase: &Phase| matches!(phase, Phase::PreDelete | Phase::PostDelete);
+    for hold in holds.iter_mut().filter(|it| it.phases.iter().any(is_of_removal)) {
+        tracing::info!(
+            namespace,
+            name,
+            lifecycle = hold.lifecycle,
+            "the namespace is being deleted: PreDelete and PostDelete of the lifecycle are skipped"
+        );
+        hold.phases.retain(|phase| !is_of_removal(phase));
+    }
+    holds.retain(|hold| !hold.phases.is_empty());
+}
+
+fn phase(of: LifecyclePhase) -> Phase {
+    match of {
+        LifecyclePhase::PreInstall => Phase::PreInstall,
+        LifecyclePhase::PostInstall => Phase::PostInstall,
+        LifecyclePhase::PreUpgrade => Phase::PreUpgrade,
+        LifecyclePhase::PostUpgrade => Phase::PostUpgrade,
+        LifecyclePhase::PreRollback => Phase::PreRollback,
+        LifecyclePhase::PostRollback => Phase::PostRollback,
+        LifecyclePhase::PreDelete => Phase::PreDelete,
+        LifecyclePhase::PostDelete => Phase::PostDelete,
+        LifecyclePhase::Promote => Phase::Promote,
+    }
+}
+
+fn spelled(of: Phase) -> LifecyclePhase {
+    match of {
+        Phase::PreInstall => LifecyclePhase::PreInstall,
+        Phase::PostInstall => LifecyclePhase::PostInstall,
+        Phase::PreUpgrade => LifecyclePhase::PreUpgrade,
+        Phase::PostUpgrade => LifecyclePhase::PostUpgrade,
+        Phase::PreRollback => LifecyclePhase::PreRollback,
+        Phase::PostRollback => LifecyclePhase::PostRollback,
+        Phase::PreDelete => LifecyclePhase::PreDelete,
+        Phase::PostDelete => LifecyclePhase::PostDelete,
+        Phase::Promote => LifecyclePhase::Promote,
+    }
+}
+
+fn selector(of: &LabelSelector) -> Selector {
+    let expressions = of.match_expressions.iter().flatten();
+    let requirement =
+        |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {
+            Requirement {
+                key: it.key.clone(),
+                operator: it.operator.clone(),
+                values: it.values.clone().unwrap_or_default(),
+            }
+        };
+    Selector {
+        labels: of.match_labels.clone().unwrap_or_default(),
+        expressions: expressions.map(requirement).collect(),
+    }
+}
+
+/// A Lifecycle as it is decided about.
+fn definition(object: &Lifecycle) -> lifecycle::Lifecycle {
+    let spec = &object.spec;
+    let timeout = timeout(object);
+    let approvals = approvals(object);
+    let broken = timeout.as_ref().err().or(approvals.as_ref().err()).cloned();
+    lifecycle::Lifecycle {
+        name: object.name_any(),
+        key: spec.key.clone(),
+        phases: spec.phases.iter().copied().map(phase).collect(),
+        timeout: timeout.unwrap_or(DEFAULT_EVENT_TIMEOUT),
+        on_timeout: match spec.on_timeout.unwrap_or_default() {
+            crds::lifecycle::OnTimeout::Fail => OnTimeout::Fail,
+            crds::lifecycle::OnTimeout::Continue => OnTimeout::Continue,
+            crds::lifecycle::OnTimeout::Hold => OnTimeout::Hold,
+        },
+        approvals: approvals.unwrap_or_default(),
+        required: spec.required.as_ref().map(|it| selector(&it.namespace_selector)),
+        broken,
+    }
+}
+
+fn timeout(object: &Lifecycle) -> Result<Duration, String> {
+    let Some(text) = &object.spec.timeout else { return Ok(DEFAULT_EVENT_TIMEOUT) };
+    reconcile::parse_duration(text.as_str()).map_err(|error| format!("spec.timeout: {error}"))
+}
+
+/// How many users have to approve; 0 if a controller answers, or windlass itself.
+fn approvals(object: &Lifecycle) -> Result<u16, String> {
+    let Some(handler) = &object.spec.handler else { return Ok(0) };
+    let Some(approval) = &handler.approval else {
+        return handlers::Handler::of(handler).map(|_| 0);
+    };
+    Ok(u16::try_from(approval.count.unwrap_or(1)).unwrap_or(u16::MAX).max(1))
+}
+
+fn binding(object: &LifecycleBinding) -> Binding {
+    let spec = &object.spec;
+    let subject = |it: &crds::lifecycle::LifecycleSubject| SubjectSelector {
+        kind: it.kind.as_str().to_owned(),
+        name: it.name.clone(),
+        labels: it.labels.clone(),
+    };
+    Binding {
+        name: object.name_any(),
+        lifecycle: spec.lifecycle.clone(),
+        subjects: spec.subjects.iter().map(subject).collect(),
+        phases: spec.phases.iter().copied().map(phase).collect(),
+        parameters: spec.parameters.clone(),
+        order: spec.order,
+    }
+}
+
+/// A release of an object that may have several: name, namespace, `kubeContext`.
+pub type Release<'a> = (&'a str, &'a str, &'a str);
+
+/// The events about an object, or about one of its releases.
+pub fn events_of(
+    context: &Context,
+    namespace: &str,
+    uid: &str,
+    release: Option<Release<'_>>,
+) -> Vec<Event> {
+    let is_its = |event: &&Arc<LifecycleEvent>| {
+        let subject = &event.spec.subject;
+        let of = subject.release.as_ref();
+        let of = of.map(|it| (it.name.as_str(), it.namespace.as_str(), it.kube_context.as_str()));
+        subject.uid == uid && (release.is_none() || release == of)
+    };
+    let of = context.shared::<Table<LifecycleEvent>>().of(namespace);
+    of.iter().filter(is_its).map(|it| event(it)).collect()
+}
+
+/// Cancels and deletes all events about a release that is given up.
+pub async fn dismiss_all(context: &Context, namespace: &str, uid: &str, of: Release<'_>) {
+    let over = events_of(context, namespace, uid, Some(of)).into_iter();
+    let over = over.map(|Event { name, uid, state, .. }| DismissedEvent {
+        name,
+        uid,
+        is_open: state.is_open(),
+    });
+    dismiss(context, namespace, &over.collect::<Vec<_>>()).await;
+}
+
+fn event(object: &LifecycleEvent) -> Event {
+    let status = object.status.clone().unwrap_or_default();
+    let approval = |it: crds::lifecycle::LifecycleApproval| Approval {
+        user: it.user,
+        at: it.at.map(|at| at.0),
+        comment: it.comment.unwrap_or_default(),
+    };
+    Event {
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        lifecycle: object.spec.lifecycle.clone(),
+        phase: Some(phase(object.spec.phase)),
+        operation: object.spec.operation.clone(),
+        state: match status.phase.unwrap_or_default() {
+            LifecycleState::Pending => State::Pending,
+            LifecycleState::Running => State::Running,
+            LifecycleState::Succeeded => State::Succeeded,
+            LifecycleState::Failed => State::Failed,
+            LifecycleState::Cancelled => State::Cancelled,
+        },
+        answered_by: status.answered_by.unwrap_or_default(),
+        message: status.message.unwrap_or_default(),
+        created: object.creation_timestamp().map(|at| at.0),
+        deadline: object.spec.deadline.as_ref().map(|at| at.0),
+        approvals: status.approvals.into_iter().map(approval).collect(),
+    }
+}
+
+/// Who asks.
+pub struct Asking<'a> {
+    /// The object that asks.
+    pub node: &'a ObjectKey,
+    /// The uid of that object.
+    pub uid: &'a str,
+    /// The release that waits; `None` if the object is no owner of releases.
+    pub release: Option<Release<'a>>,
+    /// With the object go its events.
+    pub owner: Option<OwnerReference>,
+}
+
+fn asked(asking: &Asking<'_>, ask: &Ask) -> LifecycleEvent {
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let revision = |of: &Revision| LifecycleRevision {
+        revision: of.revision.clone(),
+        chart: text(&of.chart_name),
+        chart_version: text(&of.chart_version),
+    };
+    let release = |(name, namespace, kube_context): Release<'_>| LifecycleRelease {
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        kube_context: kube_context.to_owned(),
+    };
+    let node = asking.node.whole();
+    let spec = LifecycleEventSpec {
+        key: ask.hold.key.clone(),
+        lifecycle: ask.hold.lifecycle.clone(),
+        subject: EventSubject {
+            group: node.group.clone(),
+            kind: node.kind.clone(),
+            namespace: node.namespace.clone(),
+            name: node.name.clone(),
+            uid: asking.uid.to_owned(),
+            release: asking.release.map(release),
+        },
+        phase: spelled(ask.phase),
+        operation: ask.operation.clone(),
+        from: ask.from.as_ref().map(revision),
+        to: ask.to.as_ref().map(revision),
+        parameters: ask.hold.parameters.clone(),
+        approvals: i64::from(ask.hold.approvals),
+        deadline: Some(When(ask.deadline)),
+    };
+    let mut event = LifecycleEvent::new(&ask.name, spec);
+    event.metadata.namespace = Some(node.namespace.clone());
+    event.metadata.labels = Some(BTreeMap::from([
+        (KEY_LABEL.to_owned(), ask.hold.key.clone()),
+        (SUBJECT_UID_LABEL.to_owned(), asking.uid.to_owned()),
+    ]));
+    event.metadata.owner_references = asking.owner.clone().map(|owner| vec![owner]);
+    event
+}
+
+/// Whether two events ask the same. What else they say may differ: a Lifecycle may have been changed since.
+fn is_same(one: &LifecycleEventSpec, other: &LifecycleEventSpec) -> bool {
+    let question = |of: &LifecycleEventSpec| {
+        (of.subject.uid.clone(), of.operation.clone(), of.phase, of.lifecycle.clone())
+    };
+    question(one) == question(other)
+}
+
+/// Creates an event; one that asks the same and is there already counts as well. What is wrong is the answer: its name
+/// belongs to another event.
+///
+/// # Errors
+/// Every other refusal, and no answer.
+pub async fn ask(
+    context: &Context,
+    asking: &Asking<'_>,
+    ask: &Ask,
+) -> Result<Option<String>, ClusterError> {
+    let event = asked(asking, ask);
+    let error = match context.cluster.create(&event, MANAGER).await {
+        Ok(created) => {
+            asked_now(context, created);
+            return Ok(None);
+        }
+        Err(error) => error,
+    };
+    if error.code() != Some(409) || error.is_conflict() {
+        return Err(error);
+    }
+    let namespace = event.namespace().unwrap_or_default();
+    let name = event.name_any();
+    let named = format!("metadata.name={name}");
+    let events = resource::<LifecycleEvent>();
+    let query =
+        ObjectQuery { namespace: &namespace, field_selector: &named, ..ObjectQuery::all(&events) };
+    let part = context.cluster.list_part(query, None).await?;
+    let found = part.objects.into_iter().next().map(objects::Object::into_value);
+    match found.map(serde_json::from_value::<LifecycleEvent>) {
+        Some(Ok(found)) if is_same(&found.spec, &event.spec) => {
+            asked_now(context, found);
+            Ok(None)
+        }
+        Some(_) => Ok(Some(format!(
+            "LifecycleEvent {namespace}/{name} exists and does not belong to this operation; find out who created it, \
+             and delete it"
+        ))),
+        // It was deleted meanwhile.
+        None => Err(error),
+    }
+}
+
+/// An event is there, which the watch may tell of later, or may have told of before.
+fn asked_now(context: &Context, event: LifecycleEvent) {
+    if let Some(event) = context.shared::<Table<LifecycleEvent>>().insert(event) {
+        context.shared::<Handlers>().event_changed(None, Some(&event));
+    }
+}
+
+/// Cancels events that are open, and deletes them. What fails is logged and repeated with a later run; the operation does not
+/// depend on it.
+pub async fn dismiss(context: &Context, namespace: &str, over: &[DismissedEvent]) {
+    let events = resource::<LifecycleEvent>();
+    let table = context.shared::<Table<LifecycleEvent>>();
+    for DismissedEvent { name, uid, is_open } in over {
+        if *is_open {
+            let status =
+                json!({"phase": "Cancelled", "message": "the operation does not wait any more"});
+            let patch = json!({"metadata": {"uid": uid}, "status": status});
+            let cluster = &context.cluster;
+            // One that was answered meanwhile, or is gone, needs no cancellation.
+            if let Err(error) =
+                cluster.merge_patch_status(&events, namespace, name, &patch, MANAGER).await
+            {
+                tracing::debug!(namespace, name, error = %error, "a LifecycleEvent is not cancelled");
+            }
+        }
+        match context.cluster.delete_unmanaged(&events, namespace, name, uid).await {
+            Ok(()) => {
+                let gone = table.remove(namespace, name, uid);
+                context.shared::<Handlers>().event_changed(gone.as_deref(), None);
+            }
+            Err(error) => {
+                tracing::error!(namespace, name, error = %error, "failed to delete a LifecycleEvent, retrying later");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

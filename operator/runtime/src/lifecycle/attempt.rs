@@ -1,0 +1,162 @@
+//! Operations of objects that have no journal: their events keep the answers until the status reports the end.
+//!
+//! Elsewhere: releases, whose journal has the answers (engine `release`).
+
+use lifecycle::{EventAnswer, Phase, Question, Revision, Stand};
+use reconcile::{Rest, Wake};
+use release::hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, Lifecycles};
+
+use super::{Asking, ask, dismiss, events_of};
+use crate::context::Context;
+use windlass_cluster::ClusterError;
+
+/// An operation of an object without a journal.
+pub struct Attempt {
+    /// What it is called: the same as long as it is the same.
+    pub operation: String,
+    /// The revision before it.
+    pub from: Option<Revision>,
+    /// What is to be there.
+    pub to: Option<Revision>,
+}
+
+/// How the name of an attempt begins that is about a release and is no operation of Helm on it. Operations on releases are
+/// never called so, and pay no heed to its events.
+const BESIDE: &str = "beside/";
+
+/// What an attempt is called that is about a release and is no operation of Helm on it.
+pub fn beside_release(release: &str, digest: &str) -> String {
+    format!("{BESIDE}{release}/{digest}")
+}
+
+/// Whether an attempt or operation is called so.
+pub fn is_beside_release(operation: &str) -> bool {
+    operation.starts_with(BESIDE)
+}
+
+/// Where an attempt stands at some phases, with what was answered so far.
+pub enum Passage {
+    /// It goes on.
+    Free(Vec<EventAnswer>),
+    /// It waits.
+    Held(Rest, Vec<EventAnswer>),
+    /// It fails.
+    Failed(String, Vec<EventAnswer>),
+}
+
+/// Passes phases of an attempt, one lifecycle after the other; what was not asked yet is asked.
+///
+/// # Errors
+/// The API server does not create an event.
+pub async fn pass(
+    context: &Context,
+    asking: &Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &Attempt,
+    phases: &[Phase],
+) -> Result<Passage, ClusterError> {
+    let namespace = &asking.node.namespace;
+    let mut answers = Vec::new();
+    for (phase, hold) in holds_at(lifecycles, phases) {
+        let question = question(asking, lifecycles, attempt, phase);
+        let stand =
+            || question.stand(hold, &events_of(context, namespace, asking.uid, asking.release));
+        let mut found = stand();
+        if let Stand::Ask(it) = &found {
+            if let Some(text) = ask(context, asking, it).await? {
+                let rest = Rest::Failed(LIFECYCLES_UNKNOWN, text, Wake::default());
+                return Ok(Passage::Held(rest, answers));
+            }
+            found = stand();
+        }
+        match found {
+            Stand::Pass(answer) => answers.push(answer),
+            Stand::Fail(answer) => {
+                let text = answer.failure();
+                answers.push(answer);
+                return Ok(Passage::Failed(text, answers));
+            }
+            Stand::Wait(text, until) => {
+                let wake = until.map(Wake::at).unwrap_or_default();
+                return Ok(Passage::Held(Rest::Running(LIFECYCLE_PENDING, text, wake), answers));
+            }
+            // It was deleted again at once; the next run asks anew.
+            Stand::Ask(_) => {
+                let text =
+                    format!("waiting for lifecycle {} at {}", hold.lifecycle, phase.as_str());
+                let rest = Rest::Running(LIFECYCLE_PENDING, text, Wake::default());
+                return Ok(Passage::Held(rest, answers));
+            }
+        }
+    }
+    Ok(Passage::Free(answers))
+}
+
+/// The same; what failed is asked once more if a user asks.
+///
+/// # Errors
+/// The API server does not create an event.
+pub async fn pass_as_requested(
+    context: &Context,
+    asking: &Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &Attempt,
+    phases: &[Phase],
+    is_requested: bool,
+) -> Result<Passage, ClusterError> {
+    let passage = pass(context, asking, lifecycles, attempt, phases).await?;
+    let Passage::Failed(_, answers) = &passage else { return Ok(passage) };
+    let Some(failed) = answers.last().filter(|_| is_requested) else { return Ok(passage) };
+    let namespace = &asking.node.namespace;
+    let mut events = events_of(context, namespace, asking.uid, asking.release);
+    events.retain(|event| event.uid == failed.event);
+    dismiss(context, namespace, &lifecycle::dismissed(&events, None, &[])).await;
+    pass(context, asking, lifecycles, attempt, phases).await
+}
+
+/// What was answered at some phases of an attempt; nothing is asked.
+pub fn answered(
+    context: &Context,
+    asking: &Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &Attempt,
+    phases: &[Phase],
+) -> Vec<EventAnswer> {
+    let events = events_of(context, &asking.node.namespace, asking.uid, asking.release);
+    let stand = |(phase, hold)| question(asking, lifecycles, attempt, phase).stand(hold, &events);
+    let stands = holds_at(lifecycles, phases).map(stand);
+    let answers = stands.filter_map(|stand| match stand {
+        Stand::Pass(answer) => Some(answer),
+        Stand::Fail(_) | Stand::Wait(..) | Stand::Ask(_) => None,
+    });
+    answers.collect()
+}
+
+/// The holds at some phases, in their order.
+fn holds_at<'l>(
+    lifecycles: &'l Lifecycles,
+    phases: &'l [Phase],
+) -> impl Iterator<Item = (Phase, &'l lifecycle::Hold)> {
+    phases.iter().flat_map(|phase| {
+        let its = lifecycles.holds.iter().filter(|hold| hold.phases.contains(phase));
+        its.map(|hold| (*phase, hold))
+    })
+}
+
+fn question<'q>(
+    asking: &'q Asking<'_>,
+    lifecycles: &Lifecycles,
+    attempt: &'q Attempt,
+    phase: Phase,
+) -> Question<'q> {
+    Question {
+        owner: asking.uid,
+        subject: &asking.node.name,
+        operation: &attempt.operation,
+        phase,
+        from: attempt.from.as_ref(),
+        to: attempt.to.as_ref(),
+        glass: lifecycles.glass,
+        now: jiff::Timestamp::now(),
+    }
+}

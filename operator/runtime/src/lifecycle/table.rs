@@ -1,0 +1,427 @@
+//! Objects of a kind as the watch saw them last, for kinds that have no runs.
+//!
+//! Elsewhere: the objects of kinds that have runs (`object_store`), watching (`windlass_cluster::watch`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+
+use crds::incidents::Incident;
+use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use futures::StreamExt as _;
+use objects::Gvk;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::context::Context;
+use windlass_cluster::decode::{FullObject, Wire as _};
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::watch::WatcherEvent;
+use windlass_cluster::{Cluster, ClusterError};
+
+/// A kind of which a table is kept.
+pub trait TableKind:
+    kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
+{
+    /// Whether its objects live in namespaces.
+    const NAMESPACED: bool;
+}
+
+impl TableKind for Incident {
+    const NAMESPACED: bool = true;
+}
+
+impl TableKind for Lifecycle {
+    const NAMESPACED: bool = false;
+}
+
+impl TableKind for LifecycleBinding {
+    const NAMESPACED: bool = true;
+}
+
+impl TableKind for LifecycleEvent {
+    const NAMESPACED: bool = true;
+}
+
+/// Where objects of a kind are served. They are asked for without discovery, whose answer may be older than their CRD.
+pub fn resource<K: TableKind>() -> Resource {
+    Resource {
+        gvk: Gvk::new(&K::api_version(&()), &K::kind(&())),
+        plural: K::plural(&()).into_owned(),
+        namespaced: K::NAMESPACED,
+        watchable: true,
+    }
+}
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// An object that cannot be read is there without its contents.
+type Objects<K> = BTreeMap<Key, Option<Arc<K>>>;
+
+enum TableState<K> {
+    /// Nothing yet.
+    Nothing,
+    /// They could not be listed, for this reason.
+    Failed(String),
+    /// All of them.
+    Listed(Objects<K>),
+}
+
+/// An object that came, changed or went.
+pub struct TableChange<K> {
+    /// As it was; `None` if it was not known.
+    pub before: Option<Arc<K>>,
+    /// As it is; `None` if it is gone.
+    pub after: Option<Arc<K>>,
+}
+
+/// A table of the objects of a kind without runs, as the watch last saw them.
+pub struct Table<K>(watch::Sender<TableState<K>>);
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self(watch::Sender::new(TableState::Nothing))
+    }
+}
+
+/// The version in which an object is stored; 0 if it does not say.
+fn version_of<K: kube::Resource>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version.and_then(|it| it.parse().ok()).unwrap_or_default()
+}
+
+/// Whether what is known of an object is newer than a version of it.
+fn is_newer<K: kube::Resource>(known: Option<&Option<Arc<K>>>, version: u64) -> bool {
+    known.and_then(Option::as_ref).is_some_and(|known| version_of(&**known) > version)
+}
+
+/// The objects of a namespace.
+fn within<'o, K>(
+    all: &'o Objects<K>,
+    namespace: &'o str,
+) -> impl Iterator<Item = (&'o Key, &'o Option<Arc<K>>)> {
+    let first = (namespace.to_owned(), String::new());
+    all.range(first..).take_while(move |((of, _), _)| of == namespace)
+}
+
+fn key(metadata: &Value) -> Key {
+    let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+impl<K: TableKind> Table<K> {
+    /// Returns once something is known.
+    pub(crate) async fn known(&self) {
+        let mut known = self.0.subscribe();
+        // The sender is part of the value that is borrowed here, so it cannot be gone.
+        drop(known.wait_for(|known| !matches!(known, TableState::Nothing)).await);
+    }
+
+    /// All objects of a namespace; of a kind without namespaces, all objects.
+    ///
+    /// # Errors
+    /// They could not be listed, or one of them cannot be read.
+    pub(crate) fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
+        self.ready()?;
+        let known = self.0.borrow();
+        let TableState::Listed(all) = &*known else { return Ok(Vec::new()) };
+        let read = within(all, namespace).map(|((_, name), object)| {
+            object.clone().ok_or_else(|| format!("{} {name} cannot be read", K::kind(&())))
+        });
+        read.collect()
+    }
+
+    /// Whether the objects were listed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn ready(&self) -> Result<(), String> {
+        let plural = K::plural(&());
+        match &*self.0.borrow() {
+            TableState::Nothing => Err(format!("{plural} have not been listed yet")),
+            TableState::Failed(why) => Err(format!("{plural} cannot be listed: {why}")),
+            TableState::Listed(_) => Ok(()),
+        }
+    }
+
+    /// The objects of a namespace that are known and can be read.
+    pub fn of(&self, namespace: &str) -> Vec<Arc<K>> {
+        match &*self.0.borrow() {
+            TableState::Listed(all) => {
+                within(all, namespace).filter_map(|(_, object)| object.clone()).collect()
+            }
+            TableState::Nothing | TableState::Failed(_) => Vec::new(),
+        }
+    }
+
+    /// An object, if it is known and can be read.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        match &*self.0.borrow() {
+            TableState::Listed(all) => all.get(&(namespace.to_owned(), name.to_owned()))?.clone(),
+            TableState::Nothing | TableState::Failed(_) => None,
+        }
+    }
+
+    /// All objects that are known and can be read.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        match &*self.0.borrow() {
+            TableState::Listed(all) => all.values().flatten().cloned().collect(),
+            TableState::Nothing | TableState::Failed(_) => Vec::new(),
+        }
+    }
+
+    /// Keeps an object as the API server answered a write, and returns it. If the watch has told of a later version
+    /// meanwhile, that one stays. No change is announced for it.
+    pub fn insert(&self, object: K) -> Option<Arc<K>> {
+        let metadata = object.meta();
+        let key = (
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        );
+        let object = Arc::new(object);
+        let mut kept = None;
+        self.change(|all| {
+            if !is_newer(all.get(&key), version_of(&*object)) {
+                all.insert(key, Some(object.clone()));
+                kept = Some(object);
+            }
+        });
+        kept
+    }
+
+    /// An object was deleted; returns it if it was known. No change is announced for it.
+    pub fn remove(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<K>> {
+        let mut removed = None;
+        self.change(|all| {
+            let key = (namespace.to_owned(), name.to_owned());
+            let is_it = |object: &Arc<K>| object.meta().uid.as_deref() == Some(uid);
+            if all.get(&key).is_some_and(|object| object.as_ref().is_some_and(is_it)) {
+                removed = all.remove(&key).flatten();
+            }
+        });
+        removed
+    }
+
+    /// Changes what is known; before anything was listed there is nothing to change, and the list will have it.
+    fn change(&self, change: impl FnOnce(&mut Objects<K>)) {
+        self.0.send_if_modified(|known| {
+            if let TableState::Listed(all) = known {
+                change(all);
+            }
+            false
+        });
+    }
+
+    /// Takes in what a watch says; gives what came, changed or went.
+    fn take(
+        &self,
+        event: WatcherEvent<FullObject>,
+        listing: &mut Objects<K>,
+    ) -> Vec<TableChange<K>> {
+        let read = |whole: FullObject| {
+            let version = whole.version().parse::<u64>().unwrap_or(u64::MAX);
+            let value = whole.value.unwrap_or_default();
+            let key = key(&value["metadata"]);
+            (key, version, serde_json::from_value::<K>(value).ok().map(Arc::new))
+        };
+        let (key, version, after) = match event {
+            WatcherEvent::Listing => {
+                listing.clear();
+                return Vec::new();
+            }
+            WatcherEvent::Listed(whole) => {
+                let (key, _, object) = read(whole);
+                listing.insert(key, object);
+                return Vec::new();
+            }
+            WatcherEvent::ListEnded => return self.replace(std::mem::take(listing)),
+            WatcherEvent::Applied(whole) => {
+                let (key, version, object) = read(whole);
+                (key, version, Some(object))
+            }
+            WatcherEvent::Deleted(whole) => {
+                let (key, version, _) = read(whole);
+                (key, version, None)
+            }
+            WatcherEvent::Live | WatcherEvent::Interrupted => return Vec::new(),
+        };
+        let mut changed = Vec::new();
+        self.change(|all| {
+            // A write of windlass may be known before the watch tells of what was there before.
+            if is_newer(all.get(&key), version) {
+                return;
+            }
+            let (before, after) = match after {
+                Some(after) => (all.insert(key, after.clone()), after),
+                None => (all.remove(&key), None),
+            };
+            changed.push(TableChange { before: before.flatten(), after });
+        });
+        changed.retain(|it| it.before != it.after);
+        changed
+    }
+
+    /// Everything was listed.
+    fn replace(&self, now: Objects<K>) -> Vec<TableChange<K>> {
+        let before = match self.0.send_replace(TableState::Listed(now.clone())) {
+            TableState::Listed(before) => before,
+            TableState::Nothing | TableState::Failed(_) => Objects::new(),
+        };
+        let keys: BTreeSet<&Key> = before.keys().chain(now.keys()).collect();
+        let of = |all: &Objects<K>, key: &Key| all.get(key).cloned().flatten();
+        let changed = keys
+            .into_iter()
+            .map(|key| TableChange { before: of(&before, key), after: of(&now, key) });
+        changed.filter(|it| it.before != it.after).collect()
+    }
+
+    /// What was known goes on to hold; where nothing is known, it is said why.
+    fn failed(&self, why: &str) {
+        self.0.send_if_modified(|known| {
+            let is_unknown = !matches!(known, TableState::Listed(_));
+            if is_unknown {
+                *known = TableState::Failed(why.to_owned());
+            }
+            is_unknown
+        });
+    }
+}
+
+/// Follows the objects of a kind, for ever.
+pub async fn follow<K: TableKind>(
+    context: Arc<Context>,
+    changed: impl Fn(&Context, TableChange<K>),
+) {
+    let table = context.shared::<Table<K>>();
+    let settings = &context.settings;
+    let namespace = match K::NAMESPACED && !settings.watch_all_namespaces {
+        true => settings.runtime_namespace.as_str(),
+        false => "",
+    };
+    let mut events = pin!(context.cluster.watch_objects(&resource::<K>(), namespace, ""));
+    let mut listing = Objects::new();
+    while let Some(event) = events.next().await {
+        let all = match event {
+            Ok(event) => table.take(event, &mut listing),
+            Err(error) if is_absent::<K>(&context.cluster, &error).await => {
+                table.replace(Objects::new())
+            }
+            Err(error) => {
+                table.failed(&error.to_string());
+                continue;
+            }
+        };
+        for it in all {
+            changed(&context, it);
+        }
+    }
+}
+
+/// Whether there are no objects of a kind since it is not defined, as the API server says of its CRD.
+async fn is_absent<K: TableKind>(cluster: &Cluster, error: &ClusterError) -> bool {
+    if !error.is_unserved() {
+        return false;
+    }
+    let definitions = Resource {
+        gvk: Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        plural: "customresourcedefinitions".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    let name = format!("{}.{}", K::plural(&()), K::group(&()));
+    matches!(cluster.get(&definitions, "", &name).await, Ok(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, key: &str) -> FullObject {
+        FullObject::of(json!({
+            "metadata": {"namespace": "apps", "name": name, "uid": format!("uid-{name}")},
+            "spec": {"key": key, "phase": "PreUpgrade"},
+        }))
+    }
+
+    fn names(of: &[Arc<LifecycleEvent>]) -> Vec<&str> {
+        of.iter().map(|it| it.spec.key.as_str()).collect()
+    }
+
+    #[test]
+    fn what_was_not_listed_is_not_taken_for_nothing() {
+        let table = Table::<LifecycleEvent>::default();
+        assert!(table.listed("apps").unwrap_err().contains("have not been listed yet"));
+        table.failed("forbidden");
+        assert!(table.listed("apps").unwrap_err().contains("forbidden"));
+        let mut listing = Objects::new();
+        table.take(WatcherEvent::Listing, &mut listing);
+        table.take(WatcherEvent::Listed(object("a", "1")), &mut listing);
+        assert!(table.listed("apps").is_err(), "the list has not ended");
+        assert_eq!(table.take(WatcherEvent::ListEnded, &mut listing).len(), 1);
+        assert_eq!(names(&table.listed("apps").unwrap()), ["1"]);
+        assert!(table.listed("other").unwrap().is_empty());
+        table.failed("interrupted");
+        assert_eq!(names(&table.of("apps")), ["1"], "what was known stays");
+    }
+
+    #[test]
+    fn changes_are_told_once_and_own_writes_are_known_at_once() {
+        let table = Table::<LifecycleEvent>::default();
+        let mut listing = Objects::new();
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        let created = serde_json::from_value(object("a", "1").value.unwrap()).unwrap();
+        assert!(table.insert(created).is_some());
+        assert_eq!(names(&table.of("apps")), ["1"]);
+        let mut changes = |event| table.take(event, &mut listing).len();
+        assert_eq!(changes(WatcherEvent::Applied(object("a", "1"))), 0, "it is what was written");
+        assert_eq!(changes(WatcherEvent::Applied(object("a", "2"))), 1);
+        assert!(table.remove("apps", "a", "another").is_none());
+        assert_eq!(names(&table.of("apps")), ["2"]);
+        assert!(table.remove("apps", "a", "uid-a").is_some());
+        assert!(table.of("apps").is_empty());
+        assert_eq!(changes(WatcherEvent::Deleted(object("a", "2"))), 0);
+        assert_eq!(changes(WatcherEvent::Applied(object("b", "3"))), 1);
+        assert_eq!(changes(WatcherEvent::Deleted(object("b", "3"))), 1);
+    }
+
+    #[test]
+    fn what_the_watch_tells_late_does_not_replace_what_was_written_since() {
+        let table = Table::<LifecycleEvent>::default();
+        let mut listing = Objects::new();
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        let at = |version: &str, key: &str| {
+            let mut value = object("a", key).value.unwrap();
+            value["metadata"]["resourceVersion"] = json!(version);
+            FullObject::read(value.to_string().as_bytes()).unwrap()
+        };
+        table.insert(serde_json::from_value(at("7", "new").value.unwrap()).unwrap());
+        assert!(table.take(WatcherEvent::Applied(at("5", "old")), &mut listing).is_empty());
+        assert!(table.take(WatcherEvent::Deleted(at("6", "old")), &mut listing).is_empty());
+        assert_eq!(names(&table.of("apps")), ["new"]);
+        assert_eq!(table.take(WatcherEvent::Applied(at("8", "newer")), &mut listing).len(), 1);
+        let late = serde_json::from_value(at("7", "late").value.unwrap()).unwrap();
+        assert!(table.insert(late).is_none());
+        assert_eq!(
+            names(&table.of("apps")),
+            ["newer"],
+            "an answer to a write may come after the watch"
+        );
+        assert_eq!(table.take(WatcherEvent::Deleted(at("9", "newer")), &mut listing).len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_not_taken_for_absent() {
+        let table = Table::<LifecycleEvent>::default();
+        let mut listing = Objects::new();
+        let mut strange = object("a", "1").value.unwrap();
+        strange["spec"]["phase"] = json!("Future");
+        table.take(WatcherEvent::Listed(FullObject::of(strange)), &mut listing);
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        assert_eq!(table.listed("apps").unwrap_err(), "LifecycleEvent a cannot be read");
+        assert!(table.of("apps").is_empty());
+    }
+}

@@ -1,0 +1,499 @@
+//! Notices when a managed object stops being what was applied, and when one that somebody waits for moves.
+//!
+//! One metadata-only watch for each kind in use and ownership label; objects without a label of ours are watched
+//! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
+//! Nothing here survives a restart: each node verifies its objects once after a start.
+
+mod pace;
+mod references;
+mod state;
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use apply::fingerprint::fingerprint;
+use objects::{Object, ObjectId};
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::ObjectKey;
+use serde_json::Value;
+
+use self::pace::{Call, Pace};
+pub(crate) use self::references::ReferenceRead;
+pub use self::state::{Knowledge, Moment};
+use self::state::{Sighting, State, TrackedObject, WatchKey};
+use super::work_queue::Hub;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::version::{is_later, of_metadata};
+use windlass_cluster::watch::Selection;
+use windlass_cluster::{Cluster, ClusterError};
+
+/// The marks on the objects that a kind applies.
+#[derive(Debug, Clone, Copy)]
+pub struct Ownership {
+    /// Label with the owner's name, by which they are watched.
+    pub name: &'static str,
+    /// Label with the owner's namespace.
+    pub namespace: &'static str,
+    /// Field manager whose fields are ours; Flux's, so that what it applied stays ours.
+    pub manager: &'static str,
+}
+
+/// The marks by group and kind.
+type Owners = BTreeMap<[String; 2], Ownership>;
+
+/// The marks of all kinds.
+#[derive(Debug, Default)]
+struct Marks {
+    all: Owners,
+    managers: Vec<&'static str>,
+    labels: Vec<&'static str>,
+}
+
+impl Marks {
+    fn new(all: Owners) -> Self {
+        let managers = all.values().map(|it| it.manager).collect();
+        let labels = all.values().flat_map(|it| [it.name, it.namespace]).collect();
+        Self { all, managers, labels }
+    }
+
+    /// The label by which the objects of a node are watched; nothing has it where its kind owns none.
+    fn label_of(&self, owner: &ObjectKey) -> &'static str {
+        self.all.get(&[owner.group.clone(), owner.kind.clone()]).map_or("", |it| it.name)
+    }
+
+    /// What live metadata shows of an object.
+    fn sighting_of(&self, metadata: &Value) -> Sighting {
+        Sighting {
+            version: of_metadata(metadata),
+            fingerprint: fingerprint(metadata, &self.managers, &self.labels),
+        }
+    }
+}
+
+/// A watcher of managed and referenced objects, which wakes their users when an object drifts or changes.
+/// It keeps nothing across a restart.
+pub struct ObjectWatcher {
+    cluster: Cluster,
+    hub: Arc<Hub>,
+    marks: Arc<Marks>,
+    state: Mutex<State>,
+    pace: Pace,
+    myself: Weak<Self>,
+}
+
+impl Drop for ObjectWatcher {
+    fn drop(&mut self) {
+        for watch in self.state.get_mut().watches.values() {
+            watch.stop.abort();
+        }
+    }
+}
+
+impl ObjectWatcher {
+    /// Watches nothing yet.
+    pub fn new(cluster: Cluster, hub: Arc<Hub>, owners: Owners) -> Arc<Self> {
+        let marks = Arc::new(Marks::new(owners));
+        Arc::new_cyclic(|myself| Self {
+            cluster,
+            hub,
+            state: Mutex::new(State::of(marks.clone())),
+            pace: Pace::default(),
+            marks,
+            myself: myself.clone(),
+        })
+    }
+
+    /// The same for another cluster.
+    pub(crate) fn of_another(&self, cluster: Cluster) -> Arc<Self> {
+        Self::new(cluster, self.hub.clone(), self.marks.all.clone())
+    }
+
+    /// The cluster that is watched.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// What is known about a live object without asking anybody.
+    pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> Knowledge {
+        let state = self.state();
+        let Some(tracked) = state.tracked.get(id) else { return Knowledge::None };
+        let steady = tracked.owner == *owner && !tracked.dirty && !tracked.writing;
+        if !steady || !state.is_watched(tracked) {
+            return Knowledge::None;
+        }
+        match tracked.digest == digest {
+            true if state.is_unmoved(id, tracked) => Knowledge::Unmoved,
+            true => Knowledge::Applied,
+            false => Knowledge::Other,
+        }
+    }
+
+    /// Whether a manifest was applied, whatever became of the object since.
+    pub fn had_applied(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> bool {
+        self.state().tracked.get(id).is_some_and(|t| t.owner == *owner && t.digest == digest)
+    }
+
+    /// Whether an object is known to be no longer as a node applied it.
+    pub fn has_moved(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
+        self.state().tracked.get(id).is_some_and(|it| it.owner == *owner && it.dirty)
+    }
+
+    /// Whether nothing that a node applied is known to have moved since.
+    pub fn is_calm(&self, owner: &ObjectKey) -> bool {
+        self.state().tracked_of(owner).all(|(_, t)| !t.dirty && !t.writing)
+    }
+
+    /// Whether everything that a node applied is watched, and none of it changed in any way since it was compared.
+    pub fn is_unmoved(&self, owner: &ObjectKey) -> bool {
+        let state = self.state();
+        let mut tracked = state.tracked_of(owner);
+        tracked.all(|(id, t)| !t.dirty && !t.writing && state.is_unmoved(id, t))
+    }
+
+    /// The moment before a run or a write; [`Self::applied`] wants to know it.
+    pub fn now(&self) -> Moment {
+        self.state().losses.now()
+    }
+
+    /// Says that a write to an object begins; [`Self::applied`] or [`Self::released`] ends it.
+    pub fn writing(&self, owner: &ObjectKey, id: &ObjectId) {
+        let mut state = self.state();
+        // A watch may see a new object before its creation is answered, so it is known from here on.
+        match state.tracked.get_mut(id) {
+            Some(tracked) => tracked.writing = true,
+            None => {
+                let tracked = TrackedObject {
+                    owner: owner.clone(),
+                    watch: None,
+                    digest: String::new(),
+                    applied: Sighting::default(),
+                    writing: true,
+                    dirty: false,
+                };
+                state.track(id.clone(), tracked);
+            }
+        }
+    }
+
+    /// Remembers what a manifest made of an object, and watches that it stays so. The look or write began at `since`.
+    pub fn applied(
+        &self,
+        owner: &ObjectKey,
+        resource: &Resource,
+        digest: String,
+        live: &Object,
+        since: Moment,
+    ) {
+        let metadata = live.get("metadata").cloned().unwrap_or_default();
+        let applied = self.marks.sighting_of(&metadata);
+        let id = live.id();
+        let mut state = self.state();
+        let label = self.marks.label_of(owner);
+        let seen = state.sighted(label, &id);
+        // A watch may have been faster than the answer, with this change or already with a later one.
+        let dirty =
+            seen.is_some_and(|seen| seen.is_drift_from(applied)) || state.losses.since(&id, since);
+        let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
+        let owner_of_it = owner.clone();
+        let tracked =
+            TrackedObject { owner: owner_of_it, watch, digest, applied, writing: false, dirty };
+        state.track(id, tracked);
+        self.ensure(&mut state, owner, resource, Selection::Labelled(label));
+        drop(state);
+        if dirty {
+            self.hub.wake(owner, WakeReason::Drift);
+        }
+    }
+
+    /// Whether a live watch has seen nothing of an object of an owner later than a resourceVersion.
+    pub fn confirms(&self, owner: &ObjectKey, id: &ObjectId, version: u64) -> bool {
+        let state = self.state();
+        let Some(tracked) = state.tracked.get(id).filter(|it| it.owner == *owner) else {
+            return false;
+        };
+        let seen = state.sighted(self.marks.label_of(owner), id);
+        seen.is_some_and(|seen| !is_later(seen.version, version)) && state.is_watched(tracked)
+    }
+
+    /// Wakes an owner no more for the drift of an object, until it was applied again: the owner comes back by itself.
+    pub fn hush(&self, owner: &ObjectKey, id: &ObjectId) {
+        let mut state = self.state();
+        if state.tracked.get(id).is_some_and(|it| it.owner == *owner) {
+            state.hushed.insert(id.clone());
+        }
+    }
+
+    /// Stops remembering an object of an owner: it was deleted, skipped or given away.
+    pub fn released(&self, owner: &ObjectKey, id: &ObjectId) {
+        let mut state = self.state();
+        if state.tracked.get(id).is_some_and(|t| t.owner == *owner) {
+            state.tracked.remove(id);
+            state.hushed.remove(id);
+            state.disown(owner, id);
+        }
+    }
+
+    /// Stops remembering what a node applied and waited for; what its spec refers to stays.
+    pub fn release_objects(&self, owner: &ObjectKey) {
+        let mut state = self.state();
+        state.untrack_all(owner);
+        state.stop_waiting(owner, |_| true);
+        state.release(owner, |key| matches!(key.selection, Selection::Labelled(_)));
+        state.release_unused(owner);
+    }
+
+    /// Forgets a node and stops the watches that nobody else needs.
+    pub fn forget(&self, owner: &ObjectKey) {
+        let mut state = self.state();
+        state.untrack_all(owner);
+        state.stop_waiting(owner, |_| true);
+        state.references.forget(owner);
+        state.release(owner, |_| true);
+    }
+
+    /// Replaces what a node waits for: any event about one of these objects wakes it, and so does one that came
+    /// after the node had looked and before it waited.
+    ///
+    /// Objects that carry the label of their owner are seen by the watch of their kind; others get one of their own.
+    pub fn await_objects(&self, owner: &ObjectKey, awaited: &[AwaitedObject]) {
+        let mut state = self.state();
+        state.stop_waiting(owner, |_| true);
+        let mut moved = false;
+        for AwaitedObject { resource, id, labelled, version, since } in awaited {
+            state.wait(owner, id);
+            // A watch by name starts with the wait and lists the object first, so only watches by label may be ahead.
+            let seen = state.sighted(self.marks.label_of(owner), id);
+            moved |= seen.is_some_and(|seen| is_later(seen.version, *version));
+            moved |= *version > 0 && state.losses.since(id, *since);
+            let selection = match labelled {
+                OwnerLabel::Yes => Selection::Labelled(self.marks.label_of(owner)),
+                OwnerLabel::No => Selection::Named(id.namespace.clone(), id.name.clone()),
+            };
+            self.ensure(&mut state, owner, resource, selection);
+        }
+        state.release_unused(owner);
+        drop(state);
+        if moved {
+            self.wake_waiting(owner);
+        }
+    }
+
+    /// Says that a run begins which observes whatever its node waits for: what moves until [`Self::await_objects`] is
+    /// seen by that run, or noticed there.
+    pub fn begins_observing(&self, owner: &ObjectKey) {
+        let mut state = self.state();
+        // Nobody remembers what watches by name have seen, so they go on to wake.
+        let named = state.named_by(owner);
+        state.stop_waiting(owner, |id| !named.contains(id));
+    }
+
+    /// The moment before something is read that a spec refers to; [`Self::refer_to`] wants to know it.
+    pub(crate) fn before_reading(&self) -> Moment {
+        self.state().references.now()
+    }
+
+    /// Replaces what a node's spec refers to, as its run read it: a change of it wakes the node, and so does one that
+    /// came after it was read.
+    pub(crate) fn refer_to(&self, owner: &ObjectKey, referred: &[ReferenceRead]) {
+        let mut state = self.state();
+        state.references.forget(owner);
+        let mut moved = false;
+        for one in referred {
+            moved |= state.references.add(owner, one);
+        }
+        let mut affected = state.references.widen();
+        affected.extend(state.references.permit_again(Instant::now()));
+        affected.insert(owner.clone());
+        self.watch_references(&mut state, &affected);
+        drop(state);
+        if moved {
+            self.hub.wake(owner, WakeReason::Reference);
+        }
+    }
+
+    /// Begins the watches that see what these nodes refer to, and leaves those that they no longer need.
+    fn watch_references(&self, state: &mut State, users: &BTreeSet<ObjectKey>) {
+        for user in users {
+            for (resource, id) in state.references.of(user) {
+                if let Some(key) = state.references.key_of(&id) {
+                    self.ensure(state, user, &resource, key.selection);
+                }
+            }
+        }
+        for user in users {
+            state.release_unused(user);
+        }
+    }
+
+    /// The API server refuses a watch for references: narrower ones may be allowed.
+    fn refused(&self, key: &WatchKey, error: &ClusterError) {
+        tracing::info!(
+            kind = key.kind,
+            watch = ?key.selection,
+            error = %error,
+            "watch not allowed; falling back to narrower watches"
+        );
+        let mut state = self.state();
+        state.references.refuse(key, Instant::now());
+        let users = state.stop(key);
+        self.watch_references(&mut state, &users);
+    }
+
+    fn ensure(
+        &self,
+        state: &mut State,
+        owner: &ObjectKey,
+        resource: &Resource,
+        selection: Selection,
+    ) {
+        if !resource.watchable {
+            return;
+        }
+        let key = WatchKey::new(resource, selection);
+        state.need(owner, key.clone(), || {
+            let stream = self.cluster.watch_metadata(resource, &key.selection);
+            let task = task::follow(self.myself.clone(), key.clone(), resource.clone(), stream);
+            tokio::spawn(task).abort_handle()
+        });
+    }
+
+    fn set_live(&self, key: &WatchKey, live: bool) {
+        if let Some(watch) = self.state().watches.get_mut(key) {
+            watch.live = live;
+        }
+    }
+
+    /// A watch saw an object.
+    fn saw(&self, key: &WatchKey, id: &ObjectId, metadata: &Value) {
+        let seen = self.marks.sighting_of(metadata);
+        let mut state = self.state();
+        let mut drifted = None;
+        if let Selection::Labelled(label) = key.selection {
+            state.sight(label, id, seen);
+        }
+        if let Some(tracked) = state.tracked.get_mut(id)
+            && !tracked.writing
+            && seen.is_drift_from(tracked.applied)
+        {
+            tracked.dirty = true;
+            drifted = Some(tracked.owner.clone());
+        }
+        let drifted = drifted.filter(|_| !state.hushed.contains(id));
+        let waiting = state.waiting_for(id);
+        drop(state);
+        self.tell(drifted, waiting);
+        self.saw_reference(key, id, Some(seen.version));
+    }
+
+    /// A watch saw how an object is that specs may refer to; none: it is gone.
+    fn saw_reference(&self, key: &WatchKey, id: &ObjectId, now: Option<u64>) {
+        // One by a label does not know whether what it no longer sees is gone.
+        if matches!(key.selection, Selection::Labelled(_)) {
+            return;
+        }
+        let referring = self.state().references.note(id, now);
+        for node in referring {
+            self.hub.wake(&node, WakeReason::Reference);
+        }
+    }
+
+    /// A watch saw that an object is gone, or lost the label by which it was watched.
+    fn lost(&self, key: &WatchKey, id: &ObjectId) {
+        let mut state = self.state();
+        let mut drifted = None;
+        if let Selection::Labelled(label) = key.selection {
+            state.unsight(label, id);
+        }
+        state.losses.add(id, None);
+        let tracked = state.tracked.get_mut(id);
+        if let Some(tracked) = tracked.filter(|it| key.is_of(self.marks.label_of(&it.owner))) {
+            tracked.dirty = true;
+            if !tracked.writing {
+                drifted = Some(tracked.owner.clone());
+            }
+        }
+        let drifted = drifted.filter(|_| !state.hushed.contains(id));
+        let waiting = state.waiting_for(id);
+        drop(state);
+        self.tell(drifted, waiting);
+        self.saw_reference(key, id, None);
+    }
+
+    fn tell(&self, drifted: Option<ObjectKey>, waiting: BTreeSet<ObjectKey>) {
+        if let Some(owner) = drifted {
+            self.hub.wake(&owner, WakeReason::Drift);
+        }
+        for node in waiting {
+            self.wake_waiting(&node);
+        }
+    }
+
+    /// Wakes a node for which something moved that it waits for.
+    fn wake_waiting(&self, node: &ObjectKey) {
+        let pause = match self.pace.call(node, Instant::now()) {
+            Call::Now => return self.hub.wake(node, WakeReason::Waiting),
+            Call::After(pause) => pause,
+            Call::Joined => return,
+        };
+        let myself = self.myself.clone();
+        let node = node.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            if let Some(watcher) = myself.upgrade() {
+                watcher.pace.called(&node, Instant::now());
+                watcher.hub.wake(&node, WakeReason::Waiting);
+            }
+        });
+    }
+
+    /// A watch listed everything: what it should have seen and did not is gone.
+    fn listed(&self, key: &WatchKey, seen: &BTreeSet<ObjectId>) {
+        let missing: Vec<ObjectId> = {
+            let state = self.state();
+            let named = key.named_object();
+            let expected = match &key.selection {
+                Selection::Labelled(label) => state.expected(key, label),
+                Selection::InNamespace(_) | Selection::All => state.references.expected(key),
+                Selection::Named(..) => named.iter().collect(),
+            };
+            expected.into_iter().filter(|id| !seen.contains(*id)).cloned().collect()
+        };
+        for id in missing {
+            if key.is_for_references() {
+                self.saw_reference(key, &id, None);
+            } else {
+                self.lost(key, &id);
+            }
+        }
+    }
+}
+
+/// An object that a node waits for.
+pub struct AwaitedObject {
+    /// Its kind.
+    pub resource: Resource,
+    /// Its id.
+    pub id: ObjectId,
+    /// Which watch sees it.
+    pub labelled: OwnerLabel,
+    /// The resourceVersion in which the node saw it; 0 when it was not there.
+    pub version: u64,
+    /// The moment before that run.
+    pub since: Moment,
+}
+
+/// Whether an object carries the owner label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnerLabel {
+    /// The watch of its kind sees it.
+    Yes,
+    /// It needs a watch by name.
+    No,
+}

@@ -1,0 +1,393 @@
+//! What the watcher remembers: objects that were applied, sightings, watches and their users.
+//!
+//! Here: plain bookkeeping under one lock, where what a run does costs as much as its node has, and not as all have.
+//! Elsewhere: watches, and whom to wake (the module above), which watches see what specs name ([`super::references`]).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use objects::ObjectId;
+use reconcile::ObjectKey;
+use tokio::task::AbortHandle;
+
+use super::Marks;
+use super::references::References;
+use windlass_cluster::discovery::Resource;
+use windlass_cluster::version::is_later;
+use windlass_cluster::watch::Selection;
+
+/// What was seen of a live object.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sighting {
+    /// What stands for its version.
+    pub(super) version: u64,
+    /// Of its uid, the labels of its owner, and our entries in `managedFields`.
+    pub(super) fingerprint: u64,
+}
+
+impl Sighting {
+    /// Whether it is later than what was applied, and shows that a field of ours changed hands.
+    pub(super) fn is_drift_from(self, applied: Self) -> bool {
+        is_later(self.version, applied.version) && self.fingerprint != applied.fingerprint
+    }
+}
+
+/// An object that a node applied.
+pub(super) struct TrackedObject {
+    pub(super) owner: ObjectKey,
+    /// The watch that sees it; none before it was applied, and for kinds that cannot be watched.
+    pub(super) watch: Option<WatchKey>,
+    /// Digest of the manifest that was applied.
+    pub(super) digest: String,
+    /// The live object after that.
+    pub(super) applied: Sighting,
+    /// A write is under way, so what a watch sees may be its result.
+    pub(super) writing: bool,
+    /// It is not what was applied.
+    pub(super) dirty: bool,
+}
+
+/// A running watch and who needs it.
+pub(super) struct Running {
+    pub(super) stop: AbortHandle,
+    /// It has listed everything once and has not failed since.
+    pub(super) live: bool,
+    pub(super) users: BTreeSet<ObjectKey>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WatchKey {
+    pub(super) group: String,
+    pub(super) version: String,
+    pub(super) kind: String,
+    pub(super) selection: Selection,
+}
+
+/// A moment, before a run or a write begins: what is lost after it may have been there for the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment(u64);
+
+/// What happened to objects last, for answers that arrive later than the event.
+#[derive(Default)]
+pub(super) struct Recent {
+    count: u64,
+    order: VecDeque<ObjectId>,
+    /// When it happened to an object last, and the version that it left; none: it was gone.
+    last: BTreeMap<ObjectId, (u64, Option<u64>)>,
+}
+
+/// How much is remembered.
+const MAX_REMEMBERED_CHANGES: usize = 4096;
+
+impl Recent {
+    pub(super) fn now(&self) -> Moment {
+        Moment(self.count)
+    }
+
+    pub(super) fn add(&mut self, id: &ObjectId, version: Option<u64>) {
+        self.count += 1;
+        self.order.push_back(id.clone());
+        self.last.insert(id.clone(), (self.count, version));
+        if self.order.len() <= MAX_REMEMBERED_CHANGES {
+            return;
+        }
+        // It may have happened again since.
+        let forgotten = self.count - MAX_REMEMBERED_CHANGES as u64;
+        if let Some(oldest) = self.order.pop_front()
+            && self.last.get(&oldest).is_some_and(|(at, _)| *at <= forgotten)
+        {
+            self.last.remove(&oldest);
+        }
+    }
+
+    /// Whether it happened to an object after a moment; what is not remembered counts as happened.
+    pub(super) fn since(&self, id: &ObjectId, moment: Moment) -> bool {
+        self.is_forgotten(moment) || self.last.get(id).is_some_and(|(at, _)| *at > moment.0)
+    }
+
+    /// Whether it left an object in another version than was read after a moment.
+    pub(super) fn differs_since(&self, id: &ObjectId, moment: Moment, read: Option<u64>) -> bool {
+        let differs = |(at, left): &(u64, Option<u64>)| *at > moment.0 && is_newer(*left, read);
+        self.is_forgotten(moment) || self.last.get(id).is_some_and(differs)
+    }
+
+    fn is_forgotten(&self, moment: Moment) -> bool {
+        self.count.saturating_sub(moment.0) > MAX_REMEMBERED_CHANGES as u64
+    }
+}
+
+/// Whether a version of an object, none if it is gone, says something new to whoever read another.
+pub(super) fn is_newer(now: Option<u64>, read: Option<u64>) -> bool {
+    match (now, read) {
+        // A watch that lags tells of versions that were read long ago.
+        (Some(now), Some(read)) => is_later(now, read),
+        (now, read) => now.is_some() != read.is_some(),
+    }
+}
+
+/// What a watch by a label sees: group, kind and label.
+type Sort = (String, String, &'static str);
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) losses: Recent,
+    pub(super) tracked: BTreeMap<ObjectId, TrackedObject>,
+    /// The newest that watches by a label saw of every object, tracked or not: a run may be overtaken by what it
+    /// observes.
+    sightings: BTreeMap<Sort, BTreeMap<ObjectId, Sighting>>,
+    /// Objects whose drift wakes nobody, because their owner comes back by itself.
+    pub(super) hushed: BTreeSet<ObjectId>,
+    /// Which objects a node applied.
+    pub(super) owned: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
+    pub(super) watches: BTreeMap<WatchKey, Running>,
+    /// Which watches a node needs.
+    uses: BTreeMap<ObjectKey, BTreeSet<WatchKey>>,
+    /// Who waits for an object to move.
+    waiting: BTreeMap<ObjectId, BTreeSet<ObjectKey>>,
+    /// What a node waits for.
+    waits: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
+    /// What specs refer to.
+    pub(super) references: References,
+    marks: Arc<Marks>,
+}
+
+impl State {
+    /// Nothing is known yet of objects with these marks.
+    pub(super) fn of(marks: Arc<Marks>) -> Self {
+        Self { marks, ..Self::default() }
+    }
+
+    pub(super) fn track(&mut self, id: ObjectId, tracked: TrackedObject) {
+        let owner = tracked.owner.clone();
+        self.hushed.remove(&id);
+        if let Some(before) = self.tracked.insert(id.clone(), tracked) {
+            self.disown(&before.owner, &id);
+        }
+        self.owned.entry(owner).or_default().insert(id);
+    }
+
+    pub(super) fn disown(&mut self, owner: &ObjectKey, id: &ObjectId) {
+        if let Some(owned) = self.owned.get_mut(owner) {
+            owned.remove(id);
+            if owned.is_empty() {
+                self.owned.remove(owner);
+            }
+        }
+    }
+
+    /// Stops remembering everything that a node applied.
+    pub(super) fn untrack_all(&mut self, owner: &ObjectKey) {
+        for id in self.owned.remove(owner).unwrap_or_default() {
+            self.tracked.remove(&id);
+            self.hushed.remove(&id);
+        }
+    }
+
+    /// What a node applied.
+    pub(super) fn tracked_of(
+        &self,
+        owner: &ObjectKey,
+    ) -> impl Iterator<Item = (&ObjectId, &TrackedObject)> {
+        let ids = self.owned.get(owner).into_iter().flatten();
+        ids.filter_map(|id| self.tracked.get_key_value(id))
+    }
+
+    /// Whether no watch saw a later version of an object than the one that was compared.
+    pub(super) fn is_unmoved(&self, id: &ObjectId, tracked: &TrackedObject) -> bool {
+        let compared = tracked.applied.version;
+        let seen = self.sighted(self.marks.label_of(&tracked.owner), id);
+        seen.is_some_and(|seen| !is_later(seen.version, compared)) && self.is_watched(tracked)
+    }
+
+    /// What the watch by a label saw of an object last.
+    pub(super) fn sighted(&self, label: &'static str, id: &ObjectId) -> Option<Sighting> {
+        self.sightings.get(&sort_of(id, label))?.get(id).copied()
+    }
+
+    /// A watch by a label saw an object.
+    pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, seen: Sighting) {
+        self.sightings.entry(sort_of(id, label)).or_default().insert(id.clone(), seen);
+    }
+
+    /// A watch by a label no longer sees an object.
+    pub(super) fn unsight(&mut self, label: &'static str, id: &ObjectId) {
+        if let Some(seen) = self.sightings.get_mut(&sort_of(id, label)) {
+            seen.remove(id);
+        }
+    }
+
+    /// What a watch by a label should have seen: objects that it saw, and those that were applied and carry it.
+    pub(super) fn expected(&self, key: &WatchKey, label: &'static str) -> BTreeSet<&ObjectId> {
+        let tracked = self.tracked.iter().filter(|(id, it)| {
+            id.kind == key.kind && id.group == key.group && self.marks.label_of(&it.owner) == label
+        });
+        let sort = (key.group.clone(), key.kind.clone(), label);
+        let sighted = self.sightings.get(&sort).into_iter().flat_map(BTreeMap::keys);
+        let all = tracked.map(|(id, _)| id).chain(sighted);
+        all.filter(|id| !self.tracked.get(*id).is_some_and(|it| it.writing)).collect()
+    }
+
+    /// Who waits for an object.
+    pub(super) fn waiting_for(&self, id: &ObjectId) -> BTreeSet<ObjectKey> {
+        self.waiting.get(id).cloned().unwrap_or_default()
+    }
+
+    /// A node waits for an object.
+    pub(super) fn wait(&mut self, node: &ObjectKey, id: &ObjectId) {
+        self.waiting.entry(id.clone()).or_default().insert(node.clone());
+        self.waits.entry(node.clone()).or_default().insert(id.clone());
+    }
+
+    /// A node waits no longer for those of its objects that `which` chooses.
+    pub(super) fn stop_waiting(&mut self, node: &ObjectKey, which: impl Fn(&ObjectId) -> bool) {
+        let Some(own) = self.waits.get_mut(node) else { return };
+        let ended: Vec<ObjectId> = own.extract_if(.., |id| which(id)).collect();
+        if own.is_empty() {
+            self.waits.remove(node);
+        }
+        for id in ended {
+            if let Some(nodes) = self.waiting.get_mut(&id) {
+                nodes.remove(node);
+                if nodes.is_empty() {
+                    self.waiting.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Objects that a node watches by name.
+    pub(super) fn named_by(&self, node: &ObjectKey) -> BTreeSet<ObjectId> {
+        let keys = self.uses.get(node).into_iter().flatten();
+        keys.filter_map(WatchKey::named_object).collect()
+    }
+
+    /// A node needs a watch, which is begun by `begin` unless it runs.
+    pub(super) fn need(
+        &mut self,
+        node: &ObjectKey,
+        key: WatchKey,
+        begin: impl FnOnce() -> AbortHandle,
+    ) {
+        self.uses.entry(node.clone()).or_default().insert(key.clone());
+        let begin = || Running { stop: begin(), live: false, users: BTreeSet::new() };
+        self.watches.entry(key).or_insert_with(begin).users.insert(node.clone());
+    }
+
+    /// Whether a watch has seen every change of an object up to now.
+    pub(super) fn is_watched(&self, tracked: &TrackedObject) -> bool {
+        let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(key));
+        watch.is_some_and(|watch| watch.live)
+    }
+
+    /// Takes a user from the watches that it no longer needs for waits and references, and stops those that nobody
+    /// uses any more.
+    ///
+    /// Watches by label stay as long as their user does, because they also tell of drift.
+    pub(super) fn release_unused(&mut self, user: &ObjectKey) {
+        let referring = self.references.needed_by(user);
+        let waits = self.waits.get(user);
+        let needed = |key: &WatchKey| {
+            matches!(key.selection, Selection::Labelled(_))
+                || referring.contains(key)
+                || key.named_object().is_some_and(|id| waits.is_some_and(|own| own.contains(&id)))
+        };
+        let own = self.uses.get(user).into_iter().flatten();
+        let unused: Vec<WatchKey> = own.filter(|key| !needed(key)).cloned().collect();
+        self.leave(user, unused);
+    }
+
+    /// Takes a user from every watch that `which` chooses, and stops those that nobody uses any more.
+    pub(super) fn release(&mut self, user: &ObjectKey, which: impl Fn(&WatchKey) -> bool) {
+        let own = self.uses.get(user).into_iter().flatten();
+        let left: Vec<WatchKey> = own.filter(|key| which(key)).cloned().collect();
+        self.leave(user, left);
+    }
+
+    fn leave(&mut self, user: &ObjectKey, left: Vec<WatchKey>) {
+        for key in left {
+            if let Some(own) = self.uses.get_mut(user) {
+                own.remove(&key);
+                if own.is_empty() {
+                    self.uses.remove(user);
+                }
+            }
+            let Some(watch) = self.watches.get_mut(&key) else { continue };
+            watch.users.remove(user);
+            if watch.users.is_empty() {
+                self.stop(&key);
+            }
+        }
+    }
+
+    /// Stops a watch; returns who used it.
+    pub(super) fn stop(&mut self, key: &WatchKey) -> BTreeSet<ObjectKey> {
+        let Some(watch) = self.watches.remove(key) else { return BTreeSet::new() };
+        watch.stop.abort();
+        for user in &watch.users {
+            if let Some(own) = self.uses.get_mut(user) {
+                own.remove(key);
+                if own.is_empty() {
+                    self.uses.remove(user);
+                }
+            }
+        }
+        if let Selection::Labelled(label) = key.selection {
+            self.sightings.remove(&(key.group.clone(), key.kind.clone(), label));
+        }
+        watch.users
+    }
+}
+
+fn sort_of(id: &ObjectId, label: &'static str) -> Sort {
+    (id.group.clone(), id.kind.clone(), label)
+}
+
+/// What is known about a live object without asking anybody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Nothing that could be relied on.
+    None,
+    /// Another manifest of the same owner was applied, and its fields are still as that one made them.
+    Other,
+    /// This manifest was applied, and no field of it changed hands since. Something else of the object may have changed.
+    Applied,
+    /// This manifest was applied, and nothing at all of the object changed since.
+    Unmoved,
+}
+
+impl WatchKey {
+    pub(super) fn new(resource: &Resource, selection: Selection) -> Self {
+        let objects::Gvk { group, version, kind } = resource.gvk.clone();
+        Self { group, version, kind, selection }
+    }
+
+    /// The object of a watch by name.
+    pub(super) fn named_object(&self) -> Option<ObjectId> {
+        match &self.selection {
+            Selection::Named(namespace, name) => {
+                Some(ObjectId::new(namespace, name, &self.group, &self.kind))
+            }
+            Selection::Labelled(_) | Selection::InNamespace(_) | Selection::All => None,
+        }
+    }
+
+    pub(super) fn labelled(resource: &Resource, label: &'static str) -> Self {
+        Self::new(resource, Selection::Labelled(label))
+    }
+
+    /// Whether it sees objects with this label, and so knows when one of them is gone.
+    pub(super) fn is_of(&self, label: &str) -> bool {
+        match self.selection {
+            Selection::Labelled(own) => own == label,
+            Selection::Named(..) | Selection::InNamespace(_) | Selection::All => true,
+        }
+    }
+
+    /// Whether it sees what specs refer to and nothing else.
+    pub(super) fn is_for_references(&self) -> bool {
+        matches!(self.selection, Selection::InNamespace(_) | Selection::All)
+    }
+}
+
+#[cfg(test)]
+mod tests;

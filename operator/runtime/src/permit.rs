@@ -1,0 +1,305 @@
+//! Permits, of which there are few, shared by all namespaces: for builds, for fetching, for applying to a cluster.
+//!
+//! A run that waits for a permit waits in the queue of its namespace. The next permit goes to the namespace that holds the fewest
+//! of those that wait, and among equals they take turns: a tenant with many objects makes its own wait, and nobody else's, also
+//! where each of them takes long. Where work is mostly waiting for others, a namespace has a bound of its own besides, so that
+//! servers which never end cannot take all permits.
+//! Who waits for others gives its permit back meanwhile ([`RunPermit::aside`]).
+//! What has begun ends before much else begins: of the two lines of a namespace, one is for who goes on, and they take turns.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::oneshot;
+
+/// Permits, and who waits for one. Clones are the same ones.
+#[derive(Debug, Clone)]
+pub struct Permits(Arc<Mutex<Queues>>);
+
+#[derive(Debug)]
+struct Queues {
+    free: usize,
+    /// How many of all permits a namespace may have.
+    each: usize,
+    /// Who waits, by namespace.
+    waiting: BTreeMap<String, Lines>,
+    /// The namespaces of those who wait, in the order in which they take turns.
+    turns: VecDeque<String>,
+    held: BTreeMap<String, usize>,
+}
+
+/// In which line of its namespace somebody waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// For a run that begins something.
+    Begin,
+    /// For a run that goes on with what an earlier one began: it has little left to do, and others may depend on its end.
+    GoOn,
+}
+
+/// Who waits in a namespace.
+#[derive(Debug, Default)]
+struct Lines {
+    begin: VecDeque<oneshot::Sender<Permit>>,
+    go_on: VecDeque<oneshot::Sender<Permit>>,
+    /// Whether the last permit went to somebody who goes on.
+    went_on: bool,
+}
+
+impl Lines {
+    fn is_empty(&self) -> bool {
+        self.begin.is_empty() && self.go_on.is_empty()
+    }
+
+    /// Whether one of them still waits.
+    fn is_awaited(&self) -> bool {
+        self.begin.iter().chain(&self.go_on).any(|waiting| !waiting.is_closed())
+    }
+
+    fn push(&mut self, line: Line, waiting: oneshot::Sender<Permit>) {
+        match line {
+            Line::Begin => self.begin.push_back(waiting),
+            Line::GoOn => self.go_on.push_back(waiting),
+        }
+    }
+
+    /// The next of those who still wait: from one line after the other, as long as both have some.
+    fn pop(&mut self) -> Option<oneshot::Sender<Permit>> {
+        let lines =
+            if self.went_on { [Line::Begin, Line::GoOn] } else { [Line::GoOn, Line::Begin] };
+        lines.into_iter().find_map(|line| {
+            let queue = match line {
+                Line::Begin => &mut self.begin,
+                Line::GoOn => &mut self.go_on,
+            };
+            let next = std::iter::from_fn(|| queue.pop_front()).find(|it| !it.is_closed())?;
+            self.went_on = line == Line::GoOn;
+            Some(next)
+        })
+    }
+}
+
+/// A permit; given back when it is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    permits: Permits,
+    namespace: String,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut queues = self.permits.lock();
+        queues.free += 1;
+        if let Some(held) = queues.held.get_mut(&self.namespace) {
+            *held -= 1;
+            if *held == 0 {
+                queues.held.remove(&self.namespace);
+            }
+        }
+        let granted = self.permits.grant(&mut queues);
+        drop(queues);
+        hand_out(granted);
+    }
+}
+
+/// A permit for each who waited for it. Who waits no more gives it back, and so to the next.
+fn hand_out(granted: Vec<(oneshot::Sender<Permit>, Permit)>) {
+    for (waiting, permit) in granted {
+        drop(waiting.send(permit));
+    }
+}
+
+impl Permits {
+    /// So many permits, all of which one namespace may have if nobody else wants any.
+    pub fn new(all: usize) -> Self {
+        Self::shared(all, all)
+    }
+
+    /// So many permits, of which one namespace may have some.
+    pub fn shared(all: usize, each: usize) -> Self {
+        Self(Arc::new(Mutex::new(Queues {
+            free: all,
+            each,
+            waiting: BTreeMap::new(),
+            turns: VecDeque::new(),
+            held: BTreeMap::new(),
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.0.lock()
+    }
+
+    /// A permit, when it is the namespace's turn.
+    pub async fn acquire(&self, namespace: &str) -> Permit {
+        self.acquire_in(Line::Begin, namespace).await
+    }
+
+    async fn acquire_in(&self, line: Line, namespace: &str) -> Permit {
+        loop {
+            let (sender, receiver) = oneshot::channel();
+            let granted = {
+                let mut queues = self.lock();
+                queues.enqueue(line, namespace, sender);
+                self.grant(&mut queues)
+            };
+            hand_out(granted);
+            // Its sender is in the queue until a permit is sent.
+            if let Ok(permit) = receiver.await {
+                return permit;
+            }
+        }
+    }
+
+    /// A permit of a run, which it can give back while it waits.
+    pub async fn run_permit(&self, namespace: &str) -> RunPermit {
+        self.run_permit_in(Line::Begin, namespace).await
+    }
+
+    /// [`Self::run_permit`] for a run that begins something, or goes on with it.
+    pub async fn run_permit_in(&self, line: Line, namespace: &str) -> RunPermit {
+        let permit = self.acquire_in(line, namespace).await;
+        let permits = self.clone();
+        let namespace = namespace.to_owned();
+        let held = Mutex::new(HeldPermit { permit: Some(permit), aside: 0 });
+        RunPermit(Arc::new(RunPermitState { permits, namespace, held }))
+    }
+
+    /// Takes free permits for those whose turn it is.
+    fn grant(&self, queues: &mut Queues) -> Vec<(oneshot::Sender<Permit>, Permit)> {
+        let mut granted = Vec::new();
+        while queues.free > 0 {
+            let Some((namespace, waiting)) = queues.next() else { break };
+            queues.free -= 1;
+            *queues.held.entry(namespace.clone()).or_default() += 1;
+            granted.push((waiting, Permit { permits: self.clone(), namespace }));
+        }
+        granted
+    }
+
+    /// Whether anybody waits for a permit.
+    pub fn is_awaited(&self) -> bool {
+        let queues = self.lock();
+        queues.waiting.values().any(Lines::is_awaited)
+    }
+
+    /// How many permits are free.
+    pub fn free(&self) -> usize {
+        self.lock().free
+    }
+}
+
+impl Queues {
+    fn enqueue(&mut self, line: Line, namespace: &str, waiting: oneshot::Sender<Permit>) {
+        let lines = self.waiting.entry(namespace.to_owned()).or_default();
+        if lines.is_empty() {
+            self.turns.push_back(namespace.to_owned());
+        }
+        lines.push(line, waiting);
+    }
+
+    /// The next of those who still wait and whose namespace may have one more permit.
+    fn next(&mut self) -> Option<(String, oneshot::Sender<Permit>)> {
+        while let Some(place) = self.turn() {
+            let namespace = self.turns.remove(place)?;
+            let Some(lines) = self.waiting.get_mut(&namespace) else { continue };
+            let next = lines.pop();
+            if lines.is_empty() {
+                self.waiting.remove(&namespace);
+            } else {
+                self.turns.push_back(namespace.clone());
+            }
+            if let Some(next) = next {
+                return Some((namespace, next));
+            }
+        }
+        None
+    }
+
+    /// The place in `turns` of the namespace with the fewest permits; none if each has all that it may have.
+    fn turn(&self) -> Option<usize> {
+        let mut fewest: Option<Turn> = None;
+        for (place, namespace) in self.turns.iter().enumerate() {
+            let held = self.held.get(namespace).copied().unwrap_or_default();
+            if held < self.each && fewest.as_ref().is_none_or(|it| held < it.held) {
+                fewest = Some(Turn { place, held });
+            }
+            // No namespace holds fewer, and of those that hold some there are no more than permits.
+            if held == 0 {
+                break;
+            }
+        }
+        fewest.map(|it| it.place)
+    }
+}
+
+/// A namespace that may be the next.
+struct Turn {
+    /// Its place.
+    place: usize,
+    /// How many permits it holds.
+    held: usize,
+}
+
+/// The permit of one run, for all that it does at the same time.
+#[derive(Debug, Clone)]
+pub struct RunPermit(Arc<RunPermitState>);
+
+#[derive(Debug)]
+struct RunPermitState {
+    permits: Permits,
+    namespace: String,
+    held: Mutex<HeldPermit>,
+}
+
+#[derive(Debug)]
+struct HeldPermit {
+    permit: Option<Permit>,
+    /// How many parts of the run wait for others.
+    aside: usize,
+}
+
+impl RunPermit {
+    fn held(&self) -> MutexGuard<'_, HeldPermit> {
+        self.0.held.lock()
+    }
+
+    /// The namespace that it is granted to.
+    pub fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    /// Waits for others without a permit, and goes on with one.
+    ///
+    /// While a part of a run waits, the other parts go on without one.
+    pub async fn aside<T>(&self, wait: impl Future<Output = T>) -> T {
+        let given_back = {
+            let mut held = self.held();
+            held.aside += 1;
+            held.permit.take()
+        };
+        drop(given_back);
+        let done = wait.await;
+        let is_last = {
+            let mut held = self.held();
+            held.aside -= 1;
+            held.aside == 0
+        };
+        if is_last {
+            let permit = self.0.permits.acquire_in(Line::GoOn, &self.0.namespace).await;
+            let mut held = self.held();
+            // Another part may wait by now.
+            if held.aside == 0 && held.permit.is_none() {
+                held.permit = Some(permit);
+            } else {
+                drop(held);
+                drop(permit);
+            }
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! Fields of a spec that this version of windlass does not support.
+
+/// How a refusal of fields reads.
+pub fn unsupported_text(fields: &[&str]) -> String {
+    let (are, them) = if fields.len() == 1 { ("is", "it") } else { ("are", "them") };
+    format!(
+        "{} {are} not supported by this version of windlass; remove {them} or upgrade",
+        fields.join(", ")
+    )
+}

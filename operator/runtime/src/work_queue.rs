@@ -1,0 +1,114 @@
+//! The one place through which anything wakes a node: the dependency graph, and the queue of each kind's runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::{Mutex, MutexGuard};
+use reconcile::{Edge, Graph, ObjectKey};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use windlass_cluster::metrics::{Metrics, WakeReason};
+
+/// Wakes nodes, and knows who depends on whom.
+pub struct Hub {
+    graph: Mutex<Graph>,
+    /// By group and kind: two groups may have kinds of one name.
+    queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
+    /// Woken, and not yet running.
+    queued: Mutex<BTreeSet<ObjectKey>>,
+    /// Parts of nodes that were woken since their node asked for them.
+    parts: Mutex<BTreeSet<ObjectKey>>,
+    metrics: std::sync::Arc<Metrics>,
+}
+
+impl Hub {
+    /// A hub without queues.
+    pub fn new(metrics: std::sync::Arc<Metrics>) -> Self {
+        let graph = Mutex::default();
+        let queues = Mutex::default();
+        let queued = Mutex::default();
+        Self { graph, queues, queued, parts: Mutex::default(), metrics }
+    }
+
+    /// Opens the queue of a group and kind: what is woken comes out of it. A kind has one queue.
+    pub(crate) fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<ObjectKey> {
+        let (queue, woken) = unbounded_channel();
+        let mut queues = self.queues.lock();
+        queues.insert(kind.map(str::to_owned), queue);
+        woken
+    }
+
+    fn graph(&self) -> MutexGuard<'_, Graph> {
+        self.graph.lock()
+    }
+
+    /// Queues a node for reconciliation, or the node whose part it is; a wake during a run makes it run once more.
+    pub fn wake(&self, node: &ObjectKey, why: WakeReason) {
+        if node.is_part() {
+            self.parts().insert(node.clone());
+        }
+        let node = &node.whole();
+        let queues = self.queues.lock();
+        if let Some(queue) = queues.get(&[node.group.clone(), node.kind.clone()]) {
+            self.metrics.woke(&node.kind, why);
+            if self.queued().insert(node.clone()) {
+                self.metrics.queued(&node.kind).inc();
+            }
+            // A closed queue means that the process is shutting down.
+            queue.send(node.clone()).unwrap_or_default();
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
+        self.parts.lock()
+    }
+
+    /// The parts of a node that were woken since this was asked last.
+    pub fn woken_parts(&self, whole: &ObjectKey) -> BTreeSet<ObjectKey> {
+        let mut parts = self.parts();
+        let of_it = parts.iter().filter(|part| part.whole() == *whole).cloned().collect();
+        parts.retain(|part| part.whole() != *whole);
+        of_it
+    }
+
+    fn queued(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
+        self.queued.lock()
+    }
+
+    /// A node's turn has come, or there is nothing of that name to run.
+    pub(crate) fn leaves_queue(&self, node: &ObjectKey) {
+        if self.queued().remove(node) {
+            self.metrics.queued(&node.kind).dec();
+        }
+    }
+
+    /// Something about a node changed that others may depend on.
+    pub(crate) fn changed(&self, node: &ObjectKey) {
+        let dependents = self.graph().changed(node);
+        for (dependent, edge) in dependents {
+            let why = match edge {
+                Edge::DependsOn => WakeReason::Dependency,
+                Edge::Source => WakeReason::Source,
+                Edge::Reference => WakeReason::Reference,
+                Edge::Waits => WakeReason::Waiting,
+            };
+            self.wake(&dependent, why);
+        }
+    }
+
+    /// Replaces one sort of edges of a node.
+    pub fn set_edges(&self, from: &ObjectKey, edge: Edge, to: BTreeSet<ObjectKey>) {
+        self.graph().set_edges_of(from, edge, to);
+    }
+
+    /// A node is gone.
+    pub(crate) fn forget(&self, node: &ObjectKey) {
+        self.leaves_queue(node);
+        self.parts().retain(|part| part.whole() != *node);
+        self.graph().forget(node);
+    }
+
+    /// The cycle of dependencies that a node is part of.
+    pub fn cycle(&self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
+        self.graph().cycle(node)
+    }
+}
