@@ -176,6 +176,20 @@ impl Builder {
         Ok(())
     }
 
+    /// What is at a path so far, if anything.
+    #[must_use]
+    pub fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
+        entry(&self.nodes, path)
+    }
+
+    /// The content of a file that is there so far.
+    ///
+    /// # Errors
+    /// Nothing is there, or it is a folder.
+    pub fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        read(&self.nodes, path)
+    }
+
     /// The finished tree.
     #[must_use]
     pub fn build(self) -> MemoryTree {
@@ -225,6 +239,22 @@ impl Builder {
 /// What a path itself counts.
 fn weight(path: &RelPath) -> u64 {
     path.as_str().len() as u64
+}
+
+fn entry(nodes: &BTreeMap<RelPath, MemoryNode>, path: &RelPath) -> Option<FileMetadata> {
+    if path.is_root() {
+        return Some(FileMetadata::Dir);
+    }
+    nodes.get(path).map(MemoryNode::entry)
+}
+
+fn read(nodes: &BTreeMap<RelPath, MemoryNode>, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+    match nodes.get(path) {
+        Some(MemoryNode::File { body, .. }) => Ok(Arc::clone(body)),
+        Some(MemoryNode::Dir) => Err(TreeError::IsDirectory(path.clone())),
+        None if path.is_root() => Err(TreeError::IsDirectory(path.clone())),
+        None => Err(TreeError::NotFound(path.clone())),
+    }
 }
 
 impl MemoryTree {
@@ -280,12 +310,7 @@ impl MemoryTree {
 
 impl FileTree for MemoryTree {
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
-        match self.nodes.get(path) {
-            Some(MemoryNode::File { body, .. }) => Ok(Arc::clone(body)),
-            Some(MemoryNode::Dir) => Err(TreeError::IsDirectory(path.clone())),
-            None if path.is_root() => Err(TreeError::IsDirectory(path.clone())),
-            None => Err(TreeError::NotFound(path.clone())),
-        }
+        read(&self.nodes, path)
     }
 
     fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
@@ -306,10 +331,7 @@ impl FileTree for MemoryTree {
     }
 
     fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
-        if path.is_root() {
-            return Some(FileMetadata::Dir);
-        }
-        self.nodes.get(path).map(MemoryNode::entry)
+        entry(&self.nodes, path)
     }
 }
 

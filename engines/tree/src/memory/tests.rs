@@ -74,6 +74,19 @@ fn a_place_is_a_file_or_a_folder_but_not_both() {
 }
 
 #[test]
+fn a_builder_answers_as_the_tree_that_it_will_be() {
+    let mut builder = tree(&[("d/f", "1")]).to_builder(TreeLimits::default());
+    builder.file(&path("d/g"), *b"22", true).expect("is new");
+    for file in ["d", "d/f", "d/g", "d/h", "."] {
+        let tree = builder.nodes.clone();
+        let tree = MemoryTree { nodes: Arc::new(tree), bytes: builder.bytes };
+        assert_eq!(builder.entry(&path(file)), tree.entry(&path(file)), "{file}");
+        assert_eq!(builder.read(&path(file)), tree.read(&path(file)), "{file}");
+    }
+    assert_eq!(builder.entry(&path("d/g")), Some(FileMetadata::File { len: 2, executable: true }));
+}
+
+#[test]
 fn every_limit_is_kept() {
     let limits = TreeLimits { total_bytes: 20, file_bytes: 10, entries: 3, depth: 2 };
     let refused = |fill: &dyn Fn(&mut Builder) -> Result<(), BuildError>| {
