@@ -1,0 +1,538 @@
+//! Patterns with `**`, `{a,b}` and classes, as the doublestar library matches them with paths.
+//!
+//! Here: matching one path, and whether a pattern is well-formed. Elsewhere: finding the paths of a tree (`glob.rs`), which
+//! paths are excluded (`exclude.rs`).
+//!
+//! Source of the semantics: github.com/bmatcuk/doublestar/v4 4.10.0, oddities included: `**` counts at the beginning of an
+//! alternative, `[!x]` and `[^x]` both negate, and a class that does not match need not end.
+
+use golang::meter::{Meter, WorkLimitExceeded};
+
+/// Why a pattern was not matched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MatchError {
+    /// It is malformed, as far as it was read.
+    Malformed,
+    /// The work is too much.
+    Work(WorkLimitExceeded),
+}
+
+impl From<WorkLimitExceeded> for MatchError {
+    fn from(error: WorkLimitExceeded) -> Self {
+        Self::Work(error)
+    }
+}
+
+/// Whether the part of a pattern that a mismatch leaves unread is examined, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It is.
+    Validated,
+    /// It is not.
+    Ignored,
+}
+
+/// Whether all of a path matches.
+///
+/// # Errors
+/// The pattern is malformed, or matching takes too long: each group of alternatives multiplies the work.
+pub(crate) fn is_match(
+    pattern: &str,
+    path: &str,
+    unread: Unread,
+    meter: &mut Meter,
+) -> Result<bool, MatchError> {
+    let mut attempts = vec![Attempt {
+        pattern: pattern.to_owned(),
+        pattern_at: 0,
+        path_at: 0,
+        star: None,
+        double_star: None,
+    }];
+    while let Some(attempt) = attempts.pop() {
+        match attempt.run(path, unread, meter)? {
+            AttemptResult::Match => return Ok(true),
+            AttemptResult::Mismatch => {}
+            // The first alternative is tried first.
+            AttemptResult::Alternatives(alternatives) => {
+                attempts.extend(alternatives.into_iter().rev());
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether classes, groups and escapes of a pattern end.
+pub(crate) fn is_well_formed(pattern: &str) -> bool {
+    let bytes = pattern.as_bytes();
+    let mut open_groups = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => {
+                at += 1;
+                if at >= bytes.len() {
+                    return false;
+                }
+            }
+            b'[' => match class_end(bytes, at + 1) {
+                Some(end) => at = end,
+                None => return false,
+            },
+            b'{' => open_groups += 1,
+            b'}' if open_groups == 0 => return false,
+            b'}' => open_groups -= 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    open_groups == 0
+}
+
+/// Where the class ends that begins behind its `[`.
+fn class_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    if matches!(bytes.get(at)?, b'^' | b'!') {
+        at += 1;
+    }
+    if *bytes.get(at)? == b']' {
+        return None;
+    }
+    loop {
+        match bytes.get(at)? {
+            b'\\' => at += 1,
+            b']' => return Some(at),
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// Where the group ends whose `{` is before this text.
+pub(crate) fn group_end(text: &str) -> Option<usize> {
+    let mut depth = 1_usize;
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'{' => depth += 1,
+            b'}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+/// Where the first alternative of a group ends, if others follow.
+pub(crate) fn alternative_end(text: &str) -> Option<usize> {
+    let mut depth = 1_usize;
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            b',' if depth == 1 => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The alternatives of the group that `open` begins, each with what stands before and behind the group.
+fn alternatives(pattern: &str, open: usize) -> Option<Vec<String>> {
+    let before = pattern.get(..open)?;
+    let inner = pattern.get(open + 1..)?;
+    let end = group_end(inner)?;
+    let behind = inner.get(end + 1..)?;
+    let mut rest = inner.get(..end)?;
+    let mut all = Vec::new();
+    while let Some(comma) = alternative_end(rest) {
+        all.push([before, rest.get(..comma)?, behind].concat());
+        rest = rest.get(comma + 1..)?;
+    }
+    all.push([before, rest, behind].concat());
+    Some(all)
+}
+
+/// A place to which matching goes back when it fails later.
+#[derive(Debug, Clone, Copy)]
+struct Backtrack {
+    pattern_at: usize,
+    path_at: usize,
+}
+
+/// A pattern whose groups before [`Attempt::pattern_at`] are decided.
+#[derive(Debug, Clone)]
+struct Attempt {
+    pattern: String,
+    pattern_at: usize,
+    path_at: usize,
+    star: Option<Backtrack>,
+    double_star: Option<Backtrack>,
+}
+
+enum AttemptResult {
+    Match,
+    Mismatch,
+    /// One of these has to match.
+    Alternatives(Vec<Attempt>),
+}
+
+/// What a part of a pattern said of the path.
+enum PartResult {
+    /// It matches; the next part follows.
+    Next,
+    /// It does not match; something before it may match otherwise.
+    Stuck,
+    /// The whole attempt is decided.
+    Decided(AttemptResult),
+}
+
+impl Attempt {
+    fn run(
+        mut self,
+        path: &str,
+        unread: Unread,
+        meter: &mut Meter,
+    ) -> Result<AttemptResult, MatchError> {
+        let mut is_segment_start = true;
+        while self.path_at < path.len() {
+            meter.steps(1)?;
+            match self.part(path, &mut is_segment_start, meter)? {
+                PartResult::Next => continue,
+                PartResult::Decided(result) => return Ok(result),
+                PartResult::Stuck => {}
+            }
+            if self.go_back_to_star(path) {
+                is_segment_start = false;
+                continue;
+            }
+            if self.go_back_to_double_star(path, meter)? {
+                is_segment_start = true;
+                continue;
+            }
+            let rest = self.pattern.get(self.pattern_at..).unwrap_or_default();
+            if unread == Unread::Validated && !is_well_formed(rest) {
+                return Err(MatchError::Malformed);
+            }
+            return Ok(AttemptResult::Mismatch);
+        }
+        let rest = self.pattern.get(self.pattern_at..).unwrap_or_default();
+        Ok(match matches_nothing(rest, unread, meter)? {
+            true => AttemptResult::Match,
+            false => AttemptResult::Mismatch,
+        })
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.pattern.as_bytes().get(self.pattern_at).copied()
+    }
+
+    /// The next character of the pattern, behind which it goes on.
+    fn take(&mut self) -> char {
+        let (character, length) = character(&self.pattern, self.pattern_at);
+        self.pattern_at += length;
+        character
+    }
+
+    fn part(
+        &mut self,
+        path: &str,
+        is_segment_start: &mut bool,
+        meter: &mut Meter,
+    ) -> Result<PartResult, MatchError> {
+        let (wanted, length) = character(path, self.path_at);
+        let Some(first) = self.byte() else { return Ok(PartResult::Stuck) };
+        match first {
+            b'*' => Ok(self.star(is_segment_start)),
+            b'?' => {
+                *is_segment_start = false;
+                if wanted == '/' {
+                    return Ok(PartResult::Stuck);
+                }
+                self.pattern_at += 1;
+                self.path_at += length;
+                Ok(PartResult::Next)
+            }
+            b'[' => {
+                *is_segment_start = false;
+                self.class(wanted, length)
+            }
+            b'{' => {
+                meter.steps(self.pattern.len() as u64)?;
+                let all = alternatives(&self.pattern, self.pattern_at);
+                let all = all.ok_or(MatchError::Malformed)?;
+                meter.steps(all.iter().map(|it| it.len() as u64).sum())?;
+                let with = |pattern| Self { pattern, ..self.clone() };
+                let all = all.into_iter().map(with).collect();
+                Ok(PartResult::Decided(AttemptResult::Alternatives(all)))
+            }
+            _ => {
+                if first == b'\\' {
+                    self.pattern_at += 1;
+                    if self.byte().is_none() {
+                        return Err(MatchError::Malformed);
+                    }
+                }
+                let (literal, literal_length) = character(&self.pattern, self.pattern_at);
+                if literal != wanted {
+                    let before = self.pattern_at.checked_sub(1);
+                    let before = before.and_then(|at| self.pattern.as_bytes().get(at));
+                    if before == Some(&b'\\') {
+                        self.pattern_at -= 1;
+                    }
+                    return Ok(PartResult::Stuck);
+                }
+                self.pattern_at += literal_length;
+                self.path_at += length;
+                *is_segment_start = literal == '/';
+                Ok(PartResult::Next)
+            }
+        }
+    }
+
+    fn star(&mut self, is_segment_start: &mut bool) -> PartResult {
+        self.pattern_at += 1;
+        if self.byte() == Some(b'*') {
+            self.pattern_at += 1;
+            match self.byte() {
+                None if *is_segment_start => return PartResult::Decided(AttemptResult::Match),
+                Some(b'/') if *is_segment_start => {
+                    self.pattern_at += 1;
+                    self.double_star = Some(self.here());
+                    self.star = None;
+                    return PartResult::Next;
+                }
+                // Anywhere else it is a single star.
+                None | Some(_) => {}
+            }
+        }
+        *is_segment_start = false;
+        self.star = Some(self.here());
+        PartResult::Next
+    }
+
+    fn here(&self) -> Backtrack {
+        Backtrack { pattern_at: self.pattern_at, path_at: self.path_at }
+    }
+
+    fn class(&mut self, wanted: char, length: usize) -> Result<PartResult, MatchError> {
+        self.pattern_at += 1;
+        let is_negated = matches!(self.byte(), Some(b'!' | b'^'));
+        if is_negated {
+            self.pattern_at += 1;
+        }
+        if matches!(self.byte(), None | Some(b']')) {
+            return Err(MatchError::Malformed);
+        }
+        let is_in = self.is_in_class(wanted);
+        if is_in == is_negated {
+            return match self.byte() {
+                Some(_) => Ok(PartResult::Stuck),
+                None => Err(MatchError::Malformed),
+            };
+        }
+        let mut rest = self.pattern.bytes().enumerate().skip(self.pattern_at);
+        while let Some((at, byte)) = rest.next() {
+            match byte {
+                b'\\' => drop(rest.next()),
+                b']' => {
+                    self.pattern_at = at + 1;
+                    self.path_at += length;
+                    return Ok(PartResult::Next);
+                }
+                _ => {}
+            }
+        }
+        Err(MatchError::Malformed)
+    }
+
+    /// Reads a class up to the character that is wanted, or to its end.
+    fn is_in_class(&mut self, wanted: char) -> bool {
+        let mut low = None;
+        while self.byte().is_some_and(|byte| byte != b']') {
+            let mut first = self.take();
+            let is_range = first == '-' && self.byte().is_some_and(|byte| byte != b']');
+            if let Some(low_end) = low.take()
+                && is_range
+            {
+                if self.byte() == Some(b'\\') {
+                    self.pattern_at += 1;
+                }
+                let high_end = self.take();
+                if (low_end..=high_end).contains(&wanted) {
+                    return true;
+                }
+                continue;
+            }
+            if first == '\\' {
+                first = self.take();
+            }
+            if first == wanted {
+                return true;
+            }
+            low = Some(first);
+        }
+        false
+    }
+
+    /// Lets the last star take one more character.
+    fn go_back_to_star(&mut self, path: &str) -> bool {
+        let Some(star) = &mut self.star else { return false };
+        let (next, length) = character(path, star.path_at);
+        if next == '/' {
+            return false;
+        }
+        star.path_at += length;
+        self.pattern_at = star.pattern_at;
+        self.path_at = star.path_at;
+        true
+    }
+
+    /// Lets the last double star take one more folder.
+    fn go_back_to_double_star(
+        &mut self,
+        path: &str,
+        meter: &mut Meter,
+    ) -> Result<bool, WorkLimitExceeded> {
+        let Some(double_star) = &mut self.double_star else { return Ok(false) };
+        let rest = path.get(double_star.path_at..).unwrap_or_default();
+        let slash = rest.find('/');
+        meter.steps(slash.unwrap_or(rest.len()) as u64)?;
+        let Some(slash) = slash else { return Ok(false) };
+        double_star.path_at += slash + 1;
+        self.pattern_at = double_star.pattern_at;
+        self.path_at = double_star.path_at;
+        Ok(true)
+    }
+}
+
+/// The character at a place and its length; at the end, Go's replacement character of no length.
+fn character(text: &str, at: usize) -> (char, usize) {
+    let next = text.get(at..).and_then(|rest| rest.chars().next());
+    next.map_or((char::REPLACEMENT_CHARACTER, 0), |it| (it, it.len_utf8()))
+}
+
+/// Whether a pattern matches an empty text. `a/**` matches `a`, since that may be a folder.
+fn matches_nothing(pattern: &str, unread: Unread, meter: &mut Meter) -> Result<bool, MatchError> {
+    let mut waiting = vec![pattern.to_owned()];
+    while let Some(pattern) = waiting.pop() {
+        meter.steps(1 + pattern.len() as u64)?;
+        if matches!(pattern.as_str(), "" | "*" | "**" | "/**" | "**/" | "/**/") {
+            return Ok(true);
+        }
+        if pattern.starts_with('{') {
+            let all = alternatives(&pattern, 0).ok_or(MatchError::Malformed)?;
+            waiting.extend(all.into_iter().rev());
+        } else if unread == Unread::Validated && !is_well_formed(&pattern) {
+            return Err(MatchError::Malformed);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::meter::{Allowance, Stop};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn meter() -> Meter {
+        Meter::new(Allowance { steps: 10_000_000, bytes: 0 }, Stop::default())
+    }
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        is_match(pattern, path, Unread::Ignored, &mut meter()).unwrap()
+    }
+
+    #[test]
+    fn patterns_match_as_the_library_says() {
+        for (pattern, path) in [
+            ("*", "a"),
+            ("**", "a/b/c"),
+            ("**/*.md", "x.md"),
+            ("**/*.md", "a/b/x.md"),
+            ("a/**", "a"),
+            ("a/**/", "a"),
+            ("a/**/d", "a/b/c/d"),
+            ("a/**/d", "a/d"),
+            ("a**", "ab"),
+            ("{web,db}.yaml", "db.yaml"),
+            ("{w,d}{eb,b}.yaml", "web.yaml"),
+            ("{a/**,b}/c", "a/x/c"),
+            ("x{**/a,b}", "xb"),
+            ("[a-c]?", "bx"),
+            ("[!a]", "b"),
+            ("[^a-]", "b"),
+            (r"\*.md", "*.md"),
+            (r"[\]]", "]"),
+            ("a{,b}", "a"),
+            ("ü?", "üé"),
+        ] {
+            assert!(matches(pattern, path), "{pattern} {path}");
+        }
+        for (pattern, path) in [
+            ("*", "a/b"),
+            ("a**", "a/b"),
+            ("a/**/d", "a/b"),
+            ("?", "/"),
+            ("sub/", "sub"),
+            ("/a", "a"),
+            ("./a", "a"),
+            ("A", "a"),
+            ("!a", "a"),
+            ("", "a"),
+            (r"\*.md", "a.md"),
+            ("{a,b}", "c"),
+        ] {
+            assert!(!matches(pattern, path), "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_found_where_it_is_read() {
+        let validated = |pattern: &str| is_match(pattern, ".", Unread::Validated, &mut meter());
+        for pattern in ["[", "a][", "[]", "{a", "a}", r"\", ".{", "[a-"] {
+            assert_eq!(validated(pattern), Err(MatchError::Malformed), "{pattern}");
+            assert!(!is_well_formed(pattern), "{pattern}");
+        }
+        // Parity(doublestar): a match ends the examination.
+        assert_eq!(validated("{**,[}"), Ok(true));
+        assert!(!is_well_formed("{**,[}"));
+        assert!(is_well_formed("{a,[b}]}"));
+    }
+
+    #[test]
+    fn groups_that_multiply_the_work_end_with_an_error() {
+        let pattern = "{a,aa}".repeat(20);
+        let mut meter = Meter::new(Allowance { steps: 100_000, bytes: 0 }, Stop::default());
+        let answer = is_match(&pattern, &"a".repeat(60), Unread::Ignored, &mut meter);
+        assert_eq!(answer, Err(MatchError::Work(WorkLimitExceeded::Steps(100_000))));
+        // Groups without alternatives cost no stack.
+        assert!(matches(&"{a}".repeat(1_000), &"a".repeat(1_000)));
+        assert!(matches(&("{".repeat(1_000) + "a" + &"}".repeat(1_000)), "a"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_pattern_and_no_path_panics(
+            pattern in r"[\[\]{},*?!^\\a-cé/.-]{0,20}",
+            path in "[a-cé/.]{0,12}",
+        ) {
+            for unread in [Unread::Ignored, Unread::Validated] {
+                let _answer = is_match(&pattern, &path, unread, &mut meter());
+            }
+            let _answer = is_well_formed(&pattern);
+        }
+
+        #[test]
+        fn a_path_that_is_spelled_out_matches(path in "[a-cé*?\\[\\]{},/!-]{0,12}") {
+            let spelled: String = path.chars().flat_map(|it| ['\\', it]).collect();
+            prop_assert!(is_match(&spelled, &path, Unread::Validated, &mut meter()).unwrap());
+        }
+    }
+}

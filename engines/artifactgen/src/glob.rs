@@ -1,0 +1,351 @@
+//! The paths of a tree that a pattern means.
+//!
+//! Here: both ways in which Flux finds them: Go's `fs.Glob`, where `**` is a star and `{a,b}` literal, and for archives
+//! doublestar's `Glob`. Elsewhere: matching one path (`doublestar.rs`, `golang::glob`).
+
+use golang::glob::path_match;
+use golang::meter::{Meter, WorkLimitExceeded};
+use tree::{FileKind, FileTree, RelPath};
+
+use crate::doublestar::{self, MatchError, Unread};
+
+/// Why no paths were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GlobError {
+    /// The pattern is malformed, in Go's words.
+    #[error("syntax error in pattern")]
+    Malformed,
+    /// The work is too much.
+    #[error(transparent)]
+    Work(#[from] WorkLimitExceeded),
+}
+
+impl From<MatchError> for GlobError {
+    fn from(error: MatchError) -> Self {
+        match error {
+            MatchError::Malformed => Self::Malformed,
+            MatchError::Work(error) => Self::Work(error),
+        }
+    }
+}
+
+/// The paths that Go's `fs.Glob` finds, in its order.
+///
+/// # Errors
+/// The pattern, or its beginning up to a slash, is malformed, or the work is too much.
+pub(crate) fn simple(
+    tree: &dyn FileTree,
+    pattern: &str,
+    meter: &mut Meter,
+) -> Result<Vec<RelPath>, GlobError> {
+    let mut head = pattern;
+    loop {
+        meter.steps(1 + head.len() as u64)?;
+        path_match(head, "").map_err(|_| GlobError::Malformed)?;
+        match head.rsplit_once('/') {
+            Some((before, _)) if has_meta(before) => head = before,
+            Some(_) | None => break,
+        }
+    }
+    let segments: Vec<&str> = pattern.split('/').collect();
+    let literal = segments.iter().take_while(|segment| !has_meta(segment)).count();
+    let (literal, segments) = segments.split_at(literal);
+    let Some(start) = literal_path(literal) else { return Ok(Vec::new()) };
+    let mut found = vec![start];
+    if segments.is_empty() {
+        found.retain(|path| tree.entry(path).is_some());
+    }
+    for segment in segments {
+        let mut next = Vec::new();
+        for folder in &found {
+            for (name, _) in tree.list(folder).unwrap_or_default() {
+                meter.steps((1 + segment.len() as u64) * (1 + name.len() as u64))?;
+                if path_match(segment, &name).map_err(|_| GlobError::Malformed)? {
+                    add(folder, &name, &mut next, meter)?;
+                }
+            }
+        }
+        found = next;
+    }
+    Ok(found)
+}
+
+/// The paths that doublestar's `Glob` finds, in its order; the root is one of them where `**` may stand for nothing.
+///
+/// Differs(doublestar): where several alternatives of a group before `**` match, what they find is sorted as a whole.
+///
+/// # Errors
+/// The pattern is malformed, or the work is too much.
+pub(crate) fn with_double_stars(
+    tree: &dyn FileTree,
+    pattern: &str,
+    meter: &mut Meter,
+) -> Result<Vec<RelPath>, GlobError> {
+    if !doublestar::is_well_formed(pattern) {
+        return Err(GlobError::Malformed);
+    }
+    let mut all = Vec::new();
+    let alternatives = without_groups(pattern, meter)?;
+    for alternative in &alternatives {
+        all.extend(of_alternative(tree, alternative, meter)?);
+    }
+    if alternatives.len() > 1 {
+        // Parity(doublestar): with `**` before the end, paths are sorted as strings, else folder by folder.
+        if has_double_star_before_end(pattern) {
+            all.sort_by(|a: &RelPath, b| a.as_str().cmp(b.as_str()));
+        } else {
+            all.sort();
+        }
+        all.dedup();
+    }
+    Ok(all)
+}
+
+/// All patterns that a pattern with groups of alternatives stands for.
+fn without_groups(pattern: &str, meter: &mut Meter) -> Result<Vec<String>, GlobError> {
+    let mut waiting = vec![pattern.to_owned()];
+    let mut plain = Vec::new();
+    while let Some(pattern) = waiting.pop() {
+        meter.steps(1 + pattern.len() as u64)?;
+        meter.bytes(pattern.len() as u64)?;
+        let Some(open) = first_group(&pattern) else {
+            plain.push(pattern);
+            continue;
+        };
+        let (before, inner) = pattern.split_at(open);
+        let inner = inner.get(1..).unwrap_or_default();
+        let end = doublestar::group_end(inner).ok_or(GlobError::Malformed)?;
+        let behind = inner.get(end + 1..).unwrap_or_default();
+        let mut rest = inner.get(..end).unwrap_or_default();
+        let mut alternatives = Vec::new();
+        // Parity(doublestar): an empty alternative at the end is none.
+        while !rest.is_empty() {
+            let end = doublestar::alternative_end(rest).unwrap_or(rest.len());
+            alternatives.push([before, rest.get(..end).unwrap_or_default(), behind].concat());
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+        waiting.extend(alternatives.into_iter().rev());
+    }
+    Ok(plain)
+}
+
+/// Where the first group begins.
+fn first_group(pattern: &str) -> Option<usize> {
+    let mut bytes = pattern.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'{' => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn has_double_star_before_end(pattern: &str) -> bool {
+    let end = pattern.len().saturating_sub(3);
+    let mut bytes = pattern.as_bytes().windows(2).enumerate().take(end);
+    while let Some((_, pair)) = bytes.next() {
+        match pair {
+            [b'\\', _] => drop(bytes.next()),
+            b"**" => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// What a pattern without groups finds.
+fn of_alternative(
+    tree: &dyn FileTree,
+    pattern: &str,
+    meter: &mut Meter,
+) -> Result<Vec<RelPath>, GlobError> {
+    let segments: Vec<&str> = pattern.split('/').collect();
+    let literal = segments.iter().take_while(|segment| !has_unescaped_meta(segment)).count();
+    let (literal, segments) = segments.split_at(literal);
+    let text = unescaped(&literal.join("/"));
+    let text = match segments {
+        // A path of its own may end with a slash.
+        [] => text.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(&text),
+        _ => &text,
+    };
+    let parts: Vec<&str> = text.split('/').collect();
+    let start = if literal.is_empty() { Some(RelPath::root()) } else { literal_path(&parts) };
+    let Some(start) = start else { return Ok(Vec::new()) };
+    let mut found = vec![start];
+    if segments.is_empty() {
+        found.retain(|path| tree.entry(path).is_some());
+    }
+    for (at, segment) in segments.iter().enumerate() {
+        let is_last = at + 1 == segments.len();
+        let mut next = Vec::new();
+        for folder in &found {
+            match *segment {
+                "" => {
+                    if tree.list(folder).is_ok() {
+                        next.push(folder.clone());
+                    }
+                }
+                "**" => all_below(tree, folder, is_last, &mut next, meter)?,
+                segment => {
+                    for (name, kind) in tree.list(folder).unwrap_or_default() {
+                        let is_wanted = is_last || kind == FileKind::Dir;
+                        if doublestar::is_match(segment, &name, Unread::Ignored, meter)?
+                            && is_wanted
+                        {
+                            add(folder, &name, &mut next, meter)?;
+                        }
+                    }
+                }
+            }
+        }
+        found = next;
+    }
+    Ok(found)
+}
+
+/// A folder and all that is in it, or all folders: each before what is in it.
+fn all_below(
+    tree: &dyn FileTree,
+    folder: &RelPath,
+    with_files: bool,
+    into: &mut Vec<RelPath>,
+    meter: &mut Meter,
+) -> Result<(), GlobError> {
+    if tree.list(folder).is_err() {
+        return Ok(());
+    }
+    let mut waiting = vec![folder.clone()];
+    while let Some(path) = waiting.pop() {
+        let mut children = Vec::new();
+        for (name, kind) in tree.list(&path).unwrap_or_default() {
+            if with_files || kind == FileKind::Dir {
+                add(&path, &name, &mut children, meter)?;
+            }
+        }
+        waiting.extend(children.into_iter().rev());
+        into.push(path);
+    }
+    Ok(())
+}
+
+fn add(
+    folder: &RelPath,
+    name: &str,
+    into: &mut Vec<RelPath>,
+    meter: &mut Meter,
+) -> Result<(), WorkLimitExceeded> {
+    let length = (folder.as_str().len() + name.len()) as u64;
+    meter.steps(1 + length)?;
+    meter.bytes(length)?;
+    // The names of a tree lead nowhere else.
+    into.extend(folder.join(name));
+    Ok(())
+}
+
+/// The path that parts without wildcards name, if Go's file systems have such paths: no part is empty, `.` or `..`, but
+/// for a whole path of `.`.
+fn literal_path(parts: &[&str]) -> Option<RelPath> {
+    if matches!(parts, [] | ["."]) {
+        return Some(RelPath::root());
+    }
+    let is_odd = parts.iter().any(|part| matches!(*part, "" | "." | ".."));
+    if is_odd { None } else { RelPath::parse(&parts.join("/")).ok() }
+}
+
+/// Whether Go's `fs.Glob` takes a text for more than a name.
+fn has_meta(text: &str) -> bool {
+    text.contains(['*', '?', '[', '\\'])
+}
+
+fn has_unescaped_meta(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'*' | b'?' | b'[' => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// A text without the backslashes before wildcards.
+fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let is_escape = character == '\\'
+            && characters.peek().is_some_and(|it| ['*', '?', '[', ']', '{', '}'].contains(it));
+        if !is_escape {
+            plain.push(character);
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::meter::{Allowance, Stop};
+    use tree::MemoryTree;
+
+    use super::*;
+
+    fn meter(steps: u64) -> Meter {
+        Meter::new(Allowance { steps, bytes: 1 << 20 }, Stop::default())
+    }
+
+    fn tree() -> MemoryTree {
+        let files = ["b.tgz", "a/a.tgz", "a/b/c.tgz", "a/x.md", "a-1/a.tgz", "]"];
+        MemoryTree::from_files(files.map(|file| (file, ""))).unwrap()
+    }
+
+    fn texts(found: Result<Vec<RelPath>, GlobError>) -> Vec<String> {
+        found.unwrap().iter().map(RelPath::to_string).collect()
+    }
+
+    #[test]
+    fn in_a_simple_pattern_two_stars_are_one() {
+        let tree = tree();
+        let found = |pattern| texts(simple(&tree, pattern, &mut meter(100_000)));
+        assert_eq!(found("**"), ["]", "a", "a-1", "b.tgz"]);
+        assert_eq!(found("**/*.tgz"), ["a/a.tgz", "a-1/a.tgz"]);
+        assert_eq!(found("a/[!x]*"), ["a/x.md"]);
+        assert_eq!(found("]"), ["]"]);
+        assert_eq!(found("./b*"), ["b.tgz"]);
+        for pattern in ["/*", "./a/*", "a//*", "a/./*", "../*", "*/", "{a,b}*"] {
+            assert!(found(pattern).is_empty(), "{pattern}");
+        }
+        for pattern in ["[", "[a/b]*", "a/["] {
+            let found = simple(&tree, pattern, &mut meter(100_000));
+            assert_eq!(found, Err(GlobError::Malformed), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn two_stars_mean_any_folders_where_archives_are_wanted() {
+        let tree = tree();
+        let found = |pattern| texts(with_double_stars(&tree, pattern, &mut meter(100_000)));
+        assert_eq!(found("**/*.tgz"), ["b.tgz", "a/a.tgz", "a/b/c.tgz", "a-1/a.tgz"]);
+        assert_eq!(found("a/**"), ["a", "a/a.tgz", "a/b", "a/b/c.tgz", "a/x.md"]);
+        assert_eq!(found("**/{b,a}.tgz"), ["a-1/a.tgz", "a/a.tgz", "b.tgz"]);
+        assert_eq!(found("*/{x.md,a.tgz,}"), ["a/a.tgz", "a/x.md", "a-1/a.tgz"]);
+        assert_eq!(found("{a,a}/b/"), ["a/b"]);
+        assert_eq!(found("*/"), ["a", "a-1"]);
+        assert_eq!(found("./b*"), ["b.tgz"]);
+        assert!(found("a/./*").is_empty() && found("/*").is_empty() && found("{}*").is_empty());
+        let found = with_double_stars(&tree, "{a", &mut meter(100_000));
+        assert_eq!(found, Err(GlobError::Malformed));
+    }
+
+    #[test]
+    fn patterns_that_multiply_their_paths_end_with_an_error() {
+        let deep = MemoryTree::from_files([(vec!["d"; 100].join("/"), "")]).unwrap();
+        let pattern = vec!["**"; 40].join("/");
+        let exceeded = Err(GlobError::Work(WorkLimitExceeded::Steps(100_000)));
+        assert_eq!(with_double_stars(&deep, &pattern, &mut meter(100_000)), exceeded);
+        let pattern = "{a,b}".repeat(20);
+        assert_eq!(with_double_stars(&deep, &pattern, &mut meter(100_000)), exceeded);
+    }
+}
