@@ -1,11 +1,51 @@
 //! ArtifactGenerator: artifacts that are made of the files of others.
 //!
-//! Here: the patterns and paths of copies. Builds follow.
+//! Here: decisions and file trees as data, without disk, network or clock. Elsewhere: fetching sources, archives and where
+//! they are kept (`sources`), objects of the cluster (the program).
+//!
+//! * [`validate()`] refuses specs that can never be built; [`sources_digest`] and [`drift`] say whether there is
+//!   anything to do.
+//! * [`artifact_requests`] expands the pattern of paths; [`build()`] makes the tree of one artifact. Files share their bodies
+//!   with the sources.
+//! * [`revisions`] and [`external_artifact()`] are what becomes of it; [`orphans`] and the messages compare it with what was.
 //!
 //! Source of the semantics: source-watcher 2.2.3, which Flux 2.9.4 ships.
-#![allow(dead_code, reason = "builds use it")]
 
+mod build;
+mod content_hash;
+mod copy;
 mod copy_path;
 mod doublestar;
 mod exclude;
+mod external_artifact;
 mod glob;
+mod inventory;
+mod merge;
+mod names;
+mod path_pattern;
+mod revision;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+pub use build::{
+    ArtifactBuildError, ArtifactTree, BUILD_ALLOWANCE, BuildInputs, SourceTrees, TarballReader,
+    build,
+};
+pub use copy::{CopyError, PlaceError};
+pub use copy_path::CopyPathError;
+pub use external_artifact::{GENERATOR_LABEL, GeneratorIdentity, external_artifact};
+pub use inventory::{
+    Drift, ExternalArtifactState, InventoryEntry, LastRun, RequestedRun, StoredFile,
+    changes_message, drift, orphans, reconciled_message, succeeded_message, up_to_date_message,
+};
+pub use merge::MergeError;
+pub use path_pattern::{
+    ArtifactRequest, PathPatternError, PatternProblem, TemplateError, artifact_requests,
+};
+pub use revision::{ArtifactRevisions, ORIGIN_REVISION, ObservedSource, revisions, sources_digest};
+pub use spec::{
+    CommonMetadata, CopyOperation, CopyStrategy, GeneratorSpec, OutputArtifact, SourceReference,
+};
+pub use validate::{SpecError, validate};

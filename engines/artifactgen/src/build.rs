@@ -1,0 +1,105 @@
+//! Making the tree of one artifact.
+//!
+//! Here: the copies one after the other, within the limits of a tree. Elsewhere: one copy (`copy.rs`), the number by which
+//! its file is called (`content_hash.rs`), the archive and its digest (`sources::archive`).
+
+use std::collections::BTreeMap;
+
+use golang::meter::{Allowance, Meter};
+use tree::{FileTree, MemoryTree, TreeLimits};
+
+use crate::content_hash::{ContentHashError, content_hash};
+use crate::copy::{CopyError, copy};
+use crate::spec::OutputArtifact;
+
+/// How much one generator may use up: about a minute, and 2 GiB of strings and extracted files.
+pub const BUILD_ALLOWANCE: Allowance = Allowance { steps: 20_000_000_000, bytes: 2 << 30 };
+
+/// The trees of sources by their aliases.
+pub type SourceTrees<'a> = BTreeMap<&'a str, &'a dyn FileTree>;
+
+/// Takes archives apart, which this engine cannot.
+pub trait TarballReader {
+    /// The files of an archive of a source, which is not to be trusted.
+    ///
+    /// # Errors
+    /// Says what is wrong with the archive, a link in it included, or that it passes the limits.
+    fn read(&self, tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String>;
+}
+
+/// What artifacts are made of.
+#[derive(Clone, Copy)]
+pub struct BuildInputs<'a> {
+    /// The trees of all sources.
+    pub sources: &'a SourceTrees<'a>,
+    /// What takes archives apart.
+    pub tarballs: &'a dyn TarballReader,
+    /// How much an artifact, or an archive that it is made of, may hold.
+    pub limits: TreeLimits,
+}
+
+/// A tree that was made.
+///
+/// Differs(flux): there, an artifact that is called as a source has all files of that source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArtifactTree {
+    /// Its files and folders, those that archives leave out by default included.
+    pub files: MemoryTree,
+    /// A number that depends on its name and the paths and bodies of its files.
+    ///
+    /// Parity(flux): it has 32 bits, so another number means other files, but the same number not the same files.
+    pub content_hash: u32,
+}
+
+impl ArtifactTree {
+    /// What the file with its archive is called.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        format!("{}.tar.gz", self.content_hash)
+    }
+}
+
+/// Why an artifact was not made, in Flux's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArtifactBuildError {
+    /// A copy failed.
+    #[error(
+        "failed to apply copy operations: failed to apply copy operation from '{from}' to '{to}': {error}"
+    )]
+    Copy {
+        /// Where it takes its files from.
+        from: String,
+        /// Where it puts them.
+        to: String,
+        /// Why it failed.
+        error: Box<CopyError>,
+    },
+    /// A file has a name that the number cannot be made of.
+    #[error("failed to hash staging dir: {0}")]
+    Hash(#[from] ContentHashError),
+}
+
+/// Makes the tree of an artifact.
+///
+/// # Guarantees
+/// The same sources give the same tree. Bodies are shared with the sources where they are not merged or extracted.
+///
+/// # Errors
+/// A copy is refused, finds nothing or does not fit with those before it, or the work is too much.
+pub fn build(
+    artifact: &OutputArtifact,
+    inputs: &BuildInputs<'_>,
+    meter: &mut Meter,
+) -> Result<ArtifactTree, ArtifactBuildError> {
+    let mut builder = MemoryTree::builder(inputs.limits);
+    for operation in &artifact.copy {
+        copy(operation, inputs, &mut builder, meter).map_err(|error| ArtifactBuildError::Copy {
+            from: operation.from.clone(),
+            to: operation.to.clone(),
+            error: Box::new(error),
+        })?;
+    }
+    let files = builder.build();
+    let content_hash = content_hash(&artifact.name, &files, meter)?;
+    Ok(ArtifactTree { files, content_hash })
+}

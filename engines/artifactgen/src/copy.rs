@@ -1,0 +1,488 @@
+//! One copy: from the tree of a source into the artifact that is being made.
+//!
+//! Here: what of a source is copied, where it goes, and how: over what is there, merged with it, or out of an archive.
+//! Elsewhere: reading the two ends (`copy_path.rs`), finding paths (`glob.rs`), leaving some out (`exclude.rs`), YAML
+//! (`merge.rs`).
+//!
+//! Source of the semantics: source-watcher 2.2.3 `internal/builder`. Bodies are shared with the sources, never copied.
+
+use golang::meter::{Meter, WorkLimitExceeded};
+use tree::{
+    BuildError, Builder, FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError,
+    TreeLimits,
+};
+
+use crate::copy_path::{self, CopyPathError, CopySource, Destination};
+use crate::doublestar::{MatchError, Unread, is_match};
+use crate::exclude::Exclusion;
+use crate::glob::{self, GlobError};
+use crate::merge::{MergeError, merged};
+use crate::spec::{CopyOperation, CopyStrategy};
+use crate::validate::quoted;
+use crate::{BuildInputs, TarballReader};
+
+/// Steps that putting a file or folder into a tree takes, about.
+const STEPS_PER_ENTRY: u64 = 64;
+
+/// Why a copy failed, in Flux's words up to those of the system.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError {
+    /// `from` cannot be used.
+    #[error("invalid copy source '{from}': {problem}")]
+    Source {
+        /// As it is written.
+        from: String,
+        /// Why.
+        problem: CopyPathError,
+    },
+    /// `to` cannot be used.
+    #[error("invalid copy destination '{to}': {problem}")]
+    Destination {
+        /// As it is written.
+        to: String,
+        /// Why.
+        problem: CopyPathError,
+    },
+    /// No source has this alias.
+    #[error("source alias '{0}' not found")]
+    UnknownAlias(String),
+    /// An exclude pattern is malformed.
+    #[error("invalid exclude pattern '{0}'")]
+    Exclude(String),
+    /// An exclude pattern costs too much.
+    #[error("invalid exclude pattern '{pattern}': {problem}")]
+    CostlyExclude {
+        /// The pattern, or its beginning.
+        pattern: String,
+        /// Why.
+        problem: CopyPathError,
+    },
+    /// The pattern of `from` is malformed.
+    #[error("invalid glob pattern '{0}': {error}", error = GlobError::Malformed)]
+    Pattern(String),
+    /// The pattern of `from` finds nothing.
+    #[error("no files match pattern '{pattern}' in source '{alias}'")]
+    NoMatch {
+        /// The pattern.
+        pattern: String,
+        /// The source.
+        alias: String,
+    },
+    /// All that the pattern of `from` finds is excluded.
+    #[error("all files matching pattern '{pattern}' in source '{alias}' were excluded")]
+    AllExcluded {
+        /// The pattern.
+        pattern: String,
+        /// The source.
+        alias: String,
+    },
+    /// Nothing is where `from` points.
+    #[error("source '{0}' does not exist")]
+    NotFound(String),
+    /// Nothing can be where `from` points.
+    #[error("failed to stat source '{path}': statat {path}: {reason}")]
+    Unreachable {
+        /// The path.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A folder where an archive is wanted.
+    #[error("extract strategy is not supported for directories, got '{0}'")]
+    FolderAsArchive(String),
+    /// A file that is no archive by its name.
+    #[error("extract strategy requires tarball file (.tar.gz or .tgz), got '{0}'")]
+    NoArchive(String),
+    /// One of several files was not copied.
+    #[error("failed to copy file '{path}' to '{to}': {error}")]
+    File {
+        /// The file or folder of the source.
+        path: String,
+        /// Its place in the artifact.
+        to: String,
+        /// Why.
+        error: Box<PlaceError>,
+    },
+    /// One of several archives was not extracted.
+    #[error("failed to extract tarball '{path}' to '{to}': {error}")]
+    Tarball {
+        /// The archive.
+        path: String,
+        /// The folder in the artifact.
+        to: String,
+        /// Why.
+        error: Box<PlaceError>,
+    },
+    /// The only file, folder or archive was not copied.
+    #[error(transparent)]
+    Place(Box<PlaceError>),
+    /// The work is too much.
+    #[error(transparent)]
+    Work(#[from] WorkLimitExceeded),
+}
+
+/// Why something was not put into an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// A file or a limit is in the way of a folder that a file needs.
+    #[error("failed to create destination directory: {0}")]
+    Parent(BuildError),
+    /// Something else is in the way, or a limit is reached.
+    #[error(transparent)]
+    Entry(#[from] BuildError),
+    /// A file was not merged.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    /// The folder for what is in an archive is not there.
+    #[error("failed to create destination directory {to}: {error}")]
+    ArchiveFolder {
+        /// The folder, in quotes.
+        to: String,
+        /// Why.
+        error: BuildError,
+    },
+    /// An archive was not extracted.
+    #[error("failed to extract tarball {path} to {to}: {reason}")]
+    Archive {
+        /// The archive, in quotes.
+        path: String,
+        /// The folder, in quotes.
+        to: String,
+        /// Why.
+        reason: String,
+    },
+    /// The work is too much.
+    #[error(transparent)]
+    Work(#[from] WorkLimitExceeded),
+}
+
+impl CopyError {
+    fn place(error: PlaceError) -> Self {
+        Self::Place(Box::new(error))
+    }
+}
+
+/// Does one copy.
+///
+/// # Errors
+/// It is refused, finds nothing, does not fit with what is there, or is too much.
+pub(crate) fn copy(
+    operation: &CopyOperation,
+    inputs: &BuildInputs<'_>,
+    artifact: &mut Builder,
+    meter: &mut Meter,
+) -> Result<(), CopyError> {
+    let CopyOperation { from, to, .. } = operation;
+    let source = CopySource::parse(from)
+        .map_err(|problem| CopyError::Source { from: from.clone(), problem })?;
+    let destination = Destination::parse(to)
+        .map_err(|problem| CopyError::Destination { to: to.clone(), problem })?;
+    let unknown = || CopyError::UnknownAlias(source.alias.to_owned());
+    let tree = *inputs.sources.get(source.alias).ok_or_else(unknown)?;
+    for pattern in &operation.exclude {
+        check_exclude(pattern, meter)?;
+    }
+    let mut copy = PreparedCopy {
+        strategy: operation.strategy,
+        tree,
+        destination,
+        tarballs: inputs.tarballs,
+        limits: inputs.limits,
+        artifact,
+        meter,
+    };
+    match source.is_glob() {
+        true => copy.all_matches(source, &operation.exclude),
+        false => copy.single(source, &operation.exclude),
+    }
+}
+
+fn check_exclude(pattern: &str, meter: &mut Meter) -> Result<(), CopyError> {
+    copy_path::check_pattern(pattern).map_err(|problem| CopyError::CostlyExclude {
+        pattern: pattern.chars().take(copy_path::MAX_PATTERN_BYTES).collect(),
+        problem,
+    })?;
+    match is_match(pattern, ".", Unread::Validated, meter) {
+        Ok(_) => Ok(()),
+        Err(MatchError::Malformed) => Err(CopyError::Exclude(pattern.to_owned())),
+        Err(MatchError::Work(error)) => Err(error.into()),
+    }
+}
+
+/// Whether a file is an archive by its name.
+fn is_tarball(path: &RelPath) -> bool {
+    let path = path.as_str().to_lowercase();
+    path.ends_with(".tar.gz") || path.ends_with(".tgz")
+}
+
+/// A copy whose two ends were read.
+struct PreparedCopy<'a> {
+    strategy: CopyStrategy,
+    tree: &'a dyn FileTree,
+    destination: Destination<'a>,
+    tarballs: &'a dyn TarballReader,
+    limits: TreeLimits,
+    artifact: &'a mut Builder,
+    meter: &'a mut Meter,
+}
+
+impl PreparedCopy<'_> {
+    /// Copies what a pattern finds. What is found keeps its path, but `folder/**` loses the folder.
+    fn all_matches(&mut self, source: CopySource<'_>, exclude: &[String]) -> Result<(), CopyError> {
+        let pattern = source.pattern;
+        let found = match self.strategy {
+            CopyStrategy::Extract => glob::with_double_stars(self.tree, pattern, self.meter),
+            CopyStrategy::Overwrite | CopyStrategy::Merge => {
+                glob::simple(self.tree, pattern, self.meter)
+            }
+        };
+        let found = found.map_err(|error| match error {
+            GlobError::Malformed => CopyError::Pattern(pattern.to_owned()),
+            GlobError::Work(error) => error.into(),
+        })?;
+        let alias = || source.alias.to_owned();
+        if found.is_empty() {
+            return Err(CopyError::NoMatch { pattern: pattern.to_owned(), alias: alias() });
+        }
+        let exclusion = Exclusion::new(exclude, source.folder());
+        let mut wanted = Vec::new();
+        for path in found {
+            if !path.is_root() && !exclusion.excludes(&path, self.meter)? {
+                wanted.push(path);
+            }
+        }
+        if wanted.is_empty() {
+            return Err(CopyError::AllExcluded { pattern: pattern.to_owned(), alias: alias() });
+        }
+        for path in wanted {
+            if self.strategy == CopyStrategy::Extract {
+                if is_tarball(&path) {
+                    self.extract(&path).map_err(|error| CopyError::Tarball {
+                        path: path.to_string(),
+                        to: self.destination.text.to_owned(),
+                        error: Box::new(error),
+                    })?;
+                }
+                continue;
+            }
+            let to = self.place_of_match(pattern, &path).map_err(|error| CopyError::File {
+                path: path.to_string(),
+                to: self.destination.text.to_owned(),
+                error: Box::new(error),
+            })?;
+            self.copy_to(&path, &to, &exclusion).map_err(|error| CopyError::File {
+                path: path.to_string(),
+                to: to.to_string(),
+                error: Box::new(error),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn place_of_match(&self, pattern: &str, path: &RelPath) -> Result<RelPath, PlaceError> {
+        let inner = pattern
+            .strip_suffix("/**")
+            .and_then(|folder| path.as_str().strip_prefix(folder)?.strip_prefix('/'));
+        self.below(inner.unwrap_or(path.as_str()))
+    }
+
+    /// A path below the destination.
+    fn below(&self, path: &str) -> Result<RelPath, PlaceError> {
+        self.destination.path.join(path).map_err(|error| PlaceError::Entry(error.into()))
+    }
+
+    /// Copies one file, or a folder with its name, as `cp -r` does.
+    fn single(&mut self, source: CopySource<'_>, exclude: &[String]) -> Result<(), CopyError> {
+        let text = copy_path::clean(source.pattern);
+        let unreachable = |reason: String| CopyError::Unreachable { path: text.clone(), reason };
+        let path = RelPath::parse(&text).map_err(|error| {
+            unreachable(match error {
+                tree::PathError::Absolute(_) | tree::PathError::Leaves { .. } => {
+                    "path escapes from parent".to_owned()
+                }
+                error => error.to_string(),
+            })
+        })?;
+        match self.tree.entry(&path) {
+            Some(FileMetadata::Dir) => {
+                if self.strategy == CopyStrategy::Extract {
+                    return Err(CopyError::FolderAsArchive(text));
+                }
+                let exclusion = Exclusion::new(exclude, Some(path.clone()));
+                let to = self.below(path.name().unwrap_or_default()).map_err(CopyError::place)?;
+                self.copy_to(&path, &to, &exclusion).map_err(CopyError::place)
+            }
+            Some(FileMetadata::File { .. }) => self.single_file(&path, exclude),
+            None => {
+                let is_below_file =
+                    std::iter::successors(path.parent(), RelPath::parent).any(|above| {
+                        self.tree.entry(&above).map(FileMetadata::kind) == Some(FileKind::File)
+                    });
+                match is_below_file {
+                    true => Err(unreachable("not a directory".to_owned())),
+                    false => Err(CopyError::NotFound(text)),
+                }
+            }
+        }
+    }
+
+    fn single_file(&mut self, path: &RelPath, exclude: &[String]) -> Result<(), CopyError> {
+        let exclusion = Exclusion::new(exclude, None);
+        if exclusion.excludes(path, self.meter)? {
+            return Ok(());
+        }
+        if self.strategy == CopyStrategy::Extract {
+            return match is_tarball(path) {
+                true => self.extract(path).map_err(CopyError::place),
+                false => Err(CopyError::NoArchive(path.to_string())),
+            };
+        }
+        let is_folder = self.destination.is_folder
+            || matches!(self.artifact.entry(&self.destination.path), Some(FileMetadata::Dir));
+        let to = match is_folder {
+            true => self.below(path.name().unwrap_or_default()).map_err(CopyError::place)?,
+            false => self.destination.path.clone(),
+        };
+        self.copy_to(path, &to, &exclusion).map_err(CopyError::place)
+    }
+
+    /// Copies a file, or merges it, or copies a folder with all that is not excluded.
+    fn copy_to(
+        &mut self,
+        path: &RelPath,
+        to: &RelPath,
+        exclusion: &Exclusion<'_>,
+    ) -> Result<(), PlaceError> {
+        match self.tree.entry(path) {
+            Some(FileMetadata::File { executable, .. }) => {
+                if self.strategy == CopyStrategy::Merge && self.artifact.entry(to).is_some() {
+                    return self.merge_to(path, to);
+                }
+                self.place_file(path, to, executable)
+            }
+            Some(FileMetadata::Dir) | None => self.copy_folder(path, to, exclusion),
+        }
+    }
+
+    /// Parity(flux): files in folders are overwritten, whatever the strategy.
+    fn copy_folder(
+        &mut self,
+        folder: &RelPath,
+        to: &RelPath,
+        exclusion: &Exclusion<'_>,
+    ) -> Result<(), PlaceError> {
+        self.place_folder(to)?;
+        let mut waiting = vec![folder.clone()];
+        while let Some(path) = waiting.pop() {
+            let mut folders = Vec::new();
+            for (name, kind) in self.tree.list(&path).unwrap_or_default() {
+                self.meter.steps(STEPS_PER_ENTRY)?;
+                let path = path.join(&name).map_err(BuildError::from)?;
+                if exclusion.excludes(&path, self.meter)? {
+                    continue;
+                }
+                let inner = path.strip_prefix(folder).unwrap_or_default();
+                let to = to.join(inner.as_str()).map_err(BuildError::from)?;
+                match kind {
+                    FileKind::Dir => {
+                        self.place_folder(&to)?;
+                        folders.push(path);
+                    }
+                    FileKind::File => {
+                        let executable = matches!(
+                            self.tree.entry(&path),
+                            Some(FileMetadata::File { executable: true, .. })
+                        );
+                        self.place_file(&path, &to, executable)?;
+                    }
+                }
+            }
+            waiting.extend(folders.into_iter().rev());
+        }
+        Ok(())
+    }
+
+    /// Parity(flux): a file in the place of a folder is no error until something goes into the folder.
+    fn place_folder(&mut self, to: &RelPath) -> Result<(), PlaceError> {
+        self.meter.steps(STEPS_PER_ENTRY)?;
+        match self.artifact.entry(to) {
+            Some(FileMetadata::File { .. }) => Ok(()),
+            Some(FileMetadata::Dir) | None => Ok(self.artifact.dir(to)?),
+        }
+    }
+
+    fn place_file(
+        &mut self,
+        path: &RelPath,
+        to: &RelPath,
+        executable: bool,
+    ) -> Result<(), PlaceError> {
+        self.meter.steps(STEPS_PER_ENTRY)?;
+        let body = self.tree.read(path).map_err(|error| unreadable(&error))?;
+        self.artifact.file(to, body, executable).map_err(|error| {
+            // Parity(flux): a file in the place of the folder itself is noticed by the file that goes into it.
+            let parent = to.parent();
+            match &error {
+                BuildError::NotDirectory(file) if Some(file) != parent.as_ref() => {
+                    PlaceError::Parent(error)
+                }
+                _ => PlaceError::Entry(error),
+            }
+        })
+    }
+
+    fn merge_to(&mut self, path: &RelPath, to: &RelPath) -> Result<(), PlaceError> {
+        let overlay = self.tree.read(path).map_err(|error| unreadable(&error))?;
+        let base = self.artifact.read(to).map_err(|error| unreadable(&error))?;
+        let executable =
+            matches!(self.artifact.entry(to), Some(FileMetadata::File { executable: true, .. }));
+        let text = merged(&base, &overlay, self.meter)?;
+        Ok(self.artifact.file(to, text.into_bytes(), executable)?)
+    }
+
+    /// Puts what is in an archive into the destination.
+    fn extract(&mut self, path: &RelPath) -> Result<(), PlaceError> {
+        let folder = self.destination.path.clone();
+        let to = || quoted(self.destination.text);
+        self.meter.steps(STEPS_PER_ENTRY)?;
+        let no_folder = |error| PlaceError::ArchiveFolder { to: to(), error };
+        self.artifact.dir(&folder).map_err(no_folder)?;
+        let failed = |reason| PlaceError::Archive { path: quoted(path.as_str()), to: to(), reason };
+        let tarball = self.tree.read(path);
+        let tarball =
+            tarball.map_err(|error| failed(format!("requires gzip-compressed body: {error}")))?;
+        self.meter.steps(tarball.len() as u64)?;
+        let content = self.tarballs.read(&tarball, &self.limits).map_err(failed)?;
+        self.meter.steps(content.bytes())?;
+        self.meter.bytes(content.bytes())?;
+        for (inner, metadata) in content.walk() {
+            self.meter.steps(STEPS_PER_ENTRY)?;
+            let placed = place_extracted(&content, inner, metadata, &folder, self.artifact);
+            placed.map_err(|error| failed(error.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+fn place_extracted(
+    content: &MemoryTree,
+    path: &RelPath,
+    metadata: FileMetadata,
+    folder: &RelPath,
+    artifact: &mut Builder,
+) -> Result<(), BuildError> {
+    let to = folder.join(path.as_str())?;
+    let FileMetadata::File { executable, .. } = metadata else { return artifact.dir(&to) };
+    // Parity(flux): a file that is overwritten keeps its mode.
+    let executable = match artifact.entry(&to) {
+        Some(FileMetadata::File { executable, .. }) => executable,
+        Some(FileMetadata::Dir) | None => executable,
+    };
+    let Ok(body) = content.read(path) else { return Ok(()) };
+    artifact.file(&to, body, executable)
+}
+
+/// What a merge says of a folder where it wants a file.
+fn unreadable(error: &TreeError) -> PlaceError {
+    PlaceError::Merge(MergeError::Read(error.to_string()))
+}

@@ -1,0 +1,215 @@
+//! What a generator made before, and whether it has to be made again.
+//!
+//! Here: comparing what was made with what is there. Elsewhere: storing, applying and removing (the program).
+//!
+//! Source of the semantics: source-watcher 2.2 `artifactgenerator_drift.go`, `findOrphanedReferences`, `notify`.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::GeneratorSpec;
+
+/// An artifact that was made, as the status lists it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct InventoryEntry {
+    /// Digest of its archive.
+    pub digest: String,
+    /// File of its archive.
+    pub filename: String,
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+/// The file of an archive, as it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredFile {
+    /// Its digest is that of the inventory.
+    Intact,
+    /// It is not there.
+    Missing,
+    /// Its digest is another.
+    Corrupt,
+}
+
+/// What has to be made now.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestedRun<'a> {
+    /// The spec.
+    pub spec: &'a GeneratorSpec,
+    /// The generation of the spec.
+    pub generation: i64,
+    /// [`crate::sources_digest`] of its sources as they are.
+    pub sources_digest: &'a str,
+}
+
+/// What the status says of the last run.
+#[derive(Debug, Clone, Copy)]
+pub struct LastRun<'a> {
+    /// Whether `Ready` is False.
+    pub is_failed: bool,
+    /// The generation that `Ready` is of.
+    pub observed_generation: i64,
+    /// [`crate::sources_digest`] of its sources.
+    pub sources_digest: &'a str,
+    /// What it made.
+    pub inventory: &'a [InventoryEntry],
+}
+
+/// Why artifacts are made again, in Flux's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drift {
+    /// The last run failed.
+    NotReady,
+    /// The spec is another.
+    GenerationChanged,
+    /// The sources are others.
+    SourcesChanged,
+    /// There are more or fewer artifacts.
+    ArtifactsChanged,
+    /// The file of an archive is gone.
+    ArtifactMissing,
+    /// The file of an archive is damaged, and has to be removed.
+    ArtifactCorrupted,
+    /// ExternalArtifacts are gone, or of other digests.
+    ExternalArtifactsChanged,
+}
+
+/// Why artifacts have to be made again; none if all is as it was.
+///
+/// `stored` examines the file of an archive; it is called for none if there is another cause. `external` lists name and
+/// digest of the ExternalArtifacts with the generator's label; one without an artifact has an empty digest.
+pub fn drift(
+    requested: RequestedRun<'_>,
+    last: LastRun<'_>,
+    mut stored: impl FnMut(&InventoryEntry) -> StoredFile,
+    external: &BTreeSet<ExternalArtifactState>,
+) -> Option<Drift> {
+    let RequestedRun { spec, generation, sources_digest } = requested;
+    if last.is_failed {
+        return Some(Drift::NotReady);
+    }
+    if last.observed_generation != generation {
+        return Some(Drift::GenerationChanged);
+    }
+    if last.sources_digest != sources_digest {
+        return Some(Drift::SourcesChanged);
+    }
+    if spec.path_pattern.is_empty() && last.inventory.len() != spec.artifacts.len() {
+        return Some(Drift::ArtifactsChanged);
+    }
+    let damage = last.inventory.iter().find_map(|entry| match stored(entry) {
+        StoredFile::Intact => None,
+        StoredFile::Missing => Some(Drift::ArtifactMissing),
+        StoredFile::Corrupt => Some(Drift::ArtifactCorrupted),
+    });
+    let made: BTreeSet<ExternalArtifactState> = last.inventory.iter().map(Into::into).collect();
+    damage.or((made != *external).then_some(Drift::ExternalArtifactsChanged))
+}
+
+/// An ExternalArtifact of the generator's namespace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExternalArtifactState {
+    /// Its name.
+    pub name: String,
+    /// Digest of its artifact; empty without one.
+    pub digest: String,
+}
+
+impl From<&InventoryEntry> for ExternalArtifactState {
+    fn from(entry: &InventoryEntry) -> Self {
+        Self { name: entry.name.clone(), digest: entry.digest.clone() }
+    }
+}
+
+/// What was made before and is not made any more: its ExternalArtifacts and files go.
+#[must_use]
+pub fn orphans<'a>(
+    before: &'a [InventoryEntry],
+    now: &[InventoryEntry],
+) -> Vec<&'a InventoryEntry> {
+    let kept: BTreeSet<(&str, &str)> =
+        now.iter().map(|entry| (entry.namespace.as_str(), entry.name.as_str())).collect();
+    before
+        .iter()
+        .filter(|entry| !kept.contains(&(entry.namespace.as_str(), entry.name.as_str())))
+        .collect()
+}
+
+/// What is told of artifacts with new digests, a line for each; none if there are none.
+#[must_use]
+pub fn changes_message(before: &[InventoryEntry], now: &[InventoryEntry]) -> Option<String> {
+    let key = |entry: &InventoryEntry| {
+        let InventoryEntry { namespace, name, digest, .. } = entry;
+        format!("{namespace}/{name} ({digest})")
+    };
+    let known: BTreeSet<String> = before.iter().map(key).collect();
+    let changed: Vec<String> = now.iter().map(key).filter(|it| !known.contains(it)).collect();
+    (!changed.is_empty()).then(|| format!("external artifacts reconciled: {}", changed.join("\n")))
+}
+
+/// What is told of an ExternalArtifact with a new digest.
+#[must_use]
+pub fn reconciled_message(entry: &InventoryEntry, revision: &str) -> String {
+    let InventoryEntry { namespace, name, .. } = entry;
+    format!("ExternalArtifact/{namespace}/{name} reconciled with revision {revision}")
+}
+
+/// What `Ready` says once all artifacts are made.
+#[must_use]
+pub fn succeeded_message(artifacts: usize) -> String {
+    format!("reconciliation succeeded, generated {artifacts} artifact(s)")
+}
+
+/// What is said where nothing has to be made.
+#[must_use]
+pub fn up_to_date_message(artifacts: usize) -> String {
+    format!("No drift detected, {artifacts} artifact(s) up to date")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::OutputArtifact;
+
+    #[test]
+    fn only_what_is_as_it_was_made_is_no_drift() {
+        let spec =
+            GeneratorSpec { artifacts: vec![OutputArtifact::default()], ..Default::default() };
+        let inventory = [InventoryEntry {
+            digest: "sha256:1".to_owned(),
+            filename: "1.tar.gz".to_owned(),
+            name: "a".to_owned(),
+            namespace: "apps".to_owned(),
+        }];
+        let requested = RequestedRun { spec: &spec, generation: 1, sources_digest: "d" };
+        let last = LastRun {
+            is_failed: false,
+            observed_generation: 1,
+            sources_digest: "d",
+            inventory: &inventory,
+        };
+        let external: BTreeSet<_> = inventory.iter().map(Into::into).collect();
+        let found = |requested, last, stored, external: &BTreeSet<_>| {
+            drift(requested, last, |_| stored, external)
+        };
+        use StoredFile::{Corrupt, Intact, Missing};
+        assert_eq!(found(requested, last, Intact, &external), None);
+        let failed = LastRun { is_failed: true, ..last };
+        assert_eq!(found(requested, failed, Intact, &external), Some(Drift::NotReady));
+        let newer = RequestedRun { generation: 2, ..requested };
+        assert_eq!(found(newer, last, Intact, &external), Some(Drift::GenerationChanged));
+        let other = RequestedRun { sources_digest: "e", ..requested };
+        assert_eq!(found(other, last, Intact, &external), Some(Drift::SourcesChanged));
+        let more = LastRun { inventory: &[], ..last };
+        assert_eq!(found(requested, more, Intact, &external), Some(Drift::ArtifactsChanged));
+        let gone = found(requested, last, Missing, &external);
+        assert_eq!(gone, Some(Drift::ArtifactMissing));
+        let damaged = found(requested, last, Corrupt, &external);
+        assert_eq!(damaged, Some(Drift::ArtifactCorrupted));
+        let changed = found(requested, last, Intact, &BTreeSet::new());
+        assert_eq!(changed, Some(Drift::ExternalArtifactsChanged));
+    }
+}

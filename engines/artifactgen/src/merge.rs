@@ -1,0 +1,199 @@
+//! YAML files laid over each other.
+//!
+//! Here: reading all documents of both files into one map, and writing it. Elsewhere: when files are merged (`copy.rs`),
+//! YAML itself (`goyaml`).
+//!
+//! Source of the semantics: source-watcher 2.2 `internal/builder/merge.go`, apimachinery 0.36 `util/yaml`, sigs.k8s.io/yaml
+//! 1.6.
+
+use golang::meter::{Meter, WorkLimitExceeded};
+use goyaml::YamlLimits;
+use serde_json::{Map, Value};
+
+/// The longest file that is merged, and the longest result, in bytes. Differs(flux): it has no limit.
+pub(crate) const MAX_MERGED_BYTES: usize = 16 << 20;
+
+/// Steps that a byte of YAML takes, about.
+const STEPS_PER_BYTE: u64 = 8;
+
+/// Steps that a value takes once it is read, about.
+const STEPS_PER_VALUE: u64 = 32;
+
+/// Bytes that a value takes in memory, about.
+const BYTES_PER_VALUE: u64 = 64;
+
+/// Why files were not merged, in Flux's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// A file that cannot be divided into documents.
+    #[error("error reading YAML document: {0}")]
+    Read(String),
+    /// A document that is no map.
+    #[error("cannot unmarshal YAML document: {0}")]
+    Document(String),
+    /// A result that cannot be written.
+    #[error("failed to merged YAML: {0}")]
+    Write(String),
+    /// The work is too much.
+    #[error(transparent)]
+    Work(#[from] WorkLimitExceeded),
+}
+
+/// The content of a file that an overlay was laid over.
+///
+/// Maps are merged; all else, null included, replaces what was there.
+///
+/// # Errors
+/// One of them is no map, or too large.
+pub(crate) fn merged(base: &[u8], overlay: &[u8], meter: &mut Meter) -> Result<String, MergeError> {
+    let overlay = load(overlay, meter)?;
+    let mut merged = load(base, meter)?;
+    lay_over(&mut merged, overlay);
+    let text = goyaml::emit_value(&&Value::Object(merged), MAX_MERGED_BYTES)
+        .map_err(|error| MergeError::Write(error.to_string()))?;
+    meter.bytes(text.len() as u64)?;
+    Ok(text)
+}
+
+/// All documents of a file in one map.
+fn load(file: &[u8], meter: &mut Meter) -> Result<Map<String, Value>, MergeError> {
+    if file.len() > MAX_MERGED_BYTES {
+        let text =
+            format!("a file has {} bytes, at most {MAX_MERGED_BYTES} are merged", file.len());
+        return Err(MergeError::Read(text));
+    }
+    meter.steps(STEPS_PER_BYTE * file.len() as u64)?;
+    meter.bytes(file.len() as u64)?;
+    let limits = YamlLimits { bytes: MAX_MERGED_BYTES, nodes: 1_000_000, ..YamlLimits::default() };
+    let mut all = Map::new();
+    for document in documents(file)? {
+        let unreadable = |error: goyaml::Error| {
+            MergeError::Document(format!("error converting YAML to JSON: {error}"))
+        };
+        let value = goyaml::to_json_within(&document, &limits).map_err(unreadable)?;
+        let mut document = match value {
+            Value::Null => Map::new(),
+            Value::Object(map) => map,
+            Value::Bool(_) => return Err(no_map("bool")),
+            Value::Number(_) => return Err(no_map("number")),
+            Value::String(_) => return Err(no_map("string")),
+            Value::Array(_) => return Err(no_map("array")),
+        };
+        let values: u64 = document.values_mut().map(with_go_numbers).sum();
+        meter.steps(STEPS_PER_VALUE * values)?;
+        meter.bytes(BYTES_PER_VALUE * values)?;
+        lay_over(&mut all, document);
+    }
+    Ok(all)
+}
+
+fn no_map(kind: &str) -> MergeError {
+    MergeError::Document(format!(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+    ))
+}
+
+/// The documents between lines of three dashes, the first of which belongs to what follows it.
+fn documents(file: &[u8]) -> Result<Vec<Vec<u8>>, MergeError> {
+    let mut documents = Vec::new();
+    let mut document: Vec<u8> = Vec::new();
+    let lines = file.strip_suffix(b"\n").unwrap_or(file).split(|byte| *byte == b'\n');
+    for line in lines.filter(|_| !file.is_empty()) {
+        if let Some(behind) = line.strip_prefix(b"---") {
+            let behind = String::from_utf8_lossy(behind);
+            let behind = behind.trim();
+            if !behind.is_empty() && !behind.starts_with('#') {
+                let text = format!("invalid Yaml document separator: {behind}");
+                return Err(MergeError::Read(text));
+            }
+            if !document.is_empty() {
+                documents.push(std::mem::take(&mut document));
+                continue;
+            }
+        }
+        document.extend(line.strip_suffix(b"\r").unwrap_or(line));
+        document.push(b'\n');
+    }
+    if !document.is_empty() {
+        documents.push(document);
+    }
+    Ok(documents)
+}
+
+/// Parity(flux): every number is a float64, which whole numbers above 2^53 lose digits by. Says how many values there are.
+/// The depth is bounded by the reader.
+fn with_go_numbers(value: &mut Value) -> u64 {
+    match value {
+        Value::Number(number) => {
+            *value = number.as_f64().map_or(Value::Null, Value::from);
+            1
+        }
+        Value::Array(items) => 1 + items.iter_mut().map(with_go_numbers).sum::<u64>(),
+        Value::Object(fields) => 1 + fields.values_mut().map(with_go_numbers).sum::<u64>(),
+        Value::Null | Value::Bool(_) | Value::String(_) => 1,
+    }
+}
+
+/// Merges maps in maps. The depth is bounded by the reader.
+fn lay_over(base: &mut Map<String, Value>, overlay: Map<String, Value>) {
+    for (key, value) in overlay {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => lay_over(below, above),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::meter::{Allowance, Stop};
+
+    use super::*;
+
+    fn merge(base: &str, overlay: &str) -> Result<String, MergeError> {
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        merged(base.as_bytes(), overlay.as_bytes(), &mut meter)
+    }
+
+    #[test]
+    fn maps_are_merged_and_all_else_is_replaced() {
+        let base = "a: {b: 1, c: [1, 2]}\nd: {e: 1}\n";
+        let overlay = "a: {c: [3], f: x}\nd: null\n";
+        let wanted = "a:\n  b: 1\n  c:\n  - 3\n  f: x\nd: null\n";
+        assert_eq!(merge(base, overlay).as_deref(), Ok(wanted));
+    }
+
+    #[test]
+    fn numbers_are_floats_as_in_go() {
+        let merged = merge("a: 9007199254740993\nb: 1.0\n", "c: -0\n");
+        assert_eq!(merged.as_deref(), Ok("a: 9007199254740992\nb: 1\nc: 0\n"));
+    }
+
+    #[test]
+    fn documents_end_where_kubernetes_ends_them() {
+        let split = |text: &str| documents(text.as_bytes()).unwrap().len();
+        for (text, count) in [
+            ("", 0),
+            ("---\n", 1),
+            ("---\na: 1\n---\n", 1),
+            ("a: 1\n--- # next\nb: 1", 2),
+            ("a: 1\n ---\n", 1),
+        ] {
+            assert_eq!(split(text), count, "{text:?}");
+        }
+        assert_eq!(documents(b"a: |\r\n  x"), Ok(vec![b"a: |\n  x\n".to_vec()]));
+        let error = merge("--- x\n", "").unwrap_err().to_string();
+        assert_eq!(error, "error reading YAML document: invalid Yaml document separator: x");
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let large = "a: 1\n".repeat(MAX_MERGED_BYTES / 5 + 1);
+        assert!(matches!(merge(&large, ""), Err(MergeError::Read(_))));
+        let mut meter = Meter::new(Allowance { steps: 1000, bytes: 1000 }, Stop::default());
+        let exceeded = Err(MergeError::Work(WorkLimitExceeded::Steps(1000)));
+        assert_eq!(merged(b"", "a: 1\n".repeat(100).as_bytes(), &mut meter), exceeded);
+    }
+}

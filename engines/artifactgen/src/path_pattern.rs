@@ -1,0 +1,429 @@
+//! The pattern of paths: a generator's artifacts once for each folder that it matches.
+//!
+//! Here: reading the pattern, finding the folders, rendering names and copies. Elsewhere: making an artifact (`build.rs`).
+//!
+//! Source of the semantics: source-watcher 2.2 `artifactgenerator_pathpattern.go`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use golang::meter::{Meter, WorkLimitExceeded};
+use golang::regexp::{self, Regexp};
+use golang::unicode;
+use tree::{FileKind, FileTree, RelPath};
+
+use crate::build::SourceTrees;
+use crate::names::{label_name_problem, label_value_problem, subdomain_problem};
+use crate::spec::{CopyOperation, GeneratorSpec, OutputArtifact};
+use crate::validate::quoted;
+
+/// The most artifacts of one generator with a pattern of paths. Differs(flux): it has no limit.
+pub(crate) const MAX_REQUESTS: usize = 5_000;
+
+/// Steps that examining a folder takes beside matching its path, about.
+const STEPS_PER_FOLDER: u64 = 64;
+
+/// An artifact to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArtifactRequest {
+    /// What is made.
+    pub artifact: OutputArtifact,
+    /// Labels of its ExternalArtifact: what the pattern captured, in lower case.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Why artifacts are not rendered, in Flux's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PathPatternError {
+    /// The pattern names no source.
+    #[error("invalid pathPattern format: {0}")]
+    Format(String),
+    /// The pattern cannot be used, or not with these folders.
+    #[error("pathPattern {pattern}: {problem}")]
+    Pattern {
+        /// The pattern, in quotes.
+        pattern: String,
+        /// Why.
+        problem: PatternProblem,
+    },
+    /// The work is too much.
+    #[error(transparent)]
+    Work(#[from] WorkLimitExceeded),
+}
+
+impl PathPatternError {
+    /// Whether only another spec or other sources help.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        !matches!(self, Self::Work(WorkLimitExceeded::Time))
+    }
+}
+
+/// What is wrong with a pattern of paths.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternProblem {
+    /// No source has its alias.
+    #[error("source alias {0} not found in local sources")]
+    UnknownAlias(String),
+    /// A `{` without `}`, at an offset.
+    #[error("invalid capture starting at offset {0}: missing closing brace")]
+    Unclosed(usize),
+    /// A `}` without `{`, at an offset.
+    #[error("invalid capture ending at offset {0}: missing opening brace")]
+    Unopened(usize),
+    /// `{}`.
+    #[error("empty capture variable")]
+    Empty,
+    /// A variable, in quotes, that is no name.
+    #[error("capture variable {0} must be a valid capture name matching [A-Za-z_][A-Za-z0-9_]*")]
+    Variable(String),
+    /// A variable, in quotes, that is there twice.
+    #[error("duplicate capture variable {0}")]
+    Duplicate(String),
+    /// A variable that cannot be a label.
+    #[error("capture variable {name} is not a valid Kubernetes label key: {problem}")]
+    LabelKey {
+        /// The variable, in quotes.
+        name: String,
+        /// What Kubernetes says of it.
+        problem: String,
+    },
+    /// A value that cannot be that of a label.
+    #[error(
+        "captured value {value} for variable {name} is not a valid Kubernetes label value: {problem}"
+    )]
+    LabelValue {
+        /// The value, in quotes.
+        value: String,
+        /// The variable, in quotes.
+        name: String,
+        /// What Kubernetes says of it.
+        problem: String,
+    },
+    /// The pattern is too much for a regular expression.
+    #[error("failed to compile path pattern: {0}")]
+    Compile(#[from] regexp::Error),
+    /// An artifact uses variables that are not there.
+    #[error("failed to render artifact {artifact} for match {folder}: {error}")]
+    Render {
+        /// The artifact, as it is written.
+        artifact: String,
+        /// The folder.
+        folder: RelPath,
+        /// Why.
+        error: TemplateError,
+    },
+    /// A name that no object can have.
+    #[error("rendered artifact name {name} is not a valid Kubernetes object name: {problem}")]
+    Name {
+        /// The name, in quotes.
+        name: String,
+        /// What Kubernetes says of it.
+        problem: String,
+    },
+    /// Two folders give one name.
+    #[error("directories {first} and {second} both resolve to artifact name {name}")]
+    Collision {
+        /// The folder, in quotes, that had it first.
+        first: String,
+        /// The other, in quotes.
+        second: String,
+        /// The name, in quotes.
+        name: String,
+    },
+    /// More than 5000 artifacts.
+    #[error("it resolves to more than {MAX_REQUESTS} artifacts")]
+    TooMany,
+}
+
+/// What is wrong with a text that variables are put into.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid template {template}: {problem}")]
+pub struct TemplateError {
+    template: String,
+    problem: String,
+}
+
+/// The artifacts that a generator asks for, with what the pattern of paths captured put into them.
+///
+/// # Errors
+/// The pattern cannot be used, not with these folders, or the work is too much.
+pub fn artifact_requests(
+    spec: &GeneratorSpec,
+    sources: &SourceTrees<'_>,
+    meter: &mut Meter,
+) -> Result<Vec<ArtifactRequest>, PathPatternError> {
+    let whole = &spec.path_pattern;
+    if whole.is_empty() {
+        let request = |artifact: &OutputArtifact| ArtifactRequest {
+            artifact: artifact.clone(),
+            labels: BTreeMap::new(),
+        };
+        return Ok(spec.artifacts.iter().map(request).collect());
+    }
+    let parts = whole.strip_prefix('@').and_then(|rest| rest.split_once('/'));
+    let (alias, pattern) = parts.ok_or_else(|| PathPatternError::Format(whole.clone()))?;
+    let failed = |problem| PathPatternError::Pattern { pattern: quoted(whole), problem };
+    let unknown = || failed(PatternProblem::UnknownAlias(alias.to_owned()));
+    let tree = *sources.get(alias).ok_or_else(unknown)?;
+    let matcher = matcher(pattern).map_err(failed)?;
+    let mut requests = Vec::new();
+    let mut names: BTreeMap<String, RelPath> = BTreeMap::new();
+    for folder in folders(tree, meter)? {
+        meter.steps(STEPS_PER_FOLDER + (matcher.work() * folder.as_str().len()) as u64)?;
+        let Some(captures) = captures(&matcher, &folder).map_err(failed)? else { continue };
+        for artifact in &spec.artifacts {
+            let request = rendered(artifact, &captures).map_err(|error| {
+                failed(PatternProblem::Render {
+                    artifact: artifact.name.clone(),
+                    folder: folder.clone(),
+                    error,
+                })
+            })?;
+            meter.bytes(request_bytes(&request))?;
+            let name = &request.artifact.name;
+            if let Some(problem) = subdomain_problem(name) {
+                return Err(failed(PatternProblem::Name { name: quoted(name), problem }));
+            }
+            if let Some(first) = names.insert(name.clone(), folder.clone()) {
+                return Err(failed(PatternProblem::Collision {
+                    first: quoted(first.as_str()),
+                    second: quoted(folder.as_str()),
+                    name: quoted(name),
+                }));
+            }
+            if requests.len() >= MAX_REQUESTS {
+                return Err(failed(PatternProblem::TooMany));
+            }
+            requests.push(request);
+        }
+    }
+    Ok(requests)
+}
+
+/// All folders but the root, in the order of a walk.
+fn folders(tree: &dyn FileTree, meter: &mut Meter) -> Result<Vec<RelPath>, WorkLimitExceeded> {
+    let mut folders = Vec::new();
+    let mut waiting = vec![RelPath::root()];
+    while let Some(path) = waiting.pop() {
+        let mut children = Vec::new();
+        for (name, kind) in tree.list(&path).unwrap_or_default() {
+            meter.steps(1)?;
+            if kind == FileKind::Dir {
+                // The names of a tree lead nowhere else.
+                children.extend(path.join(&name));
+            }
+        }
+        waiting.extend(children.into_iter().rev());
+        meter.bytes(path.as_str().len() as u64)?;
+        if !path.is_root() {
+            folders.push(path);
+        }
+    }
+    Ok(folders)
+}
+
+/// The regular expression that a pattern means: all but the variables is literal.
+fn matcher(pattern: &str) -> Result<Regexp, PatternProblem> {
+    let mut regex = String::from("^");
+    let mut names = BTreeSet::new();
+    let mut rest = pattern;
+    let offset = |rest: &str| pattern.len() - rest.len();
+    while let Some(character) = rest.chars().next() {
+        match character {
+            '{' => {
+                let inner = rest.get(1..).unwrap_or_default();
+                let Some((name, behind)) = inner.split_once('}') else {
+                    return Err(PatternProblem::Unclosed(offset(rest)));
+                };
+                if name.is_empty() {
+                    return Err(PatternProblem::Empty);
+                }
+                if !is_variable(name) {
+                    return Err(PatternProblem::Variable(quoted(name)));
+                }
+                if !names.insert(name) {
+                    return Err(PatternProblem::Duplicate(quoted(name)));
+                }
+                regex += &format!("(?P<{name}>[^/]+)");
+                rest = behind;
+            }
+            '}' => return Err(PatternProblem::Unopened(offset(rest))),
+            literal => {
+                if r"\.+*?()|[]^$".contains(literal) {
+                    regex.push('\\');
+                }
+                regex.push(literal);
+                rest = rest.get(literal.len_utf8()..).unwrap_or_default();
+            }
+        }
+    }
+    regex.push('$');
+    let matcher = Regexp::new(&regex)?;
+    // In the order in which they are written.
+    for name in matcher.names().iter().skip(1) {
+        if let Some(problem) = label_name_problem(name) {
+            return Err(PatternProblem::LabelKey { name: quoted(name), problem });
+        }
+    }
+    Ok(matcher)
+}
+
+/// Whether a text is a name as programs have them.
+fn is_variable(name: &str) -> bool {
+    let is_first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
+    name.as_bytes().first().is_some_and(is_first)
+        && name.bytes().all(|byte| is_first(&byte) || byte.is_ascii_digit())
+}
+
+/// What a pattern captured of the path of a folder.
+#[derive(Debug)]
+struct Captures {
+    /// As it is in the path.
+    raw: BTreeMap<String, String>,
+    /// In lower case.
+    normalized: BTreeMap<String, String>,
+}
+
+fn captures(matcher: &Regexp, folder: &RelPath) -> Result<Option<Captures>, PatternProblem> {
+    let Some(groups) = matcher.find_groups(folder.as_str()) else { return Ok(None) };
+    let names = matcher.names().iter().zip(groups).skip(1);
+    let raw: BTreeMap<String, String> =
+        names.map(|(name, value)| (name.clone(), value.unwrap_or_default().to_owned())).collect();
+    let lower = |(name, value): (&String, &String)| (name.clone(), unicode::lower(value));
+    let normalized: BTreeMap<String, String> = raw.iter().map(lower).collect();
+    for (name, value) in &normalized {
+        if let Some(problem) = label_value_problem(value) {
+            return Err(PatternProblem::LabelValue {
+                value: quoted(value),
+                name: quoted(name),
+                problem,
+            });
+        }
+    }
+    Ok(Some(Captures { raw, normalized }))
+}
+
+/// Names have what was captured in lower case, paths as it is; patterns to exclude and revisions are not rendered.
+fn rendered(
+    artifact: &OutputArtifact,
+    captures: &Captures,
+) -> Result<ArtifactRequest, TemplateError> {
+    let copy = |operation: &CopyOperation| {
+        Ok(CopyOperation {
+            from: render(&operation.from, &captures.raw)?,
+            to: render(&operation.to, &captures.raw)?,
+            ..operation.clone()
+        })
+    };
+    let name = render(&artifact.name, &captures.normalized)?;
+    let copy = artifact.copy.iter().map(copy).collect::<Result<_, TemplateError>>()?;
+    Ok(ArtifactRequest {
+        artifact: OutputArtifact { name, copy, ..artifact.clone() },
+        labels: captures.normalized.clone(),
+    })
+}
+
+fn render(template: &str, values: &BTreeMap<String, String>) -> Result<String, TemplateError> {
+    let mut text = String::new();
+    let mut rest = template;
+    let failed = |problem| TemplateError { template: quoted(template), problem };
+    while let Some(at) = rest.find(['{', '}']) {
+        let (literal, brace) = rest.split_at(at);
+        text += literal;
+        let offset = template.len() - brace.len();
+        let Some(inner) = brace.strip_prefix('{') else {
+            let problem = format!("capture ending at offset {offset} is missing opening brace");
+            return Err(failed(problem));
+        };
+        let Some((name, behind)) = inner.split_once('}') else {
+            let problem = format!("capture starting at offset {offset} is missing closing brace");
+            return Err(failed(problem));
+        };
+        if name.is_empty() {
+            return Err(failed("empty capture variable".to_owned()));
+        }
+        let variable = || format!("capture variable {}", quoted(name));
+        if !is_variable(name) {
+            let what = "must be a valid capture name matching [A-Za-z_][A-Za-z0-9_]*";
+            return Err(failed(format!("{} {what}", variable())));
+        }
+        let undefined = || failed(format!("{} is not defined by pathPattern", variable()));
+        text += values.get(name).ok_or_else(undefined)?;
+        rest = behind;
+    }
+    Ok(text + rest)
+}
+
+/// About how many bytes a request takes.
+fn request_bytes(request: &ArtifactRequest) -> u64 {
+    let of_copy = |copy: &CopyOperation| {
+        copy.from.len() + copy.to.len() + copy.exclude.iter().map(String::len).sum::<usize>()
+    };
+    let copies: usize = request.artifact.copy.iter().map(of_copy).sum();
+    (request.artifact.name.len() + copies) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::meter::{Allowance, Stop};
+    use tree::MemoryTree;
+
+    use super::*;
+
+    fn expanded(pattern: &str, files: &[&str]) -> Result<Vec<ArtifactRequest>, PathPatternError> {
+        let tree = MemoryTree::from_files(files.iter().map(|file| (file, ""))).unwrap();
+        let sources = SourceTrees::from([("src", &tree as &dyn FileTree)]);
+        let artifact = OutputArtifact { name: "a-{x}".to_owned(), ..OutputArtifact::default() };
+        let spec = GeneratorSpec {
+            path_pattern: pattern.to_owned(),
+            artifacts: vec![artifact],
+            ..GeneratorSpec::default()
+        };
+        let mut meter = Meter::new(Allowance::UNLIMITED, Stop::default());
+        artifact_requests(&spec, &sources, &mut meter)
+    }
+
+    fn names(pattern: &str, files: &[&str]) -> Vec<String> {
+        let requests = expanded(pattern, files).unwrap();
+        requests.into_iter().map(|request| request.artifact.name).collect()
+    }
+
+    #[test]
+    fn variables_take_parts_of_folders_and_all_else_is_literal() {
+        let files = ["apps/Web/f", "apps/api/f", "apps/file", "a.b-c/f", "aXb-c/f", "*/d/f"];
+        assert_eq!(names("@src/apps/{x}", &files), ["a-web", "a-api"]);
+        assert_eq!(names("@src/a.b-{x}", &files), ["a-c"]);
+        assert_eq!(names("@src/*/{x}", &files), ["a-d"]);
+        assert_eq!(names("@src/{x}/d{y}", &["p/de/f", "p/d/f"]), ["a-p"]);
+        assert!(names("@src/apps/{x}/", &files).is_empty());
+    }
+
+    #[test]
+    fn what_a_pattern_cannot_be_is_said() {
+        for (pattern, wanted) in [
+            ("src/{x}", "invalid pathPattern format: src/{x}"),
+            ("@src", "invalid pathPattern format: @src"),
+            ("@b/{x}", "pathPattern \"@b/{x}\": source alias b not found in local sources"),
+            (
+                "@src/ü{x",
+                "pathPattern \"@src/ü{x\": invalid capture starting at offset 2: missing closing brace",
+            ),
+            ("@src/{}", "pathPattern \"@src/{}\": empty capture variable"),
+            ("@src/{x}{x}", "pathPattern \"@src/{x}{x}\": duplicate capture variable \"x\""),
+        ] {
+            assert_eq!(expanded(pattern, &["a/f"]).unwrap_err().to_string(), wanted);
+        }
+        let error = expanded("@src/{_x}", &["a/f"]).unwrap_err();
+        assert!(
+            error.is_terminal() && error.to_string().contains("not a valid Kubernetes label key")
+        );
+    }
+
+    #[test]
+    fn too_many_folders_are_refused() {
+        let files: Vec<String> = (0..=MAX_REQUESTS).map(|it| format!("{it}/f")).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let error = expanded("@src/{x}", &files).unwrap_err().to_string();
+        assert!(error.ends_with("it resolves to more than 5000 artifacts"), "{error}");
+    }
+}

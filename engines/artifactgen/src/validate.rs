@@ -1,0 +1,108 @@
+//! What a spec may not say, whatever the sources are.
+//!
+//! Source of the semantics: source-watcher 2.2 `validateSpec`.
+
+use std::collections::BTreeSet;
+
+use golang::strconv::{Quoting, quote};
+use reconcile::Reason;
+use reconcile::reason::ACCESS_DENIED;
+
+use crate::names::subdomain_problem;
+use crate::spec::GeneratorSpec;
+
+/// The spec can never be built.
+pub(crate) const VALIDATION_FAILED: Reason = Reason::new("ValidationFailed");
+
+/// Why a spec can never be built, in Flux's words. Only a change of the spec helps.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// Two sources have one alias.
+    #[error("duplicate source alias '{0}' found")]
+    DuplicateAlias(String),
+    /// A source of another namespace, where that is forbidden.
+    #[error("cross-namespace reference to source {kind}/{namespace}/{name} is not allowed")]
+    OtherNamespace {
+        /// Its kind.
+        kind: String,
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// Two artifacts have one name.
+    #[error("duplicate artifact name '{0}' found")]
+    DuplicateName(String),
+    /// No ExternalArtifact can have the name of an artifact.
+    #[error("artifact name {name} is not a valid Kubernetes object name: {problem}")]
+    Name {
+        /// The name, in quotes.
+        name: String,
+        /// What Kubernetes says of it.
+        problem: String,
+    },
+    /// No source has the alias whose revision an artifact should have.
+    #[error("artifact {artifact} revision source alias '{alias}' not found")]
+    Revision {
+        /// The artifact.
+        artifact: String,
+        /// The alias.
+        alias: String,
+    },
+}
+
+impl SpecError {
+    /// The reason of `Stalled` and `Ready`.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::OtherNamespace { .. } => ACCESS_DENIED,
+            Self::DuplicateAlias(_)
+            | Self::DuplicateName(_)
+            | Self::Name { .. }
+            | Self::Revision { .. } => VALIDATION_FAILED,
+        }
+    }
+}
+
+/// Refuses a spec that can never be built.
+///
+/// `namespace` is that of the generator; `is_confined` says that it may use no sources of others.
+///
+/// # Errors
+/// What is wrong first.
+pub fn validate(spec: &GeneratorSpec, namespace: &str, is_confined: bool) -> Result<(), SpecError> {
+    let mut aliases = BTreeSet::new();
+    for source in &spec.sources {
+        if !aliases.insert(source.alias.as_str()) {
+            return Err(SpecError::DuplicateAlias(source.alias.clone()));
+        }
+        if is_confined && !source.namespace.is_empty() && source.namespace != namespace {
+            return Err(SpecError::OtherNamespace {
+                kind: source.kind.clone(),
+                namespace: source.namespace.clone(),
+                name: source.name.clone(),
+            });
+        }
+    }
+    let mut names = BTreeSet::new();
+    for artifact in &spec.artifacts {
+        let name = &artifact.name;
+        if !names.insert(name.as_str()) {
+            return Err(SpecError::DuplicateName(name.clone()));
+        }
+        if let Some(problem) = subdomain_problem(name).filter(|_| spec.path_pattern.is_empty()) {
+            return Err(SpecError::Name { name: quoted(name), problem });
+        }
+        let alias = artifact.revision.strip_prefix('@').unwrap_or(&artifact.revision);
+        if !artifact.revision.is_empty() && !aliases.contains(alias) {
+            return Err(SpecError::Revision { artifact: name.clone(), alias: alias.to_owned() });
+        }
+    }
+    Ok(())
+}
+
+/// A text in quotes, as Go's `%q` writes it.
+pub(crate) fn quoted(text: &str) -> String {
+    String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
+}
