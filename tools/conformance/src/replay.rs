@@ -5,6 +5,7 @@
 //! The layout and line formats are those of `e2e/conformance` and its READMEs.
 
 mod apply;
+mod artifactgen;
 mod case;
 mod crds;
 mod envsubst;
@@ -51,6 +52,7 @@ struct Topic {
 fn topics() -> Vec<Topic> {
     let mut topics = Vec::new();
     topics.extend(apply::TOPICS);
+    topics.extend(artifactgen::TOPICS);
     topics.extend(crds::TOPICS);
     topics.extend(go_strings::TOPICS);
     topics.extend(envsubst::TOPICS);

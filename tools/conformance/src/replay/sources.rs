@@ -10,7 +10,7 @@ use super::Topic;
 use super::case::{Case, CaseFailure, Judgement, nil, same};
 
 mod revision;
-mod tarball;
+pub(super) mod tarball;
 
 pub(super) const TOPICS: [Topic; 3] = [
     Topic {

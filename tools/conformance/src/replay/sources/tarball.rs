@@ -122,14 +122,14 @@ struct Untar {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TarballEntry {
-    name: String,
-    r#type: String,
+pub(in crate::replay) struct TarballEntry {
+    pub(in crate::replay) name: String,
+    pub(in crate::replay) r#type: String,
     #[serde(default)]
-    link: String,
-    mode: u32,
+    pub(in crate::replay) link: String,
+    pub(in crate::replay) mode: u32,
     #[serde(default)]
-    body: String,
+    pub(in crate::replay) body: String,
 }
 
 #[derive(Deserialize, Default)]
@@ -191,7 +191,7 @@ fn untar(case: &Case) -> Judgement {
 }
 
 /// A gzip-compressed tar archive, as Go's `archive/tar` would write these entries.
-fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, CaseFailure> {
+pub(in crate::replay) fn build(entries: &[TarballEntry]) -> Result<Vec<u8>, CaseFailure> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let failed = |error: std::io::Error| cannot("an archive that cannot be written", error);
     for entry in entries {

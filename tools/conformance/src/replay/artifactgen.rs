@@ -1,0 +1,149 @@
+//! What the source-watcher makes of ArtifactGenerators: replayed through `engines/artifactgen`.
+//!
+//! Here: the topics, the pattern of paths, the digest of sources. Below: artifacts (`build.rs`), whole runs (`reconcile.rs`),
+//! trees as they are recorded (`trees.rs`). What counts as the same is said by the README beside the cases.
+
+use std::collections::BTreeMap;
+
+use artifactgen::{
+    ArtifactRequest, BUILD_ALLOWANCE, GeneratorSpec, ObservedSource, OutputArtifact, SourceTrees,
+    artifact_requests,
+};
+use golang::meter::{Meter, Stop};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tree::{FileTree, MemoryTree};
+
+use super::Topic;
+use super::case::{Case, CaseFailure, Judgement, ReferenceAnswer, nil, same};
+use trees::Links;
+
+mod build;
+mod reconcile;
+mod trees;
+
+/// Cases with links that cannot be as recorded.
+const LINKS: &str = "no tree has links: Flux refuses a source with one when it is fetched, windlass leaves links out";
+
+/// The archive that the case copies as it is was compressed by Go.
+const COMPRESSED: &str = "the archive that is copied as a file was compressed by Go, whose bytes no other compressor writes";
+
+/// The fault of source-watcher that its notes name.
+const NAMED_AS_SOURCE: &str =
+    "an artifact that is called as a source has all files of that source there, and its own here";
+
+pub(super) const TOPICS: [Topic; 4] = [
+    Topic {
+        name: "artifactgen/build",
+        path: "artifactgen/build.jsonl",
+        judge: build::judge,
+        exceptions: &[
+            ("extract/34", COMPRESSED),
+            ("links/05", LINKS),
+            ("links/06", LINKS),
+            ("links/11", LINKS),
+            ("links/12", LINKS),
+            ("links/13", LINKS),
+            ("links/16", LINKS),
+            ("links/17", LINKS),
+            ("name/01", NAMED_AS_SOURCE),
+            ("name/02", NAMED_AS_SOURCE),
+            ("name/03", NAMED_AS_SOURCE),
+        ],
+    },
+    Topic {
+        name: "artifactgen/pathpattern",
+        path: "artifactgen/pathpattern.jsonl",
+        judge: path_pattern,
+        exceptions: &[],
+    },
+    Topic {
+        name: "artifactgen/reconcile",
+        path: "artifactgen/reconcile.jsonl",
+        judge: reconcile::judge,
+        exceptions: &[("bad/10", NAMED_AS_SOURCE)],
+    },
+    Topic {
+        name: "artifactgen/sources-digest",
+        path: "artifactgen/sources-digest.jsonl",
+        judge: sources_digest,
+        exceptions: &[],
+    },
+];
+
+/// A form that is not known is a failure here.
+fn strict(judged: Judgement) -> Judgement {
+    judged.map_err(|fault| match fault {
+        CaseFailure::NotRun(reason) => mismatch("a form that is known", &reason),
+        fault => fault,
+    })
+}
+
+fn mismatch(wanted: &str, got: &str) -> CaseFailure {
+    CaseFailure::Mismatch { wanted: wanted.to_owned(), got: got.to_owned() }
+}
+
+fn meter() -> Meter {
+    Meter::new(BUILD_ALLOWANCE, Stop::default())
+}
+
+/// The trees of sources as the engine takes them.
+fn by_alias(trees: &BTreeMap<String, MemoryTree>) -> SourceTrees<'_> {
+    trees.iter().map(|(alias, tree)| (alias.as_str(), tree as &dyn FileTree)).collect()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PatternInputs {
+    #[serde(deserialize_with = "nil")]
+    sources: BTreeMap<String, Map<String, Value>>,
+    spec: GeneratorSpec,
+    /// Whether the error is one that only a change helps against.
+    #[serde(default)]
+    terminal: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordedRequest {
+    artifact: OutputArtifact,
+    #[serde(default, deserialize_with = "nil")]
+    labels: BTreeMap<String, String>,
+}
+
+fn path_pattern(case: Case) -> Judgement {
+    strict(requests(&case))
+}
+
+fn requests(case: &Case) -> Judgement {
+    let PatternInputs { sources, spec, terminal } = case.inputs()?;
+    let trees = trees::trees(&sources, Links::Left)?;
+    match (&case.answer, artifact_requests(&spec, &by_alias(&trees), &mut meter())) {
+        (ReferenceAnswer::Error(wanted), Err(error)) => {
+            same(&format!("{terminal} {wanted}"), &format!("{} {error}", error.is_terminal()))
+        }
+        (ReferenceAnswer::Out(_), Ok(got)) => {
+            let wanted: Vec<RecordedRequest> = case.list()?;
+            let request =
+                |RecordedRequest { artifact, labels }| ArtifactRequest { artifact, labels };
+            let wanted: Vec<ArtifactRequest> = wanted.into_iter().map(request).collect();
+            same(&format!("{wanted:?}"), &format!("{got:?}"))
+        }
+        (wanted, got) => same(&format!("{wanted:?}"), &format!("{got:?}")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DigestInputs {
+    #[serde(deserialize_with = "nil")]
+    sources: BTreeMap<String, ObservedSource>,
+}
+
+fn sources_digest(case: Case) -> Judgement {
+    let judge = || {
+        let DigestInputs { sources } = case.inputs()?;
+        case.judge(Ok(artifactgen::sources_digest(&sources).into()))
+    };
+    strict(judge())
+}

@@ -1,0 +1,174 @@
+//! Trees as the cases have them: files, folders, links and archives.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use sources::archive::{ExtractOptions, Symlinks, extract};
+use tree::{BuildError, FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
+
+use crate::replay::case::CaseFailure;
+use crate::replay::sources::tarball::{TarballEntry, build};
+
+/// What is done with links, which no tree has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// What they lead to within the source is in their place.
+    Followed,
+    /// They are left out.
+    Left,
+}
+
+/// How many links may lead from one to the next.
+const MAX_LINKS: usize = 40;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "PascalCase")]
+struct NodeForm {
+    text: Option<String>,
+    symlink: Option<String>,
+    base64: Option<String>,
+    tarball: Option<Map<String, Value>>,
+    #[serde(default)]
+    exec: bool,
+    #[serde(default)]
+    dir: bool,
+}
+
+enum Node {
+    File { body: Vec<u8>, executable: bool },
+    Folder,
+    Link(String),
+}
+
+fn unknown(error: impl std::fmt::Display) -> CaseFailure {
+    CaseFailure::NotRun(format!("a tree that is not known: {error}"))
+}
+
+fn node(value: &Value) -> Result<Node, CaseFailure> {
+    if let Value::String(text) = value {
+        return Ok(Node::File { body: text.clone().into_bytes(), executable: false });
+    }
+    let form: NodeForm = serde_json::from_value(value.clone()).map_err(unknown)?;
+    match form {
+        NodeForm { dir: true, .. } => Ok(Node::Folder),
+        NodeForm { symlink: Some(to), .. } => Ok(Node::Link(to)),
+        NodeForm { tarball: Some(tree), exec, .. } => {
+            Ok(Node::File { body: tarball(&tree)?, executable: exec })
+        }
+        NodeForm { base64: Some(text), exec, .. } => {
+            let body = STANDARD.decode(text).map_err(unknown)?;
+            Ok(Node::File { body, executable: exec })
+        }
+        NodeForm { text, exec, .. } => {
+            Ok(Node::File { body: text.unwrap_or_default().into_bytes(), executable: exec })
+        }
+    }
+}
+
+/// An archive of a tree, with names as they are given.
+fn tarball(tree: &Map<String, Value>) -> Result<Vec<u8>, CaseFailure> {
+    let entry = |(name, value): (&String, &Value)| {
+        let entry = |r#type: &str, mode| TarballEntry {
+            name: name.clone(),
+            r#type: r#type.to_owned(),
+            link: String::new(),
+            mode,
+            body: String::new(),
+        };
+        Ok(match node(value)? {
+            Node::File { body, executable } => TarballEntry {
+                body: String::from_utf8(body).map_err(unknown)?,
+                ..entry("file", if executable { 0o755 } else { 0o644 })
+            },
+            Node::Folder => entry("dir", 0o755),
+            Node::Link(link) => TarballEntry { link, ..entry("symlink", 0o777) },
+        })
+    };
+    let entries: Result<Vec<TarballEntry>, CaseFailure> = tree.iter().map(entry).collect();
+    build(&entries?)
+}
+
+/// The trees of all sources.
+pub(super) fn trees(
+    sources: &BTreeMap<String, Map<String, Value>>,
+    links: Links,
+) -> Result<BTreeMap<String, MemoryTree>, CaseFailure> {
+    sources.iter().map(|(alias, source)| Ok((alias.clone(), tree(source, links)?))).collect()
+}
+
+pub(super) fn tree(source: &Map<String, Value>, links: Links) -> Result<MemoryTree, CaseFailure> {
+    let mut builder = MemoryTree::builder(TreeLimits::default());
+    let mut targets = BTreeMap::new();
+    for (path, value) in source {
+        let path = RelPath::parse(path).map_err(unknown)?;
+        match node(value)? {
+            Node::File { body, executable } => {
+                builder.file(&path, body, executable).map_err(unknown)?;
+            }
+            Node::Folder => builder.dir(&path).map_err(unknown)?,
+            Node::Link(to) => {
+                if let Some(folder) = path.parent() {
+                    builder.dir(&folder).map_err(unknown)?;
+                }
+                targets.insert(path, to);
+            }
+        }
+    }
+    let mut tree = builder.build();
+    if links == Links::Followed {
+        // Twice, since what is linked to may have links in it.
+        for _ in 0..2 {
+            tree = followed(&tree, &targets).map_err(unknown)?;
+        }
+    }
+    Ok(tree)
+}
+
+/// A tree with what links lead to in their places.
+fn followed(
+    tree: &MemoryTree,
+    targets: &BTreeMap<RelPath, String>,
+) -> Result<MemoryTree, BuildError> {
+    let mut builder = tree.to_builder(TreeLimits::default());
+    for link in targets.keys() {
+        let Some(target) = target(targets, link) else { continue };
+        for (path, metadata) in tree.walk() {
+            let Some(inner) = path.strip_prefix(&target) else { continue };
+            let to = link.join(inner.as_str())?;
+            match (metadata, tree.read(path)) {
+                (FileMetadata::File { executable, .. }, Ok(body)) => {
+                    builder.file(&to, body, executable)?;
+                }
+                _ => builder.dir(&to)?,
+            }
+        }
+    }
+    Ok(builder.build())
+}
+
+/// Where a link ends; nowhere if that is outside, or in a circle.
+fn target(links: &BTreeMap<RelPath, String>, link: &RelPath) -> Option<RelPath> {
+    let mut at = link.clone();
+    for _ in 0..MAX_LINKS {
+        let Some(to) = links.get(&at) else { return Some(at) };
+        at = at.parent()?.join(to).ok()?;
+    }
+    None
+}
+
+/// Takes archives apart as the program does.
+pub(super) struct Tarballs;
+
+impl artifactgen::TarballReader for Tarballs {
+    fn read(&self, tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String> {
+        let options = ExtractOptions {
+            symlinks: Symlinks::Refuse,
+            limits: *limits,
+            ..ExtractOptions::default()
+        };
+        extract(tarball, &options).map_err(|error| error.to_string())
+    }
+}
