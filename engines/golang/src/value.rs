@@ -161,7 +161,10 @@ impl GoRuntimeValue {
             Self::List(list) => !list.is_empty(),
             Self::Map(map) => !map.is_empty(),
             Self::Function(_) => true,
-            Self::Object(object) => object.underlying().is_none_or(|value| value.is_true()),
+            Self::Object(object) => match object.entries() {
+                Some(entries) => !entries.is_empty(),
+                None => object.underlying().is_none_or(|value| value.is_true()),
+            },
         }
     }
 

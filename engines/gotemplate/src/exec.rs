@@ -121,10 +121,16 @@ enum Frame<'s> {
 
 /// What a range goes over.
 enum Items {
-    Count { next: u64, end: u64, like: Integer },
+    Count {
+        next: u64,
+        end: u64,
+        like: Integer,
+    },
     List(List, usize),
     Bytes(golang::value::Str, usize),
     Map(std::vec::IntoIter<(golang::value::Str, GoRuntimeValue)>, Type),
+    /// Of a map whose keys are no strings.
+    Entries(std::vec::IntoIter<(GoRuntimeValue, GoRuntimeValue)>),
 }
 
 impl Iterator for Items {
@@ -154,6 +160,10 @@ impl Iterator for Items {
             Self::Map(entries, held) => {
                 let (key, item) = entries.next()?;
                 Some((Slot::plain(GoRuntimeValue::String(key)), Slot::of(item, held)))
+            }
+            Self::Entries(entries) => {
+                let (key, item) = entries.next()?;
+                Some((Slot::plain(key), Slot::plain(item)))
             }
         }
     }
@@ -385,12 +395,15 @@ impl<'s> TemplateRun<'s, '_> {
         let kept = self.variables.len();
         let value = self.pipeline(&dot, branch.pipe)?;
         let Some(pipe) = self.pipe(branch.pipe) else { return Ok(()) };
-        if let GoRuntimeValue::Map(map) = value.value().underlying() {
-            // What goes over a map sees it as it is now, so the entries are copied.
-            let copied = map.len().saturating_mul(COPIED_ENTRY_BYTES);
-            self.budget.produce(copied).map_err(|limit| self.limit(limit))?;
-            self.work(map.len())?;
-        }
+        // What goes over a map sees it as it is now, so the entries are copied.
+        let copied = match value.value().underlying() {
+            GoRuntimeValue::Map(map) => map.len(),
+            GoRuntimeValue::Object(object) => object.entries().map_or(0, |entries| entries.len()),
+            _ => 0,
+        };
+        let bytes = copied.saturating_mul(COPIED_ENTRY_BYTES);
+        self.budget.produce(bytes).map_err(|limit| self.limit(limit))?;
+        self.work(copied)?;
         let items = self.items(&value, self.names(pipe.variables).len())?;
         if let Some(items) = items {
             let declared = self.variables.len();
@@ -433,7 +446,11 @@ impl<'s> TemplateRun<'s, '_> {
             GoRuntimeValue::Bytes(bytes) => (!bytes.is_empty()).then_some(Items::Bytes(bytes, 0)),
             GoRuntimeValue::Map(map) => (!map.is_empty())
                 .then(|| Items::Map(map.entries().into_iter(), map.item_type().clone())),
-            GoRuntimeValue::Object(object) if object.is_nil() => None,
+            GoRuntimeValue::Object(object) => match object.entries() {
+                Some(entries) => (!entries.is_empty()).then(|| Items::Entries(entries.into_iter())),
+                None if object.is_nil() => None,
+                None => return Err(self.error(format!("range can't iterate over {}", shown()?))),
+            },
             _ => return Err(self.error(format!("range can't iterate over {}", shown()?))),
         })
     }

@@ -80,6 +80,35 @@ impl Object for Versions {
     }
 }
 
+/// A map whose keys are structs.
+#[derive(Debug)]
+struct Changes;
+
+impl Object for Changes {
+    fn type_name(&self) -> &'static str {
+        "update.ObjectChanges"
+    }
+
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Map
+    }
+
+    fn entries(&self) -> Option<Vec<(GoRuntimeValue, GoRuntimeValue)>> {
+        let key = GoRuntimeValue::object(Release { is_pointer: false });
+        Some(vec![(key, GoRuntimeValue::int(5))])
+    }
+}
+
+#[test]
+fn a_map_may_have_keys_that_are_no_strings() {
+    let data = || GoRuntimeValue::map([("M", GoRuntimeValue::object(Changes))]);
+    check(
+        "{{range $k, $v := .M}}{{$k.Version}}={{$v}}{{end}} {{len .M}} {{.M}} {{if .M}}yes{{end}}",
+        data(),
+        "v1.2.3-gke=5 1 map[{v1.2.3-gke}:5] yes",
+    );
+}
+
 #[derive(Debug)]
 struct Release {
     is_pointer: bool,

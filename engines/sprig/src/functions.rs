@@ -29,6 +29,8 @@ mod versions;
 mod words;
 pub(crate) mod yaml;
 
+pub(crate) use json::from_json_as_sprig as from_json;
+
 use crate::table::SprigFunctionEntry;
 
 /// All of them.

@@ -25,7 +25,7 @@ mod yaml;
 
 pub use arguments::walk;
 pub use functions::yaml::write_yaml_v3;
-pub use table::functions;
+pub use table::{functions, hermetic_functions};
 pub use weight::weight;
 pub use world::{Fill, TemplateEnvironment};
 pub use yaml::read_yaml;

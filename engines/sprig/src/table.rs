@@ -5,7 +5,7 @@ use golang::value::{Signature, Type};
 use gotemplate::{Call, FunctionError, Functions};
 
 use crate::arguments::TEXT_OVERHEAD_BYTES;
-use crate::functions::ALL;
+use crate::functions::{ALL, from_json};
 use crate::signature;
 use crate::world::{Draws, FunctionWorld, NOT_ALONE, TemplateEnvironment};
 
@@ -80,13 +80,70 @@ pub(crate) const fn random(
     SprigFunctionEntry { name, signature, body: Body::Random(body) }
 }
 
+/// Functions that Helm added, of which sprig knows nothing.
+const OF_HELM: [&str; 20] = [
+    "durationDays",
+    "durationHours",
+    "durationMicroseconds",
+    "durationMilliseconds",
+    "durationMinutes",
+    "durationNanoseconds",
+    "durationRoundTo",
+    "durationSeconds",
+    "durationTruncateTo",
+    "durationWeeks",
+    "fromJsonArray",
+    "fromToml",
+    "fromYaml",
+    "fromYamlArray",
+    "mustToDuration",
+    "mustToToml",
+    "mustToYaml",
+    "toToml",
+    "toYaml",
+    "toYamlPretty",
+];
+
+/// Functions that sprig leaves out where the same input has to give the same result. Parity(sprig): others, such as `ago`
+/// and `genCA`, depend on the world too, and stay.
+const NOT_HERMETIC: [&str; 15] = [
+    "date",
+    "dateInZone",
+    "dateModify",
+    "date_in_zone",
+    "date_modify",
+    "getHostByName",
+    "htmlDate",
+    "htmlDateInZone",
+    "now",
+    "randAlpha",
+    "randAlphaNum",
+    "randAscii",
+    "randBytes",
+    "randNumeric",
+    "uuidv4",
+];
+
+/// The functions of sprig's `HermeticTxtFuncMap`, without those of Helm, for runs whose host is an `H`.
+pub fn hermetic_functions<H: TemplateEnvironment + 'static>() -> Functions {
+    let mut functions =
+        functions_but::<H>(|name| OF_HELM.contains(&name) || NOT_HERMETIC.contains(&name));
+    let signature = Signature::new([Type::String], Type::Any);
+    functions.insert("fromJson", signature, from_json);
+    functions
+}
+
 /// All functions, for runs whose host is an `H`.
 ///
 /// # Panics
 /// Never: what entries say is parsed in a test.
 pub fn functions<H: TemplateEnvironment + 'static>() -> Functions {
+    functions_but::<H>(|_| false)
+}
+
+fn functions_but<H: TemplateEnvironment + 'static>(is_absent: impl Fn(&str) -> bool) -> Functions {
     let mut functions = Functions::default();
-    for entry in ALL.iter().copied().flatten() {
+    for entry in ALL.iter().copied().flatten().filter(|entry| !is_absent(entry.name)) {
         let Some(signature) = signature::parse(entry.signature) else {
             debug_assert!(false, "`{}` has no signature: {}", entry.name, entry.signature);
             continue;
@@ -141,6 +198,16 @@ fn insert_plain(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_of_the_hermetic_functions_is_there_without_that() {
+        let all = functions::<crate::testing::Still>();
+        let hermetic = hermetic_functions::<crate::testing::Still>();
+        let absent: Vec<&str> = OF_HELM.iter().chain(&NOT_HERMETIC).copied().collect();
+        assert!(absent.iter().all(|name| all.signature(name).is_some()));
+        assert!(absent.iter().all(|name| hermetic.signature(name).is_none()));
+        assert_eq!(all.names().count(), hermetic.names().count() + absent.len());
+    }
 
     #[test]
     fn every_signature_is_what_it_says_and_no_name_is_there_twice() {

@@ -249,6 +249,12 @@ impl Printer {
         if let Some(underlying) = object.underlying() {
             return self.underlying(value, &underlying, verb, depth, level);
         }
+        if let Some(entries) = object.entries() {
+            let name = if self.flags.sharp_v { object.type_name() } else { "map" };
+            self.write(name.as_bytes());
+            let entries = entries.into_iter().map(|(key, item)| (Some(key), item));
+            return self.sequence(entries, verb, depth, *b"[]");
+        }
         match (object.kind(), level) {
             (ReflectKind::Struct, _) => {}
             (ReflectKind::Pointer, Level::Top) if !object.is_nil() => self.write(b"&"),

@@ -28,22 +28,19 @@ impl Regexp {
         next: impl FnMut(usize, usize) -> Result<(), E>,
     ) -> Result<String, E> {
         let parts = self.parts(template);
-        self.replace(text, next, |groups, result| {
-            for part in &parts {
-                match part {
-                    ReplacementPart::Text(text) => push(result, text)?,
-                    ReplacementPart::Group(index) => {
-                        push(result, groups.get(*index).map_or("", |group| group.as_str()))?;
-                    }
-                    // The first group of the name that took part.
-                    ReplacementPart::Named(indices) => {
-                        let group = indices.iter().find_map(|index| groups.get(*index));
-                        push(result, group.map_or("", |group| group.as_str()))?;
-                    }
-                }
-            }
-            Ok(())
-        })
+        self.replace(text, next, |groups, result| expand(&parts, groups, result))
+    }
+
+    /// What a template becomes for the first match in a text, as Go's `ExpandString` does; nothing without a match. It is
+    /// that of [`Regexp::replace_all`].
+    ///
+    /// # Errors
+    /// If the result would be longer than [`MAX_REPLACED`].
+    pub fn expand_first(&self, text: &str, template: &str) -> Result<Option<String>, Error> {
+        let Some(groups) = self.regex.captures(text) else { return Ok(None) };
+        let mut result = String::new();
+        expand(&self.parts(template), &groups, &mut result)?;
+        Ok(Some(result))
     }
 
     /// Replaces all matches by a text, in which `$` is nothing special.
@@ -124,6 +121,28 @@ enum ReplacementPart<'t> {
     Text(&'t str),
     Group(usize),
     Named(Vec<usize>),
+}
+
+/// Writes a template with the groups of a match.
+fn expand(
+    parts: &[ReplacementPart<'_>],
+    groups: &Captures<'_>,
+    result: &mut String,
+) -> Result<(), Error> {
+    for part in parts {
+        match part {
+            ReplacementPart::Text(text) => push(result, text)?,
+            ReplacementPart::Group(index) => {
+                push(result, groups.get(*index).map_or("", |group| group.as_str()))?;
+            }
+            // The first group of the name that took part.
+            ReplacementPart::Named(indices) => {
+                let group = indices.iter().find_map(|index| groups.get(*index));
+                push(result, group.map_or("", |group| group.as_str()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn push(result: &mut String, text: &str) -> Result<(), Error> {

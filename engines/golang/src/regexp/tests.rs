@@ -107,7 +107,10 @@ fn a_template_names_groups_as_long_as_it_can() {
         ("$9", ""),
     ] {
         assert_eq!(pattern.replace_all("ab", template).unwrap(), wanted, "{template}");
+        let expanded = pattern.expand_first("-ab!ab", template).unwrap();
+        assert_eq!(expanded.as_deref(), Some(wanted), "{template}");
     }
+    assert_eq!(pattern.expand_first("-", "x").unwrap(), None);
     assert_eq!(pattern.replace_all_literal("ab!", "$1").unwrap(), "$1!");
     assert_eq!(pattern.names(), ["", "first", "second", ""]);
     assert_eq!(pattern.find_groups("ab"), Some(vec![Some("ab"), Some("a"), Some("b"), None]));

@@ -8,6 +8,13 @@ use std::str::FromStr;
 
 use super::version::compare_parts;
 use super::{MAX_CONSTRAINT, Version, is_identifier};
+use crate::strconv::{Quoting, quote};
+
+/// Longest constraint of Masterminds/semver 3.5, in bytes.
+const MAX_GO_CONSTRAINT_BYTES: usize = 512;
+
+/// Most alternatives of a constraint of Masterminds/semver 3.5.
+const MAX_GO_ALTERNATIVES: usize = 32;
 
 /// Why a text is not a constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +88,29 @@ impl Constraint {
         let text = without_hyphens(text);
         let alternatives = text.split("||").map(alternative).collect::<Result<_, _>>()?;
         Ok(Self { alternatives })
+    }
+
+    /// Reads a constraint with the limits and the words of Masterminds/semver 3.5.
+    ///
+    /// # Errors
+    /// The whole text of its error.
+    pub fn parse_in_go_words(text: &str) -> Result<Self, String> {
+        if text.len() > MAX_GO_CONSTRAINT_BYTES {
+            return Err(format!(
+                "constraint string is too long (max {MAX_GO_CONSTRAINT_BYTES} bytes)"
+            ));
+        }
+        if text.matches("||").count() >= MAX_GO_ALTERNATIVES {
+            return Err(format!("too many constraint groups (max {MAX_GO_ALTERNATIVES})"));
+        }
+        Self::parse(text).map_err(|error| match error {
+            ConstraintError::Improper(part) => {
+                let quoted = quote(part.as_bytes(), Quoting::Printable);
+                format!("improper constraint: {}", String::from_utf8_lossy(&quoted))
+            }
+            ConstraintError::NotAVersion(_) => "constraint parser error".to_owned(),
+            ConstraintError::TooLong(_) => error.to_string(),
+        })
     }
 
     /// Whether a version is inside, as `Check` says.

@@ -254,6 +254,10 @@ impl Object for Zero {
         self.kind
     }
 
+    fn entries(&self) -> Option<Vec<(GoRuntimeValue, GoRuntimeValue)>> {
+        (self.kind == ReflectKind::Map).then(Vec::new)
+    }
+
     fn is_nil(&self) -> bool {
         !matches!(self.kind, ReflectKind::Struct)
     }

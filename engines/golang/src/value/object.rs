@@ -34,6 +34,11 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
         self.fields().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
+    /// The keys and values of a map whose keys are no strings, in Go's order; nothing for everything else.
+    fn entries(&self) -> Option<Vec<(GoRuntimeValue, GoRuntimeValue)>> {
+        None
+    }
+
     /// A method, bound to this object.
     fn method(self: Arc<Self>, name: &str) -> Option<Function> {
         let _ = name;

@@ -161,6 +161,10 @@ pub(super) fn len(item: &Slot) -> Result<i64, FunctionError> {
         GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => text.len(),
         GoRuntimeValue::List(list) => list.len(),
         GoRuntimeValue::Map(map) => map.len(),
+        GoRuntimeValue::Object(object) => match object.entries() {
+            Some(entries) => entries.len(),
+            None => return Err(format!("len of type {}", name(item, &value)).into()),
+        },
         other => return Err(format!("len of type {}", name(item, other)).into()),
     };
     Ok(i64::try_from(len).unwrap_or(i64::MAX))

@@ -58,7 +58,10 @@ pub(super) fn is_empty(value: &GoRuntimeValue) -> bool {
         GoRuntimeValue::Object(object) => match object.kind() {
             ReflectKind::Struct => false,
             ReflectKind::Pointer => object.is_nil(),
-            _ => object.underlying().is_none_or(|value| !value.is_true()),
+            _ => match object.entries() {
+                Some(entries) => entries.is_empty(),
+                None => object.underlying().is_none_or(|value| !value.is_true()),
+            },
         },
         value => !value.is_true(),
     }

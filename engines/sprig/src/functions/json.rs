@@ -75,6 +75,16 @@ fn from_json(
     })
 }
 
+/// `fromJson` of sprig, which Helm replaces: the value that a text is, or nil.
+pub(crate) fn from_json_as_sprig(
+    call: &mut Call<'_>,
+    args: &[GoRuntimeValue],
+) -> Result<GoRuntimeValue, FunctionError> {
+    let text = text(args, 0);
+    read(call, text, weight(text))?;
+    Ok(json::decode(text).map_or(GoRuntimeValue::Nil, |decoded| decoded.value))
+}
+
 /// The value that a text is.
 fn must_from_json(
     call: &mut Call<'_>,

@@ -1,8 +1,8 @@
 //! Versions and ranges of them. Elsewhere: the methods of versions (`golang::semver`).
 
 use golang::GoRuntimeValue;
-use golang::semver::{Constraint, ConstraintError, MAX_VERSION, Version, VersionError};
-use golang::strconv::{Quoting, parse_uint, quote};
+use golang::semver::{Constraint, MAX_VERSION, Version, VersionError};
+use golang::strconv::parse_uint;
 use gotemplate::FunctionError;
 
 use crate::arguments::{SprigResult, text};
@@ -13,11 +13,6 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("semverCompare", "func(string, string) (bool, error)", semver_compare),
 ];
 
-/// Longest constraint in bytes.
-const MAX_CONSTRAINT: usize = 512;
-/// Most alternatives of a constraint.
-const MAX_ALTERNATIVES: usize = 32;
-
 /// A version.
 fn semver(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(version(text(args, 0))?))
@@ -25,28 +20,9 @@ fn semver(args: &[GoRuntimeValue]) -> SprigResult {
 
 /// Whether the second text is a version within the range that the first one is.
 fn semver_compare(args: &[GoRuntimeValue]) -> SprigResult {
-    let constraint = constraint(text(args, 0))?;
+    let range = String::from_utf8_lossy(text(args, 0));
+    let constraint = Constraint::parse_in_go_words(&range)?;
     Ok(GoRuntimeValue::Bool(constraint.matches(&version(text(args, 1))?)))
-}
-
-/// Reads a constraint, with the limits and words of Masterminds/semver 3.5.
-fn constraint(text: &[u8]) -> Result<Constraint, FunctionError> {
-    let text = String::from_utf8_lossy(text);
-    if text.len() > MAX_CONSTRAINT {
-        let reason = format!("constraint string is too long (max {MAX_CONSTRAINT} bytes)");
-        return Err(reason.into());
-    }
-    if text.matches("||").count() >= MAX_ALTERNATIVES {
-        return Err(format!("too many constraint groups (max {MAX_ALTERNATIVES})").into());
-    }
-    Constraint::parse(&text).map_err(|error| match error {
-        ConstraintError::Improper(part) => {
-            let quoted = quote(part.as_bytes(), Quoting::Printable);
-            format!("improper constraint: {}", String::from_utf8_lossy(&quoted)).into()
-        }
-        ConstraintError::NotAVersion(_) => "constraint parser error".into(),
-        ConstraintError::TooLong(_) => error.to_string().into(),
-    })
 }
 
 /// Reads a version, with the words of Masterminds/semver.
