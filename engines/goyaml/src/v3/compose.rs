@@ -191,7 +191,7 @@ fn placed(kind: YamlNodeKind, event: Event) -> Node {
 }
 
 /// A line or column counted from 1; no input has more than can be told.
-fn place(from_zero: usize) -> u32 {
+pub(super) fn place(from_zero: usize) -> u32 {
     u32::try_from(from_zero).unwrap_or(u32::MAX).saturating_add(1)
 }
 

@@ -29,7 +29,7 @@ pub struct Style(u8);
 
 impl Style {
     /// The tag is written although the value implies it.
-    pub(crate) const TAGGED: Self = Self(1);
+    pub const TAGGED: Self = Self(1);
     /// In `"`.
     pub const DOUBLE_QUOTED: Self = Self(1 << 1);
     /// In `'`.
@@ -37,9 +37,9 @@ impl Style {
     /// A block after `|`.
     pub const LITERAL: Self = Self(1 << 3);
     /// A block after `>`.
-    pub(crate) const FOLDED: Self = Self(1 << 4);
+    pub const FOLDED: Self = Self(1 << 4);
     /// In `[]` or `{}`.
-    pub(crate) const FLOW: Self = Self(1 << 5);
+    pub const FLOW: Self = Self(1 << 5);
 
     const NAMES: [(Self, &'static str); 6] = [
         (Self::TAGGED, "TAGGED"),
