@@ -32,7 +32,7 @@ const READERS: [(&str, &str); 4] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 45] = [
+const PLACES: [(&str, &[&str]); 46] = [
     ("src/cli/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("src/cli/bootstrap", &["bootstrap"]),
     ("src/cli/migrate", &["migration"]),
@@ -90,6 +90,7 @@ const PLACES: [(&str, &[&str]); 45] = [
     ("engines/envsubst/", &["stories::substitution"]),
     ("engines/helm/", &["releases::", "releases_alone::"]),
     ("engines/helmfile/", &["releases::helmfile", "stories::helmfile"]),
+    ("engines/image/", &[]),
     ("engines/kustomize/", &["stories::"]),
     (
         "engines/lifecycle/",

@@ -1,0 +1,348 @@
+//! Which tag of an image is the latest.
+//!
+//! Here: the three policies, and the filter in front of them. Elsewhere: ranges of versions and regular expressions
+//! (`golang`), which tags there are (`tags.rs`), digests (the sources).
+
+use std::collections::BTreeMap;
+
+use golang::meter::{Meter, WorkLimitExceeded};
+use golang::regexp::{self, Regexp};
+use golang::semver::{Constraint, Version};
+use golang::strconv::parse_float;
+use golang::unicode::upper;
+
+use crate::tags::cost;
+
+/// The longest `spec.filterTags.extract`, in bytes. Differs(flux): it has no limit.
+const MAX_EXTRACT_BYTES: usize = 4096;
+
+/// `spec.policy` of an ImagePolicy: the first that is there counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PolicyChoice {
+    /// `semver.range`.
+    pub semver: Option<String>,
+    /// `alphabetical.order`, which may be empty.
+    pub alphabetical: Option<String>,
+    /// `numerical.order`, likewise.
+    pub numerical: Option<String>,
+}
+
+/// `spec.filterTags` of an ImagePolicy.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FilterTags {
+    /// Tags in which it is found count.
+    pub pattern: String,
+    /// What is compared instead of the tag, in which `$name` is a group of the pattern; empty: the tag.
+    pub extract: String,
+}
+
+/// Why there is no latest tag, in Flux's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// `spec.policy` means nothing.
+    #[error("invalid policy: {0}")]
+    Choice(String),
+    /// `spec.filterTags.pattern` is no regular expression.
+    #[error("failed to filter tags: invalid regular expression pattern '{pattern}': {error}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        error: regexp::Error,
+    },
+    /// `spec.filterTags.extract` is too long.
+    #[error(
+        "failed to filter tags: spec.filterTags.extract is longer than {MAX_EXTRACT_BYTES} bytes"
+    )]
+    Extract,
+    /// The filter costs too much for so many tags.
+    #[error("failed to filter tags: {0}; use a simpler pattern")]
+    Work(#[from] WorkLimitExceeded),
+    /// What the filter extracts is too long.
+    #[error("failed to filter tags: {0}")]
+    Extraction(regexp::Error),
+    /// No tag is left.
+    #[error("version list argument cannot be empty")]
+    NoTags,
+    /// No tag is a version in the range.
+    #[error("unable to determine latest version from provided list")]
+    NoVersion,
+    /// A tag is no number.
+    #[error("failed to parse invalid numeric value '{0}'")]
+    NotANumber(String),
+}
+
+impl PolicyError {
+    /// Whether other tags change nothing: the spec has to.
+    pub fn is_terminal(&self) -> bool {
+        match self {
+            Self::Choice(_) | Self::Pattern { .. } | Self::Extract => true,
+            Self::Work(_)
+            | Self::Extraction(_)
+            | Self::NoTags
+            | Self::NoVersion
+            | Self::NotANumber(_) => false,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SortOrder {
+    Ascending,
+    Descending,
+}
+
+#[derive(Debug, Clone)]
+enum Ranking {
+    SemVer(Constraint),
+    Alphabetical(SortOrder),
+    Numerical(SortOrder),
+}
+
+/// A way to choose one of several tags.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    ranking: Ranking,
+}
+
+/// A tag that the filter lets through.
+struct Candidate<'t> {
+    /// What is compared.
+    text: String,
+    tag: &'t str,
+}
+
+impl Policy {
+    /// Reads `spec.policy`.
+    ///
+    /// # Errors
+    /// It has no policy, its range is none, or its order is neither `asc` nor `desc` in any case.
+    pub fn new(choice: &PolicyChoice) -> Result<Self, PolicyError> {
+        let ranking = match choice {
+            PolicyChoice { semver: Some(range), .. } => {
+                Ranking::SemVer(Constraint::parse_in_go_words(range).map_err(PolicyError::Choice)?)
+            }
+            PolicyChoice { alphabetical: Some(text), .. } => Ranking::Alphabetical(order(text)?),
+            PolicyChoice { numerical: Some(text), .. } => Ranking::Numerical(order(text)?),
+            _ => {
+                let text = "given ImagePolicyChoice object is invalid".to_owned();
+                return Err(PolicyError::Choice(text));
+            }
+        };
+        Ok(Self { ranking })
+    }
+
+    /// The latest of some tags, of those that a filter lets through. Their order decides between equal ones.
+    ///
+    /// Differs(flux): tags that are equal after the filter are taken in the order of the list, too; there it is random.
+    ///
+    /// # Errors
+    /// The filter is none or costs more than `meter` allows, no tag is left, or one is no number.
+    pub fn latest(
+        &self,
+        filter: Option<&FilterTags>,
+        tags: &[String],
+        meter: &mut Meter,
+    ) -> Result<String, PolicyError> {
+        let Some(filter) = filter else {
+            let texts: Vec<&str> = tags.iter().map(String::as_str).collect();
+            let best = self.best(&texts)?;
+            return texts.get(best).map(|tag| (*tag).to_owned()).ok_or(PolicyError::NoTags);
+        };
+        let candidates = filter.candidates(tags, meter)?;
+        let texts: Vec<&str> = candidates.iter().map(|it| it.text.as_str()).collect();
+        let best = self.best(&texts)?;
+        candidates.get(best).map(|it| it.tag.to_owned()).ok_or(PolicyError::NoTags)
+    }
+
+    /// The place of the best of some texts.
+    fn best(&self, texts: &[&str]) -> Result<usize, PolicyError> {
+        if texts.is_empty() {
+            return Err(PolicyError::NoTags);
+        }
+        match &self.ranking {
+            Ranking::SemVer(range) => highest(range, texts),
+            Ranking::Numerical(order) => largest(*order, texts),
+            Ranking::Alphabetical(order) => {
+                let places = texts.iter().enumerate();
+                let best = match order {
+                    SortOrder::Ascending => places.max_by_key(|(_, text)| **text),
+                    SortOrder::Descending => places.min_by_key(|(_, text)| **text),
+                };
+                best.map(|(at, _)| at).ok_or(PolicyError::NoTags)
+            }
+        }
+    }
+}
+
+impl FilterTags {
+    /// The tags that are let through.
+    ///
+    /// Parity(flux): of tags with the same extraction the last stays, in the place of the first.
+    fn candidates<'t>(
+        &self,
+        tags: &'t [String],
+        meter: &mut Meter,
+    ) -> Result<Vec<Candidate<'t>>, PolicyError> {
+        let pattern = Regexp::new(&self.pattern).map_err(|error| {
+            let pattern = self.pattern.clone();
+            PolicyError::Pattern { pattern, error }
+        })?;
+        if self.extract.len() > MAX_EXTRACT_BYTES {
+            return Err(PolicyError::Extract);
+        }
+        let mut candidates: Vec<Candidate<'t>> = Vec::new();
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        for tag in tags {
+            meter.steps(cost(&pattern, tag))?;
+            let text = if self.extract.is_empty() {
+                pattern.is_match(tag).then(|| tag.clone())
+            } else {
+                pattern.expand_first(tag, &self.extract).map_err(PolicyError::Extraction)?
+            };
+            let Some(text) = text else { continue };
+            meter.bytes(text.len() as u64)?;
+            match known.get(&text).and_then(|at| candidates.get_mut(*at)) {
+                Some(same) => same.tag = tag,
+                None => {
+                    known.insert(text.clone(), candidates.len());
+                    candidates.push(Candidate { text, tag });
+                }
+            }
+        }
+        Ok(candidates)
+    }
+}
+
+fn order(text: &str) -> Result<SortOrder, PolicyError> {
+    match upper(text).as_str() {
+        "" | "ASC" => Ok(SortOrder::Ascending),
+        "DESC" => Ok(SortOrder::Descending),
+        other => Err(PolicyError::Choice(format!(
+            "invalid order argument provided: '{other}', must be one of: ASC, DESC"
+        ))),
+    }
+}
+
+/// The first of the highest versions in a range. Only what has three parts is a version.
+fn highest(range: &Constraint, texts: &[&str]) -> Result<usize, PolicyError> {
+    let mut best: Option<(Version, usize)> = None;
+    for (at, text) in texts.iter().enumerate() {
+        if text.matches('.').count() < 2 {
+            continue;
+        }
+        let Ok(version) = Version::parse(text) else { continue };
+        let is_better = best.as_ref().is_none_or(|(highest, _)| version > *highest);
+        if is_better && range.matches(&version) {
+            best = Some((version, at));
+        }
+    }
+    best.map(|(_, at)| at).ok_or(PolicyError::NoVersion)
+}
+
+/// The last of the largest or smallest numbers. Parity(flux): NaN is better than what is before it, and what follows it
+/// is better than NaN.
+fn largest(order: SortOrder, texts: &[&str]) -> Result<usize, PolicyError> {
+    let mut best = 0;
+    let mut number = f64::NAN;
+    for (at, text) in texts.iter().enumerate() {
+        let next =
+            parse_float(text, 64).map_err(|_| PolicyError::NotANumber((*text).to_owned()))?;
+        let is_worse = match order {
+            SortOrder::Ascending => next < number,
+            SortOrder::Descending => next > number,
+        };
+        if !is_worse {
+            best = at;
+            number = next;
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use golang::meter::{Allowance, Stop};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn latest(
+        choice: &PolicyChoice,
+        filter: Option<&FilterTags>,
+        tags: &[&str],
+    ) -> Result<String, PolicyError> {
+        let tags: Vec<String> = tags.iter().map(|it| (*it).to_owned()).collect();
+        let allowance = Allowance { steps: 10_000_000, bytes: 1 << 20 };
+        Policy::new(choice)?.latest(filter, &tags, &mut Meter::new(allowance, Stop::default()))
+    }
+
+    fn semver(range: &str) -> PolicyChoice {
+        PolicyChoice { semver: Some(range.to_owned()), ..PolicyChoice::default() }
+    }
+
+    fn numerical(order: &str) -> PolicyChoice {
+        PolicyChoice { numerical: Some(order.to_owned()), ..PolicyChoice::default() }
+    }
+
+    fn filter(pattern: &str, extract: &str) -> FilterTags {
+        FilterTags { pattern: pattern.to_owned(), extract: extract.to_owned() }
+    }
+
+    #[test]
+    fn of_equal_ones_the_list_decides() {
+        assert_eq!(latest(&semver("*"), None, &["v1.0.0", "1.0.0", "1.0"]).unwrap(), "v1.0.0");
+        assert_eq!(latest(&numerical("asc"), None, &["1", "01", "1.0", "0"]).unwrap(), "1.0");
+        let build = filter(r"^main-(?P<n>\d+)-", "$n");
+        let tags = ["main-2-b", "main-2-a", "main-1-z", "other"];
+        assert_eq!(latest(&numerical(""), Some(&build), &tags).unwrap(), "main-2-a");
+    }
+
+    #[test]
+    fn a_tag_that_is_no_number_fails_the_policy() {
+        let error = latest(&numerical("desc"), None, &["1", "latest"]).unwrap_err();
+        assert_eq!(error.to_string(), "failed to parse invalid numeric value 'latest'");
+        assert!(!error.is_terminal());
+        let error = latest(&numerical("sideways"), None, &["1"]).unwrap_err();
+        assert!(error.is_terminal());
+        assert!(
+            error
+                .to_string()
+                .starts_with("invalid policy: invalid order argument provided: 'SIDEWAYS'")
+        );
+    }
+
+    #[test]
+    fn a_filter_that_costs_too_much_is_an_error() {
+        let long = "a".repeat(1 << 20);
+        let error =
+            latest(&semver("*"), Some(&filter("(a|b)*c", "")), &[long.as_str()]).unwrap_err();
+        assert!(matches!(error, PolicyError::Work(_)) && !error.is_terminal(), "{error}");
+        let error =
+            latest(&semver("*"), Some(&filter("a", &"$0".repeat(4096))), &["a"]).unwrap_err();
+        assert!(matches!(error, PolicyError::Extract) && error.is_terminal(), "{error}");
+        let doubled = filter("(?s).*", &"$0".repeat(2048));
+        let error = latest(&semver("*"), Some(&doubled), &[&long[..4096]]).unwrap_err();
+        assert!(matches!(error, PolicyError::Work(_)), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_chosen_is_one_of_the_tags(
+            tags in prop::collection::vec("[v0-9.a-z-]{0,10}", 0..8),
+            pattern in "[a-z0-9.*+()\\^$|-]{0,8}",
+            extract in "[$0-9{}a-z]{0,6}",
+            range in "[0-9.*x~^<>= |-]{0,10}",
+        ) {
+            let known: Vec<&str> = tags.iter().map(String::as_str).collect();
+            let alphabetical = PolicyChoice { alphabetical: Some(String::new()), ..PolicyChoice::default() };
+            for choice in [semver(&range), numerical("desc"), alphabetical] {
+                for filter in [None, Some(&filter(&pattern, &extract))] {
+                    if let Ok(tag) = latest(&choice, filter, &known) {
+                        prop_assert!(tags.contains(&tag));
+                    }
+                }
+            }
+        }
+    }
+}
