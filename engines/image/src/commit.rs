@@ -1,0 +1,155 @@
+//! The message of a commit.
+//!
+//! Here: templates, their limits and errors. Below: what templates see of an update (`commit/data.rs`). Elsewhere: Go's
+//! templates (`gotemplate`), their functions (`sprig`), the commit (the sources).
+
+mod data;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use golang::time::{Time, Zone};
+use gotemplate::{Set, TemplateLimits};
+use sprig::{Fill, TemplateEnvironment};
+
+pub use gotemplate::REQUIRED_STACK_BYTES;
+
+use crate::result::UpdateResult;
+
+/// What is said where a spec says nothing.
+const DEFAULT_MESSAGE: &str = "Update from image update automation";
+
+/// The name of the template in errors.
+const TEMPLATE_NAME: &str = "commit message";
+
+/// The longest template, in bytes. Differs(flux): it has no limit.
+const MAX_TEMPLATE_BYTES: usize = 256 << 10;
+
+/// Bytes of a message, with all that is made on the way to it.
+const MAX_MADE_BYTES: usize = 16 << 20;
+
+/// Steps of a template, each of a few nanoseconds.
+const MAX_TEMPLATE_STEPS: u64 = 20_000_000;
+
+/// What a message is about.
+#[derive(Debug, Clone, Copy)]
+pub struct CommitData<'d> {
+    /// The namespace of the ImageUpdateAutomation.
+    pub namespace: &'d str,
+    /// Its name.
+    pub name: &'d str,
+    /// What it changed.
+    pub changed: &'d UpdateResult,
+    /// `spec.git.commit.messageTemplateValues`.
+    pub values: Option<&'d BTreeMap<String, String>>,
+}
+
+/// The world as templates see it: the same one gives the same message.
+#[derive(Clone)]
+pub struct CommitEnvironment {
+    /// The time.
+    pub now: Time,
+    /// Fills a buffer with random bytes, for the few functions that draw some.
+    pub random: Arc<Fill>,
+}
+
+impl TemplateEnvironment for CommitEnvironment {
+    fn now(&self) -> Time {
+        self.now.clone()
+    }
+
+    fn local(&self) -> &Zone {
+        &Zone::Utc
+    }
+
+    fn randomness(&self) -> Option<&Fill> {
+        Some(&*self.random)
+    }
+
+    fn address_of(&self, _: &str) -> Result<String, String> {
+        Ok(String::new())
+    }
+}
+
+/// Why there is no message, in Flux's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitMessageError {
+    /// The template cannot be read.
+    #[error("unable to create commit message template from spec: {0}")]
+    Template(String),
+    /// It uses a field that Flux had before 1.0: the spec has to change.
+    #[error(
+        "template uses removed '{field}' field. Please use {instead} instead. See: \
+         https://fluxcd.io/flux/components/image/imageupdateautomations/#message-template"
+    )]
+    RemovedField {
+        /// The field.
+        field: &'static str,
+        /// What to use.
+        instead: &'static str,
+    },
+    /// It fails.
+    #[error("failed to run template from spec: {0}")]
+    Run(String),
+}
+
+/// What errors say of a field that is gone, the field, and what to use.
+const REMOVED_FIELDS: [[&str; 3]; 2] = [
+    ["can't evaluate field Updated in type source.TemplateData", ".Updated", "'.Changed'"],
+    [
+        "can't evaluate field ImageResult in type update.Result",
+        ".Changed.ImageResult",
+        "'.Changed.FileChanges' or '.Changed.Objects'",
+    ],
+];
+
+/// The message of a commit, by `spec.git.commit.messageTemplate`, which may be empty.
+///
+/// It needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
+///
+/// # Errors
+/// The text is no template, it fails, or it takes too long or makes too much.
+pub fn commit_message(
+    template: &str,
+    data: &CommitData<'_>,
+    environment: &CommitEnvironment,
+) -> Result<String, CommitMessageError> {
+    if template.len() > MAX_TEMPLATE_BYTES {
+        let reason = format!("the template is longer than {MAX_TEMPLATE_BYTES} bytes");
+        return Err(CommitMessageError::Template(reason));
+    }
+    let template = if template.is_empty() { DEFAULT_MESSAGE } else { template };
+    let mut set = empty_set();
+    set.parse(TEMPLATE_NAME, template.as_bytes())
+        .map_err(|error| CommitMessageError::Template(error.to_string()))?;
+    let message = set.run_with(TEMPLATE_NAME, data::template_data(data), environment);
+    match message {
+        Ok(message) => Ok(String::from_utf8_lossy(&message).into_owned()),
+        Err(error) => Err(failure(error.to_string())),
+    }
+}
+
+/// A set with all functions and without templates.
+fn empty_set() -> Set {
+    static EMPTY: LazyLock<Set> = LazyLock::new(|| {
+        let limits = TemplateLimits {
+            steps: MAX_TEMPLATE_STEPS,
+            output: MAX_MADE_BYTES,
+            ..TemplateLimits::default()
+        };
+        let functions = sprig::hermetic_functions::<CommitEnvironment>();
+        Set::new(TEMPLATE_NAME, functions).with_limits(limits)
+    });
+    EMPTY.clone()
+}
+
+/// Parity(flux): whether a field is gone is found in the text of the error, wherever that comes from.
+fn failure(text: String) -> CommitMessageError {
+    let removed = REMOVED_FIELDS.into_iter().find(|[sign, ..]| text.contains(sign));
+    match removed {
+        Some([_, field, instead]) => CommitMessageError::RemovedField { field, instead },
+        None => CommitMessageError::Run(text),
+    }
+}

@@ -1,0 +1,228 @@
+//! An update as templates see it: Go's values of Flux's types.
+
+use std::sync::Arc;
+
+use golang::GoRuntimeValue;
+use golang::value::{Function, List, Map, Object, ReflectKind, Signature, Str, Type};
+
+use super::CommitData;
+use crate::result::{Change, ObjectChanges, ObjectIdentifier, UpdateResult};
+
+/// A struct without methods that templates can call.
+#[derive(Debug)]
+struct PlainStruct {
+    type_name: &'static str,
+    fields: Vec<(&'static str, GoRuntimeValue)>,
+    /// Fields of structs within, which it has as its own.
+    promoted: Vec<(&'static str, GoRuntimeValue)>,
+}
+
+impl PlainStruct {
+    fn value(
+        type_name: &'static str,
+        fields: Vec<(&'static str, GoRuntimeValue)>,
+    ) -> GoRuntimeValue {
+        GoRuntimeValue::object(Self { type_name, fields, promoted: Vec::new() })
+    }
+}
+
+impl Object for PlainStruct {
+    fn type_name(&self) -> &str {
+        self.type_name
+    }
+
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
+        self.fields.clone()
+    }
+
+    fn field(&self, name: &str) -> Option<GoRuntimeValue> {
+        let mut known = self.fields.iter().chain(&self.promoted);
+        known.find(|(field, _)| *field == name).map(|(_, value)| value.clone())
+    }
+}
+
+/// `types.NamespacedName`.
+#[derive(Debug)]
+struct NamespacedName {
+    namespace: String,
+    name: String,
+}
+
+impl NamespacedName {
+    fn parts(&self) -> [(&'static str, GoRuntimeValue); 2] {
+        let value = |text: &String| GoRuntimeValue::from(text.as_str());
+        [("Namespace", value(&self.namespace)), ("Name", value(&self.name))]
+    }
+}
+
+impl Object for NamespacedName {
+    fn type_name(&self) -> &'static str {
+        "types.NamespacedName"
+    }
+
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
+        self.parts().into()
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        match name {
+            "String" => {
+                let signature = Signature::new([], Type::String);
+                let text = GoRuntimeValue::from(format!("{}/{}", self.namespace, self.name));
+                Some(Function::new(signature, move |_| Ok(text.clone())))
+            }
+            "MarshalLog" => {
+                let mut fields: Vec<_> = self.parts().into();
+                fields.reverse();
+                let value = PlainStruct::value("struct { Name string; Namespace string }", fields);
+                Some(Function::new(Signature::new([], Type::Any), move |_| Ok(value.clone())))
+            }
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> Option<Str> {
+        Some(Str::from(format!("{}/{}", self.namespace, self.name)))
+    }
+}
+
+/// `update.Result`.
+#[derive(Debug)]
+struct ResultData {
+    files: GoRuntimeValue,
+    changes: GoRuntimeValue,
+    objects: GoRuntimeValue,
+}
+
+impl Object for ResultData {
+    fn type_name(&self) -> &'static str {
+        "update.Result"
+    }
+
+    fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
+        vec![("FileChanges", self.files.clone())]
+    }
+
+    fn method(self: Arc<Self>, name: &str) -> Option<Function> {
+        let (value, result) = match name {
+            "Changes" => (self.changes.clone(), Type::Slice(Arc::new(change_type()))),
+            "Objects" => (self.objects.clone(), object_changes_type()),
+            _ => return None,
+        };
+        Some(Function::new(Signature::new([], result), move |_| Ok(value.clone())))
+    }
+}
+
+/// `update.ObjectChanges`, a map whose keys are structs.
+#[derive(Debug)]
+struct ObjectChangesData {
+    entries: Vec<(GoRuntimeValue, GoRuntimeValue)>,
+}
+
+impl Object for ObjectChangesData {
+    fn type_name(&self) -> &'static str {
+        "update.ObjectChanges"
+    }
+
+    fn kind(&self) -> ReflectKind {
+        ReflectKind::Map
+    }
+
+    fn entries(&self) -> Option<Vec<(GoRuntimeValue, GoRuntimeValue)>> {
+        Some(self.entries.clone())
+    }
+}
+
+fn change_type() -> Type {
+    Type::Named("update.Change".into(), ReflectKind::Struct)
+}
+
+fn object_changes_type() -> Type {
+    Type::Named("update.ObjectChanges".into(), ReflectKind::Map)
+}
+
+/// `source.TemplateData`.
+pub(super) fn template_data(data: &CommitData<'_>) -> GoRuntimeValue {
+    let namespace = data.namespace.to_owned();
+    let name = data.name.to_owned();
+    let values = match data.values {
+        None => Map::nil(Type::String),
+        Some(values) => Map::new(
+            Type::String,
+            values.iter().map(|(name, value)| {
+                (Str::from(name.as_str()), GoRuntimeValue::from(value.as_str()))
+            }),
+        ),
+    };
+    PlainStruct::value(
+        "source.TemplateData",
+        vec![
+            ("AutomationObject", GoRuntimeValue::object(NamespacedName { namespace, name })),
+            ("Changed", result(data.changed)),
+            ("Values", GoRuntimeValue::Map(values)),
+        ],
+    )
+}
+
+fn result(result: &UpdateResult) -> GoRuntimeValue {
+    let files = result.files();
+    let files = match files.is_empty() {
+        true => Map::nil(object_changes_type()),
+        false => Map::new(
+            object_changes_type(),
+            files.into_iter().map(|(file, objects)| (Str::from(file), object_changes(objects))),
+        ),
+    };
+    let changes = result.changes();
+    let changes = match changes.is_empty() {
+        true => GoRuntimeValue::List(List::nil(change_type())),
+        false => list(&changes),
+    };
+    GoRuntimeValue::object(ResultData {
+        files: GoRuntimeValue::Map(files),
+        changes,
+        objects: object_changes(result.objects()),
+    })
+}
+
+fn object_changes(objects: ObjectChanges<'_>) -> GoRuntimeValue {
+    let entries = objects.into_iter().map(|(object, changes)| (identifier(object), list(&changes)));
+    GoRuntimeValue::object(ObjectChangesData { entries: entries.collect() })
+}
+
+fn list(changes: &[&Change]) -> GoRuntimeValue {
+    let changes = changes.iter().map(|change| {
+        let text = |text: &String| GoRuntimeValue::from(text.as_str());
+        PlainStruct::value(
+            "update.Change",
+            vec![
+                ("OldValue", text(&change.old_value)),
+                ("NewValue", text(&change.new_value)),
+                ("Setter", text(&change.setter)),
+            ],
+        )
+    });
+    GoRuntimeValue::List(List::new(change_type(), changes.collect()))
+}
+
+/// `update.ObjectIdentifier`, which has the fields of the structs within.
+fn identifier(object: &ObjectIdentifier) -> GoRuntimeValue {
+    let text = |text: &String| GoRuntimeValue::from(text.as_str());
+    let of_type = vec![("APIVersion", text(&object.api_version)), ("Kind", text(&object.kind))];
+    let of_name = vec![("Name", text(&object.name)), ("Namespace", text(&object.namespace))];
+    let within = vec![
+        ("TypeMeta", PlainStruct::value("yaml.TypeMeta", of_type.clone())),
+        ("NameMeta", PlainStruct::value("yaml.NameMeta", of_name.clone())),
+    ];
+    let names: Vec<(&'static str, GoRuntimeValue)> = of_type.into_iter().chain(of_name).collect();
+    let resource = GoRuntimeValue::object(PlainStruct {
+        type_name: "yaml.ResourceIdentifier",
+        fields: within.clone(),
+        promoted: names.clone(),
+    });
+    GoRuntimeValue::object(PlainStruct {
+        type_name: "update.ObjectIdentifier",
+        fields: vec![("ResourceIdentifier", resource)],
+        promoted: within.into_iter().chain(names).collect(),
+    })
+}

@@ -1,0 +1,110 @@
+//! What an update changed: values of objects in files.
+//!
+//! Elsewhere: changing them (`rewrite.rs`), telling so (`commit.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which object a document of a file is. What it does not say is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ObjectIdentifier {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`.
+    pub kind: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+}
+
+/// A value that was set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// What stood there.
+    pub old_value: String,
+    /// What stands there now.
+    pub new_value: String,
+    /// What set it: namespace and name of a policy, and a part of its image, with colons between them.
+    pub setter: String,
+}
+
+/// Changes by object.
+pub type ObjectChanges<'r> = BTreeMap<&'r ObjectIdentifier, Vec<&'r Change>>;
+
+/// A change and where it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PlacedChange {
+    file: String,
+    object: ObjectIdentifier,
+    change: Change,
+}
+
+/// The changes of an update in the order in which they were made.
+///
+/// Differs(flux): where Flux goes over its maps in random order, this is the order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UpdateResult {
+    changes: Vec<PlacedChange>,
+}
+
+impl UpdateResult {
+    /// Adds a change.
+    pub fn add(&mut self, file: &str, object: &ObjectIdentifier, change: Change) {
+        let file = file.to_owned();
+        let object = object.clone();
+        self.changes.push(PlacedChange { file, object, change });
+    }
+
+    /// How many changes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Changes by file and object.
+    pub fn files(&self) -> BTreeMap<&str, ObjectChanges<'_>> {
+        let mut files: BTreeMap<&str, ObjectChanges<'_>> = BTreeMap::new();
+        for PlacedChange { file, object, change } in &self.changes {
+            files.entry(file).or_default().entry(object).or_default().push(change);
+        }
+        files
+    }
+
+    /// Changes by object, in whatever files it is.
+    pub fn objects(&self) -> ObjectChanges<'_> {
+        let mut objects = ObjectChanges::new();
+        for PlacedChange { object, change, .. } in &self.changes {
+            objects.entry(object).or_default().push(change);
+        }
+        objects
+    }
+
+    /// The changes, each once however often it was made.
+    pub fn changes(&self) -> Vec<&Change> {
+        let mut known = BTreeSet::new();
+        self.changes.iter().map(|it| &it.change).filter(|change| known.insert(*change)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_was_made_twice_is_counted_once_but_stays_in_both_objects() {
+        let change = |new: &str| {
+            let [old_value, new_value, setter] = ["a", new, "ns:p"].map(str::to_owned);
+            Change { old_value, new_value, setter }
+        };
+        let object = |name: &str| ObjectIdentifier { name: name.to_owned(), ..Default::default() };
+        let mut result = UpdateResult::default();
+        result.add("z.yaml", &object("b"), change("2"));
+        result.add("a.yaml", &object("a"), change("1"));
+        result.add("a.yaml", &object("b"), change("2"));
+        let new =
+            |changes: &[&Change]| changes.iter().map(|it| it.new_value.clone()).collect::<Vec<_>>();
+        assert_eq!(new(&result.changes()), ["2", "1"]);
+        assert_eq!(new(&result.objects()[&object("b")]), ["2", "2"]);
+        assert_eq!(result.files()["a.yaml"].len(), 2);
+        assert_eq!(result.files().into_keys().collect::<Vec<_>>(), ["a.yaml", "z.yaml"]);
+    }
+}

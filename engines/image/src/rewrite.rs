@@ -1,0 +1,246 @@
+//! Setting values in files: only their bytes, or the whole file as Flux writes it.
+//!
+//! Here: the files of an update one after the other, limits, what could not be read. Below: text and documents
+//! (`rewrite/document.rs`), values with markers (`rewrite/scalars.rs`), both ways of writing (`rewrite/keep.rs`,
+//! `rewrite/flux.rs`). Elsewhere: markers (`setter.rs`), which files there are (`checkout.rs`).
+
+mod document;
+mod flux;
+mod keep;
+mod scalars;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use goyaml::YamlLimits;
+
+use crate::result::UpdateResult;
+use crate::setter::Setters;
+use document::PlainText;
+use flux::FluxDocument;
+use scalars::SeenMarkers;
+
+/// What a file has somewhere if it has a marker.
+const TOKEN: &str = "\"$imagepolicy\"";
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewriteMode {
+    /// All bytes stay but those of values that change.
+    ///
+    /// Differs(flux): comments, indentation, quotes, line ends and empty lines stay, also of files that Flux leaves out: with
+    /// a document that cannot be read beside others, with a list at the root, of `kind: List`, with `..` in their name.
+    KeepBytes,
+    /// Files in which a value changes are written as Flux writes them, byte for byte, with its errors.
+    AsFlux,
+}
+
+/// How much an update may read and change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RewriteLimits {
+    /// Bytes of a file with markers; larger ones are left out.
+    pub file_bytes: usize,
+    /// Bytes of all files with markers; those behind are left out.
+    pub all_bytes: usize,
+    /// Values that change.
+    pub changes: usize,
+    /// Files that are left out and markers that are not read, each: further ones are not listed.
+    pub findings: usize,
+}
+
+impl Default for RewriteLimits {
+    /// 5 MiB, 64 MiB, 100 000 values, 1 000 findings.
+    fn default() -> Self {
+        Self { file_bytes: 5 << 20, all_bytes: 64 << 20, changes: 100_000, findings: 1_000 }
+    }
+}
+
+/// A file, or a document of it, that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileProblem {
+    /// The file.
+    pub file: String,
+    /// The line, counted from 1, where that is known.
+    pub line: Option<usize>,
+    /// Why.
+    pub reason: String,
+}
+
+impl fmt::Display for FileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, reason } = self;
+        match line {
+            Some(line) => write!(f, "{file}:{line}: {reason}"),
+            None => write!(f, "{file}: {reason}"),
+        }
+    }
+}
+
+/// A marker that sets nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadMarker {
+    /// The file.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: usize,
+    /// The policy and part that it names and that no policy of the update has; `None` if it is not the comment of a value,
+    /// or not of the form of a marker.
+    pub setter: Option<String>,
+}
+
+impl fmt::Display for UnreadMarker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, setter } = self;
+        match setter {
+            Some(setter) => write!(f, "{file}:{line}: no policy of the automation sets `{setter}`"),
+            None => {
+                write!(f, "{file}:{line}: the marker is not the whole comment behind a value")
+            }
+        }
+    }
+}
+
+/// What an update does.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rewrite {
+    /// The whole content of files that change or are new, by the names that [`Rewriter::file`] was given.
+    pub files: BTreeMap<String, String>,
+    /// The values that change.
+    pub result: UpdateResult,
+    /// Files that were left out.
+    pub problems: Vec<FileProblem>,
+    /// Markers that set nothing.
+    pub unread: Vec<UnreadMarker>,
+}
+
+/// Why an update does nothing at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RewriteError {
+    /// Flux ends a run here; in its words.
+    #[error("{0}")]
+    AsFlux(String),
+    /// More values would change than the limit.
+    #[error("more than {0} values would change: divide the files among several automations")]
+    Changes(usize),
+}
+
+/// Why `spec.update` cannot be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StrategyError {
+    /// It is absent.
+    #[error("no update strategy")]
+    Absent,
+    /// Its strategy is not `Setters`.
+    #[error("unsupported update strategy: {0}")]
+    Unsupported(String),
+}
+
+/// Accepts the strategy of `spec.update`, of which there is one; `None` if `spec.update` is absent.
+///
+/// # Errors
+/// It is another one, or absent.
+pub fn check_strategy(strategy: Option<&str>) -> Result<(), StrategyError> {
+    match strategy {
+        Some("Setters") => Ok(()),
+        Some(other) => Err(StrategyError::Unsupported(other.to_owned())),
+        None => Err(StrategyError::Absent),
+    }
+}
+
+/// Whether a file may have a marker; all others need not be given to a [`Rewriter`].
+pub fn has_marker(content: &[u8]) -> bool {
+    memchr::memmem::find(content, TOKEN.as_bytes()).is_some()
+}
+
+/// Goes over the files of an update.
+#[derive(Debug)]
+pub struct Rewriter<'s> {
+    setters: &'s Setters,
+    mode: RewriteMode,
+    limits: RewriteLimits,
+    /// Bytes of the files with markers so far.
+    bytes: usize,
+    /// What is written at the end, as Flux does.
+    documents: Vec<FluxDocument>,
+    rewrite: Rewrite,
+}
+
+impl<'s> Rewriter<'s> {
+    /// Nothing was read yet.
+    pub fn new(setters: &'s Setters, mode: RewriteMode, limits: RewriteLimits) -> Self {
+        let documents = Vec::new();
+        Self { setters, mode, limits, bytes: 0, documents, rewrite: Rewrite::default() }
+    }
+
+    /// Reads the next file, under the name that changes are listed by.
+    pub fn file(&mut self, name: &str, content: &[u8]) {
+        if !has_marker(content) {
+            return;
+        }
+        let text = match self.admitted(content) {
+            Ok(text) => PlainText::new(text),
+            Err(reason) => return self.leave_out(name, None, reason),
+        };
+        let limits = YamlLimits { bytes: self.limits.file_bytes, ..YamlLimits::default() };
+        let mut markers = SeenMarkers::default();
+        match self.mode {
+            RewriteMode::KeepBytes => {
+                let kept = keep::rewrite(&text, self.setters, &mut markers, &limits);
+                for (line, reason) in kept.problems {
+                    self.leave_out(name, line, reason);
+                }
+                for (object, change) in kept.changes {
+                    self.rewrite.result.add(name, &object, change);
+                }
+                self.rewrite.files.extend(kept.text.map(|text| (name.to_owned(), text)));
+            }
+            RewriteMode::AsFlux => {
+                match flux::read(name, &text, self.setters, &mut markers, &limits) {
+                    Ok(documents) => self.documents.extend(documents),
+                    Err((line, reason)) => self.leave_out(name, line, reason),
+                }
+            }
+        }
+        let room = self.limits.findings.saturating_sub(self.rewrite.unread.len());
+        let unread = markers.unread(text.as_str()).into_iter().take(room);
+        self.rewrite.unread.extend(unread.map(|(line, setter)| {
+            let file = name.to_owned();
+            UnreadMarker { file, line, setter }
+        }));
+    }
+
+    /// Ends the update. `root` is what the folder of the files is called in errors.
+    ///
+    /// # Errors
+    /// More values would change than the limit, or Flux ends the run.
+    pub fn finish(self, root: &str) -> Result<Rewrite, RewriteError> {
+        let Self { limits, documents, mut rewrite, .. } = self;
+        rewrite.files.extend(flux::write(documents, root, &mut rewrite.result)?);
+        if rewrite.result.len() > limits.changes {
+            return Err(RewriteError::Changes(limits.changes));
+        }
+        Ok(rewrite)
+    }
+
+    /// The text of a file, if there is room for it.
+    fn admitted<'t>(&mut self, content: &'t [u8]) -> Result<&'t str, String> {
+        let RewriteLimits { file_bytes, all_bytes, .. } = self.limits;
+        if content.len() > file_bytes {
+            return Err(format!("it has a marker and is larger than {file_bytes} bytes"));
+        }
+        if content.len() > all_bytes - self.bytes.min(all_bytes) {
+            let reason = "the files with markers together are larger than";
+            return Err(format!("{reason} {all_bytes} bytes"));
+        }
+        self.bytes += content.len();
+        std::str::from_utf8(content).map_err(|_| "it is not UTF-8".to_owned())
+    }
+
+    fn leave_out(&mut self, name: &str, line: Option<usize>, reason: String) {
+        if self.rewrite.problems.len() < self.limits.findings {
+            self.rewrite.problems.push(FileProblem { file: name.to_owned(), line, reason });
+        }
+    }
+}

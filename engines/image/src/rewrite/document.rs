@@ -1,0 +1,135 @@
+//! The text of a file, its documents, and which object a document is.
+//!
+//! Here: documents as kyaml divides and reads them. Elsewhere: YAML (`goyaml`).
+
+use std::borrow::Cow;
+
+use goyaml::YamlLimits;
+use goyaml::v3::{Documents, Node, YamlNodeKind};
+
+use crate::result::ObjectIdentifier;
+
+/// The tag of what is nothing.
+const NULL: &str = "!!null";
+
+/// A line, counted from 1, where it is known, and what is wrong there.
+pub(super) type Problem = (Option<usize>, String);
+
+/// A text whose lines end in line feeds, which knows where its bytes were before.
+#[derive(Debug)]
+pub(super) struct PlainText<'t> {
+    original: &'t str,
+    text: Cow<'t, str>,
+    /// Line feeds in `text` in front of which a carriage return was.
+    returns: Vec<usize>,
+}
+
+/// A part of a text between the lines that divide documents.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part<'p> {
+    pub(super) text: &'p str,
+    /// Bytes before it.
+    pub(super) start: usize,
+    /// Lines before it.
+    pub(super) line: usize,
+}
+
+impl<'t> PlainText<'t> {
+    pub(super) fn new(original: &'t str) -> Self {
+        let mut returns = Vec::new();
+        for (passed, (at, _)) in original.match_indices("\r\n").enumerate() {
+            returns.push(at - passed);
+        }
+        let text = match returns.is_empty() {
+            true => Cow::Borrowed(original),
+            false => Cow::Owned(original.replace("\r\n", "\n")),
+        };
+        Self { original, text, returns }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text as it was.
+    pub(super) fn original(&self) -> &'t str {
+        self.original
+    }
+
+    /// Where a byte was before. A line feed stands for the carriage return in front of it, too.
+    pub(super) fn original_offset(&self, offset: usize) -> usize {
+        offset + self.returns.partition_point(|at| *at < offset)
+    }
+
+    /// The parts in order. A line that begins with `---` divides them, unless it is the first.
+    ///
+    /// # Errors
+    /// Something other than a comment follows the `---`.
+    pub(super) fn parts(&self) -> Result<Vec<Part<'_>>, Problem> {
+        let text = self.as_str();
+        let mut parts = Vec::new();
+        let mut rest = Part { text, start: 0, line: 0 };
+        while let Some(at) = rest.text.find("\n---") {
+            let (content, divider) = rest.text.split_at(at + 1);
+            let Some(length) = divider.find('\n') else { break };
+            let lines = rest.line + content.matches('\n').count();
+            let divider = divider.get(..length).unwrap_or_default();
+            let behind = divider.get(3..).unwrap_or_default().trim();
+            if !(behind.is_empty() || behind.starts_with('#')) {
+                let reason = format!("invalid document separator: {}", divider.trim());
+                return Err((Some(lines + 1), reason));
+            }
+            parts.push(Part { text: content, ..rest });
+            let passed = content.len() + length + 1;
+            let start = rest.start + passed;
+            rest =
+                Part { text: rest.text.get(passed..).unwrap_or_default(), start, line: lines + 1 };
+        }
+        parts.push(rest);
+        Ok(parts)
+    }
+}
+
+/// The document of a part; nothing if it has none, or one that is nothing. What follows the document is not read.
+pub(super) fn document(part: &Part<'_>, limits: &YamlLimits) -> Result<Option<Node>, Problem> {
+    let read = Documents::new(part.text.as_bytes(), limits)
+        .and_then(|mut documents| documents.next().transpose());
+    let document = read
+        .map_err(|error| (error.line().map(|line| part.line + line), error.problem().to_owned()))?;
+    Ok(document.filter(|document| document.content.first().is_some_and(|it| it.tag != NULL)))
+}
+
+/// The value of the first key of a map with this text.
+pub(super) fn field<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+    node.entries().find(|(key, _)| key.value == name).map(|(_, value)| value)
+}
+
+/// Whether kyaml takes a value for one that is not there.
+pub(super) fn is_nothing(node: &Node) -> bool {
+    let is_collection = matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence);
+    node.tag == NULL || is_collection && node.content.is_empty()
+}
+
+/// The text of a field; empty without one.
+pub(super) fn text_of(node: &Node, name: &str) -> String {
+    let value = field(node, name).filter(|value| !is_nothing(value));
+    value.map(|value| value.value.clone()).unwrap_or_default()
+}
+
+/// Which object a node is.
+pub(super) fn identity(root: &Node) -> ObjectIdentifier {
+    let of_metadata =
+        |name: &str| field(root, "metadata").map(|it| text_of(it, name)).unwrap_or_default();
+    ObjectIdentifier {
+        api_version: text_of(root, "apiVersion"),
+        kind: text_of(root, "kind"),
+        name: of_metadata("name"),
+        namespace: of_metadata("namespace"),
+    }
+}
+
+/// Whether the only document of a file is a list whose items are objects of their own.
+pub(super) fn is_list(root: &Node) -> bool {
+    matches!(text_of(root, "kind").as_str(), "List" | "ResourceList")
+        && (field(root, "items").is_some() || field(root, "functionConfig").is_some())
+}

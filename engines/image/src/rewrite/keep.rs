@@ -1,0 +1,352 @@
+//! Values that are set while all other bytes of a file stay.
+//!
+//! A value is replaced where it stands; then the file is read again, and has to say what it said before but for the values.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use goyaml::YamlLimits;
+use goyaml::v3::{self, Layout, Node, Note, Style, YamlNodeKind, scalar_places};
+
+use super::document::{Part, PlainText, Problem, document, identity, is_list};
+use super::scalars::{SeenMarkers, assign};
+use crate::result::{Change, ObjectIdentifier};
+use crate::setter::{Assignment, Setters};
+
+/// What became of a file.
+#[derive(Debug, Default)]
+pub(super) struct KeepResult {
+    /// The new content; nothing if nothing changes.
+    pub(super) text: Option<String>,
+    pub(super) changes: Vec<(ObjectIdentifier, Change)>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// A value that is replaced.
+#[derive(Debug)]
+struct ScalarEdit {
+    line: u32,
+    column: u32,
+    style: Style,
+    tag: Cow<'static, str>,
+    is_in_flow: bool,
+    value: String,
+}
+
+/// Bytes that are replaced.
+#[derive(Debug)]
+struct TextEdit {
+    bytes: Range<usize>,
+    text: String,
+}
+
+/// A document as it is to be read again.
+struct ExpectedDocument {
+    part: usize,
+    node: Node,
+}
+
+/// Part of a document that is an object, and whether it stands within brackets or braces.
+struct ObjectNode<'n> {
+    node: &'n mut Node,
+    is_in_flow: bool,
+    /// Whose changes these are, if not its own.
+    owner: Option<ObjectIdentifier>,
+}
+
+/// What setting the values of a document did.
+#[derive(Debug, Default)]
+struct DocumentEdits {
+    edits: Vec<ScalarEdit>,
+    changes: Vec<(ObjectIdentifier, Change)>,
+    /// Whether a value becomes another one. Without that a value that only needs quotes stays as it is.
+    is_changed: bool,
+}
+
+/// Sets the values of a file.
+pub(super) fn rewrite(
+    text: &PlainText<'_>,
+    setters: &Setters,
+    markers: &mut SeenMarkers,
+    limits: &YamlLimits,
+) -> KeepResult {
+    let mut result = KeepResult::default();
+    let parts = match text.parts() {
+        Ok(parts) => parts,
+        Err(problem) => {
+            result.problems.push(problem);
+            return result;
+        }
+    };
+    let mut edits = Vec::new();
+    let mut expected = Vec::new();
+    let mut is_changed = false;
+    for (at, part) in parts.iter().enumerate() {
+        let mut node = match document(part, limits) {
+            Ok(Some(node)) => node,
+            Ok(None) => continue,
+            Err(problem) => {
+                result.problems.push(problem);
+                continue;
+            }
+        };
+        let done = set_values(&mut node, parts.len() == 1, setters, markers);
+        if done.edits.is_empty() {
+            continue;
+        }
+        match place(part, &done.edits) {
+            Ok(placed) => {
+                edits.extend(placed);
+                result.changes.extend(done.changes);
+                expected.push(ExpectedDocument { part: at, node });
+                is_changed |= done.is_changed;
+            }
+            Err(problem) => result.problems.push(problem),
+        }
+    }
+    if !is_changed {
+        return result;
+    }
+    match written(text, edits, parts.len(), &expected, limits) {
+        Some(new) => result.text = Some(new),
+        None => {
+            result.changes.clear();
+            let reason = "its values cannot be replaced where they stand";
+            result.problems.push((None, reason.to_owned()));
+        }
+    }
+    result
+}
+
+/// Sets the values of a document in its tree, and notes where.
+fn set_values(
+    document: &mut Node,
+    is_only: bool,
+    setters: &Setters,
+    markers: &mut SeenMarkers,
+) -> DocumentEdits {
+    let mut done = DocumentEdits::default();
+    for ObjectNode { node, is_in_flow, owner } in objects(document, is_only) {
+        let mut changes = Vec::new();
+        assign(node, is_in_flow, setters, markers, |node, assignment, is_in_flow| {
+            let Assignment { setter, value, is_text } = assignment;
+            let is_equal = node.value == value;
+            // Without quotes `1.10` is another number than a policy means.
+            let needs_quotes = is_equal && is_text && !is_string(node) && is_special(&value);
+            if is_equal && !needs_quotes {
+                return;
+            }
+            done.is_changed |= !is_equal;
+            if !is_equal && setters.contains(&setter) {
+                let old_value = node.value.clone();
+                changes.push(Change { old_value, new_value: value.clone(), setter });
+            }
+            let Node { line, column, style, .. } = *node;
+            let tag = node.tag.clone();
+            node.value.clone_from(&value);
+            if !style.contains(Style::TAGGED) {
+                node.tag = Cow::Borrowed("!!str");
+            }
+            done.edits.push(ScalarEdit { line, column, style, tag, is_in_flow, value });
+        });
+        let object = owner.unwrap_or_else(|| identity(node));
+        done.changes.extend(changes.into_iter().map(|change| (object.clone(), change)));
+    }
+    done
+}
+
+/// The objects of a document: itself, or the items of a list.
+///
+/// Differs(flux): the items of a list stay in the list; there each gets a file of its own.
+fn objects(document: &mut Node, is_only: bool) -> Vec<ObjectNode<'_>> {
+    let Some(root) = document.content.first_mut() else { return Vec::new() };
+    if !(is_only && is_list(root)) {
+        return vec![ObjectNode { node: root, is_in_flow: false, owner: None }];
+    }
+    let list = identity(root);
+    let is_in_flow = root.style.contains(Style::FLOW);
+    let mut objects = Vec::new();
+    let mut entries = root.content.iter_mut();
+    while let (Some(key), Some(value)) = (entries.next(), entries.next()) {
+        if key.value == "items" && value.kind == YamlNodeKind::Sequence {
+            let is_in_flow = is_in_flow || value.style.contains(Style::FLOW);
+            let items = value.content.iter_mut();
+            objects.extend(items.map(|node| ObjectNode { node, is_in_flow, owner: None }));
+        } else {
+            objects.push(ObjectNode { node: value, is_in_flow, owner: Some(list.clone()) });
+        }
+    }
+    objects
+}
+
+fn is_string(node: &Node) -> bool {
+    node.short_tag() == "!!str" || node.style.contains(Style::TAGGED)
+}
+
+/// The bytes of a file that are replaced for some values of a part.
+fn place(part: &Part<'_>, edits: &[ScalarEdit]) -> Result<Vec<TextEdit>, Problem> {
+    let places = scalar_places(part.text);
+    let mut placed = Vec::new();
+    for edit in edits {
+        let line = part.line + usize::try_from(edit.line).unwrap_or_default();
+        let lost = || (Some(line), "its value cannot be replaced where it stands".to_owned());
+        let at = places.partition_point(|it| (it.line, it.column) < (edit.line, edit.column));
+        let bytes = places.get(at).map(|place| place.bytes.clone()).ok_or_else(lost)?;
+        let old = part.text.get(bytes.clone()).ok_or_else(lost)?;
+        let is_block = edit.style.contains(Style::LITERAL) || edit.style.contains(Style::FOLDED);
+        let new = match is_block {
+            true => block(edit, old),
+            false => inline(edit).map(|text| vec![TextEdit { bytes: 0..old.len(), text }]),
+        };
+        let offset = part.start + bytes.start;
+        placed.extend(new.ok_or_else(lost)?.into_iter().map(|TextEdit { bytes, text }| TextEdit {
+            bytes: bytes.start + offset..bytes.end + offset,
+            text,
+        }));
+    }
+    Ok(placed)
+}
+
+/// A value on one line, as Flux writes it there: in the quotes that the old one had, or in those that it needs.
+fn inline(edit: &ScalarEdit) -> Option<String> {
+    let is_single = edit.style.contains(Style::SINGLE_QUOTED) && !edit.value.contains('\n');
+    let is_quoted = edit.style.is_quoted() || edit.value.is_empty() || edit.value.contains('\n');
+    let style = match (is_single, is_quoted || is_special(&edit.value)) {
+        (true, _) => Style::SINGLE_QUOTED,
+        (false, true) => Style::DOUBLE_QUOTED,
+        (false, false) => Style::default(),
+    };
+    let is_tagged = edit.style.contains(Style::TAGGED);
+    let mut node = Node { style, ..Node::string(edit.value.clone()) };
+    if is_tagged {
+        node.tag = edit.tag.clone();
+        node.style |= Style::TAGGED;
+    }
+    let layout = Layout { indent: 2, compact_sequences: true };
+    let text = if edit.is_in_flow {
+        let list = Node { style: Style::FLOW, ..Node::sequence(vec![node]) };
+        let text = v3::emit(&list, &layout).ok()?;
+        text.strip_prefix('[')?.strip_suffix("]\n")?.to_owned()
+    } else {
+        let map = Node::mapping([(Node::string("k"), node)]);
+        let text = v3::emit(&map, &layout).ok()?;
+        text.strip_prefix("k: ")?.strip_suffix('\n')?.to_owned()
+    };
+    // The tag stands in the file already.
+    let text = if is_tagged { text.split_once(' ')?.1.to_owned() } else { text };
+    (!text.contains('\n')).then_some(text)
+}
+
+/// A value in a block, which stays one if the value is a line.
+fn block(edit: &ScalarEdit, old: &str) -> Option<Vec<TextEdit>> {
+    let (header, content) = match old.split_once('\n') {
+        Some((header, content)) => (header, content),
+        None => (old, ""),
+    };
+    let is_modifier = |byte: &u8| matches!(byte, b'+' | b'-' | b'1'..=b'9');
+    let indicator = 1 + header.bytes().skip(1).take_while(|byte| is_modifier(byte)).count();
+    let is_blank = |c: char| matches!(c, ' ' | '\n');
+    let trimmed = content.trim_end_matches(is_blank);
+    if trimmed.is_empty() {
+        return Some(vec![TextEdit { bytes: 0..indicator, text: inline(edit)? }]);
+    }
+    // All but the line break of the last line and the empty lines behind it.
+    let rest = content.get(trimmed.len()..)?;
+    let end = trimmed.len() + rest.find('\n').unwrap_or(rest.len());
+    let first = trimmed.len() - trimmed.trim_start_matches(is_blank).len();
+    let indent = content.get(..first)?.rsplit('\n').next()?;
+    let is_line = edit.value.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+        && !edit.value.is_empty()
+        && !edit.value.starts_with(' ')
+        && !edit.value.ends_with(' ');
+    let from = header.len() + 1;
+    Some(match is_line {
+        true => vec![
+            TextEdit { bytes: 1..indicator, text: "-".to_owned() },
+            TextEdit { bytes: from..from + end, text: format!("{indent}{}", edit.value) },
+        ],
+        false => vec![
+            TextEdit { bytes: 0..indicator, text: inline(edit)? },
+            TextEdit { bytes: header.len()..from + end, text: String::new() },
+        ],
+    })
+}
+
+/// Whether a text is something else than a string to readers of YAML 1.1, unless it is quoted.
+pub(super) fn is_special(value: &str) -> bool {
+    if value.is_empty() || value.contains('\n') {
+        return false;
+    }
+    // What JSON cannot say, and so cannot be asked.
+    let is_no_json = matches!(
+        value,
+        ".inf"
+            | ".Inf"
+            | ".INF"
+            | "+.inf"
+            | "+.Inf"
+            | "+.INF"
+            | "-.inf"
+            | "-.Inf"
+            | "-.INF"
+            | ".nan"
+            | ".NaN"
+            | ".NAN"
+    );
+    is_no_json || goyaml::to_json(value.as_bytes()).is_ok_and(|value| !value.is_string())
+}
+
+/// The file with its edits, if it says what is expected.
+fn written(
+    text: &PlainText<'_>,
+    mut edits: Vec<TextEdit>,
+    parts: usize,
+    expected: &[ExpectedDocument],
+    limits: &YamlLimits,
+) -> Option<String> {
+    edits.sort_by_key(|edit| edit.bytes.start);
+    let original = text.original();
+    let mut new = String::with_capacity(original.len());
+    let mut from = 0;
+    for TextEdit { bytes, text: replacement } in &edits {
+        let start = text.original_offset(bytes.start);
+        new.push_str(original.get(from..start)?);
+        new.push_str(replacement);
+        from = text.original_offset(bytes.end);
+    }
+    new.push_str(original.get(from..)?);
+    is_as_expected(&new, parts, expected, limits).then_some(new)
+}
+
+/// Whether a file has as many parts and says in some of them what is expected.
+fn is_as_expected(
+    new: &str,
+    parts: usize,
+    expected: &[ExpectedDocument],
+    limits: &YamlLimits,
+) -> bool {
+    let text = PlainText::new(new);
+    let Ok(read) = text.parts() else { return false };
+    let is_right = |it: &ExpectedDocument| {
+        let node = read.get(it.part).map(|part| document(part, limits));
+        matches!(node, Some(Ok(Some(node))) if is_same(&it.node, &node))
+    };
+    read.len() == parts && expected.iter().all(is_right)
+}
+
+/// Whether two documents say the same. Comments stay where they are, so they need no comparison.
+fn is_same(expected: &Node, read: &Node) -> bool {
+    let mut pairs = vec![(expected, read)];
+    while let Some((expected, read)) = pairs.pop() {
+        let is_same_alone = expected.kind == read.kind
+            && expected.value == read.value
+            && expected.short_tag() == read.short_tag()
+            && expected.notes.get(Note::Anchor) == read.notes.get(Note::Anchor)
+            && expected.content.len() == read.content.len();
+        if !is_same_alone {
+            return false;
+        }
+        pairs.extend(expected.content.iter().zip(read.content.iter()));
+    }
+    true
+}

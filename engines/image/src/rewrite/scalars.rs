@@ -1,0 +1,132 @@
+//! The values of a document that have markers, and which markers of a file were read.
+//!
+//! Elsewhere: what a marker says (`setter.rs`), what becomes of a value (`keep.rs`, `flux.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use goyaml::v3::{Node, Note, Style, YamlNodeKind};
+
+use super::TOKEN;
+use crate::setter::{Assignment, Marker, Setters};
+
+/// Comments that are markers of values.
+#[derive(Debug, Default)]
+pub(super) struct SeenMarkers {
+    comments: BTreeMap<MarkerComment, SeenMarker>,
+}
+
+/// A comment, and whether it stands behind something in its line.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct MarkerComment {
+    text: String,
+    is_behind: bool,
+}
+
+/// A comment that was read, perhaps several times.
+#[derive(Debug)]
+struct SeenMarker {
+    count: usize,
+    /// The setter that does not exist.
+    unknown: Option<String>,
+}
+
+/// A value that stands somewhere in a document.
+struct PlacedNode<'n> {
+    node: &'n mut Node,
+    is_in_flow: bool,
+}
+
+/// Goes over the values below a node, in the order of the text, and gives those with markers to `set`, with whether they
+/// are within brackets or braces.
+///
+/// Parity(flux): of a key that a map has twice only the first counts.
+pub(super) fn assign(
+    root: &mut Node,
+    is_in_flow: bool,
+    setters: &Setters,
+    markers: &mut SeenMarkers,
+    mut set: impl FnMut(&mut Node, Assignment, bool),
+) {
+    let mut open = vec![PlacedNode { node: root, is_in_flow }];
+    while let Some(PlacedNode { node, is_in_flow }) = open.pop() {
+        let is_in_flow = is_in_flow || node.style.contains(Style::FLOW);
+        match node.kind {
+            YamlNodeKind::Scalar => {
+                if let Some(assignment) = markers.read(node, setters) {
+                    set(node, assignment, is_in_flow);
+                }
+            }
+            YamlNodeKind::Alias => {}
+            YamlNodeKind::Mapping => {
+                let first = open.len();
+                let mut known = BTreeSet::new();
+                let mut entries = node.content.iter_mut();
+                while let (Some(key), Some(value)) = (entries.next(), entries.next()) {
+                    if known.insert(key.value.as_str()) {
+                        open.push(PlacedNode { node: value, is_in_flow });
+                    }
+                }
+                reverse_from(&mut open, first);
+            }
+            YamlNodeKind::Sequence | YamlNodeKind::Document => {
+                let first = open.len();
+                open.extend(node.content.iter_mut().map(|node| PlacedNode { node, is_in_flow }));
+                reverse_from(&mut open, first);
+            }
+        }
+    }
+}
+
+/// Turns the last nodes around, so that the first of them is taken first.
+fn reverse_from(open: &mut [PlacedNode<'_>], first: usize) {
+    if let Some(new) = open.get_mut(first..) {
+        new.reverse();
+    }
+}
+
+impl SeenMarkers {
+    /// What the comment behind a value wants, or else that above it.
+    fn read(&mut self, node: &Node, setters: &Setters) -> Option<Assignment> {
+        let line = node.notes.get(Note::Line);
+        let is_behind = !line.is_empty();
+        let comment = if is_behind { line } else { node.notes.get(Note::Head) };
+        let marker = Marker::read(comment, setters)?;
+        if comment.contains(TOKEN) {
+            let unknown = match &marker {
+                Marker::Unknown(name) => Some(name.clone()),
+                Marker::Assign(_) => None,
+            };
+            let text = comment.to_owned();
+            let seen = self.comments.entry(MarkerComment { text, is_behind });
+            seen.or_insert(SeenMarker { count: 0, unknown }).count += 1;
+        }
+        match marker {
+            Marker::Assign(assignment) => Some(assignment),
+            Marker::Unknown(_) => None,
+        }
+    }
+
+    /// The lines of a text with markers that set nothing, each with the setter if that does not exist.
+    pub(super) fn unread(mut self, text: &str) -> Vec<(usize, Option<String>)> {
+        let mut unread = Vec::new();
+        for (at, line) in text.split('\n').enumerate() {
+            let Some(token) = line.find(TOKEN) else { continue };
+            let before = line.get(..token).unwrap_or_default();
+            let seen = before.rfind('#').and_then(|hash| {
+                let content = before.get(..hash).unwrap_or_default().trim_end_matches('#');
+                let text = line.get(content.len()..).unwrap_or_default().to_owned();
+                // A `-` alone has no comment behind it.
+                let is_behind = content.contains(|c| !matches!(c, ' ' | '\t' | '-'));
+                self.comments.get_mut(&MarkerComment { text, is_behind })
+            });
+            match seen.filter(|seen| seen.count > 0) {
+                Some(seen) => {
+                    seen.count -= 1;
+                    unread.extend(seen.unknown.clone().map(|setter| (at + 1, Some(setter))));
+                }
+                None => unread.push((at + 1, None)),
+            }
+        }
+        unread
+    }
+}

@@ -1,0 +1,198 @@
+//! Files beyond the recorded ones: which bytes stay, what is left out, limits.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::reference::ImageRef;
+use crate::setter::PolicyResult;
+
+/// A policy `apps:web` with this tag.
+fn setters(tag: &str) -> Setters {
+    let [name, tag, digest] = ["ghcr.io/acme/web", tag, ""].map(str::to_owned);
+    let latest = Some(ImageRef { name, tag, digest });
+    let [namespace, name] = ["apps", "web"].map(str::to_owned);
+    Setters::new(&[PolicyResult { namespace, name, latest }]).unwrap()
+}
+
+fn run(mode: RewriteMode, tag: &str, files: &[(&str, &str)]) -> Rewrite {
+    let setters = setters(tag);
+    let mut rewriter = Rewriter::new(&setters, mode, RewriteLimits::default());
+    for (name, content) in files {
+        rewriter.file(name, content.as_bytes());
+    }
+    rewriter.finish("/r").unwrap()
+}
+
+/// What becomes of a file of which all other bytes are kept.
+fn kept(text: &str) -> String {
+    let rewrite = run(RewriteMode::KeepBytes, "v2", &[("a.yaml", text)]);
+    assert_eq!(rewrite.problems, [], "{text}");
+    rewrite.files.get("a.yaml").cloned().unwrap_or_else(|| text.to_owned())
+}
+
+/// A marker for the tag.
+const TAG: &str = "# {\"$imagepolicy\": \"apps:web:tag\"}";
+
+#[track_caller]
+fn check_kept(old: &str, new: &str) {
+    assert_eq!(kept(&old.replace("TAG", TAG)), new.replace("TAG", TAG));
+}
+
+#[test]
+fn only_the_bytes_of_values_change() {
+    check_kept(
+        "\u{feff}---\r\n\r\na:   old   TAG\r\n\r\nb: {c: 'é',   d: [e,f] }\r\n...\r\n",
+        "\u{feff}---\r\n\r\na:   v2   TAG\r\n\r\nb: {c: 'é',   d: [e,f] }\r\n...\r\n",
+    );
+    check_kept("a: \"old\"\tTAG\nb: 'old' TAG", "a: \"v2\"\tTAG\nb: 'v2' TAG");
+    check_kept("a: &x !!str old TAG\nb: *x\n", "a: &x !!str v2 TAG\nb: *x\n");
+    check_kept("a: one\n  two\n\n  three TAG\nb: c\n", "a: v2 TAG\nb: c\n");
+    check_kept("a: [old, TAG\n  b\n]\n", "a: [v2, TAG\n  b\n]\n");
+    check_kept("- x: old TAG\n- y\n", "- x: v2 TAG\n- y\n");
+    check_kept("a: 5 TAG\nb: ~ TAG\nc: '' TAG\n", "a: v2 TAG\nb: v2 TAG\nc: 'v2' TAG\n");
+}
+
+#[test]
+fn blocks_stay_blocks() {
+    check_kept(
+        "a: |  TAG\r\n\r\n    old\r\n     more\r\n\r\n# c\r\nb: c\r\n",
+        "a: |-  TAG\r\n    v2\r\n\r\n# c\r\nb: c\r\n",
+    );
+    check_kept("a: >+2 TAG\n     old\n\n\nb: c\n", "a: >- TAG\n     v2\n\n\nb: c\n");
+    check_kept("a: |- TAG\n  old", "a: |- TAG\n  v2");
+    check_kept("a: | TAG\nb: c\n", "a: \"v2\" TAG\nb: c\n");
+    let literal = "# {\"x-k8s-cli\": {\"setter\": {\"name\": \"apps:web\", \"value\": \"x\\ny\"}}} \"$imagepolicy\"";
+    assert_eq!(kept(&format!("a: | {literal}\n")), format!("a: | {literal}\n"));
+    let literal = literal.strip_suffix(" \"$imagepolicy\"").unwrap();
+    let text = format!("a: | {literal}\n  old\n  more\nb: c # \"$imagepolicy\"\n");
+    assert_eq!(kept(&text), format!("a: \"x\\ny\" {literal}\nb: c # \"$imagepolicy\"\n"));
+}
+
+#[test]
+fn a_number_becomes_a_text_and_a_text_that_is_like_one_is_quoted() {
+    let text = format!("a: 1.0 {TAG}\nb: old {TAG}\nc: |\n  x\n");
+    let rewrite = run(RewriteMode::KeepBytes, "1.10", &[("a.yaml", &text)]);
+    assert_eq!(
+        rewrite.files["a.yaml"],
+        format!("a: \"1.10\" {TAG}\nb: \"1.10\" {TAG}\nc: |\n  x\n")
+    );
+    // `1.10` is equal, but another number; that alone is no change.
+    let equal = format!("a: 1.10 {TAG}\n");
+    assert!(run(RewriteMode::KeepBytes, "1.10", &[("a.yaml", &equal)]).files.is_empty());
+    let both = format!("a: 1.10 {TAG}\nb: old {TAG}\n");
+    let rewrite = run(RewriteMode::KeepBytes, "1.10", &[("a.yaml", &both)]);
+    assert_eq!(rewrite.files["a.yaml"], format!("a: \"1.10\" {TAG}\nb: \"1.10\" {TAG}\n"));
+    assert_eq!(rewrite.result.len(), 1);
+}
+
+#[test]
+fn what_flux_leaves_out_is_written_and_what_cannot_be_read_is_named() {
+    let list =
+        format!("kind: List\nitems:\n- kind: Pod\n  metadata:\n    name: a\n  image: old {TAG}\n");
+    let broken = format!("a: old {TAG}\n---\nb: [\n---\nc: old {TAG}\n");
+    let binary = "a: \u{1}\n# \"$imagepolicy\"";
+    let files = [("list.yaml", list.as_str()), ("a..b.yaml", &broken), ("binary.yaml", binary)];
+    let rewrite = run(RewriteMode::KeepBytes, "v2", &files);
+    assert_eq!(rewrite.files["list.yaml"], list.replace("old", "v2"));
+    assert_eq!(rewrite.files["a..b.yaml"], broken.replace("old", "v2"));
+    let objects = rewrite.result.files();
+    let pod = objects["list.yaml"].keys().next().unwrap();
+    assert_eq!((pod.kind.as_str(), pod.name.as_str()), ("Pod", "a"));
+    let problems: Vec<String> = rewrite.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].starts_with("a..b.yaml:4: did not find"), "{problems:?}");
+    assert!(problems[1].ends_with("control characters are not allowed"), "{problems:?}");
+}
+
+#[test]
+fn markers_that_set_nothing_are_named() {
+    let text = "a: b # {\"$imagepolicy\": \"apps:nope\"}\n# {\"$imagepolicy\": \"apps:web\"}\nc: d\ne: f # {\"$imagepolicy\": \"apps:web\"} x\ng: h # {\"$imagepolicy\": \"apps:web\"}\n";
+    let rewrite = run(RewriteMode::KeepBytes, "v2", &[("a.yaml", text)]);
+    let unread: Vec<String> = rewrite.unread.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        unread,
+        [
+            "a.yaml:1: no policy of the automation sets `apps:nope`",
+            "a.yaml:2: the marker is not the whole comment behind a value",
+            "a.yaml:4: the marker is not the whole comment behind a value",
+        ]
+    );
+    assert_eq!(rewrite.unread, run(RewriteMode::AsFlux, "v2", &[("a.yaml", text)]).unread);
+}
+
+#[test]
+fn limits_leave_files_out_or_end_the_update() {
+    let setters = setters("v2");
+    let text = format!("a: old {TAG}\n");
+    let limits =
+        RewriteLimits { file_bytes: 100, all_bytes: 2 * text.len(), changes: 1, findings: 1 };
+    let mut rewriter = Rewriter::new(&setters, RewriteMode::KeepBytes, limits);
+    rewriter.file("large.yaml", text.repeat(10).as_bytes());
+    rewriter.file("a.yaml", text.as_bytes());
+    let mut more = Rewriter::new(&setters, RewriteMode::KeepBytes, limits);
+    more.file("a.yaml", text.as_bytes());
+    more.file("b.yaml", text.as_bytes());
+    assert_eq!(more.finish("/r"), Err(RewriteError::Changes(1)));
+    let rewrite = rewriter.finish("/r").unwrap();
+    assert_eq!((rewrite.files.len(), rewrite.problems.len()), (1, 1));
+    assert_eq!(rewrite.problems[0].file, "large.yaml");
+}
+
+/// Documents with markers in many places.
+fn documents() -> impl Strategy<Value = String> {
+    let value = prop::sample::select(vec![
+        "old",
+        "'old'",
+        "\"old\"",
+        "5",
+        "~",
+        "&x old",
+        "!!str old",
+        "|\n    old",
+        ">-\n    old\n\n",
+        "[a, b]",
+        "{a: old}",
+        "one\n    two",
+        "*x",
+        "",
+    ]);
+    let key = prop::sample::select(vec!["a", "b", "c", "\"d\"", "- e", "- ", "  f", "metadata"]);
+    let line = (key, value, any::<bool>(), "\r?\n").prop_map(|(key, value, is_marked, end)| {
+        let colon = if key == "- " { "" } else { ": " };
+        match value.split_once('\n') {
+            Some((first, rest)) if is_marked => {
+                format!("{key}{colon}{first} {TAG}{end}{rest}{end}")
+            }
+            _ if is_marked => format!("{key}{colon}{value} {TAG}{end}"),
+            _ => format!("{key}{colon}{value}{end}"),
+        }
+    });
+    let part = prop_oneof![
+        8 => line,
+        1 => Just("---\n".to_owned()),
+        1 => Just("# note\n\n".to_owned()),
+        1 => Just(format!("  {TAG}\n")),
+    ];
+    prop::collection::vec(part, 1..8).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_second_update_changes_nothing_and_both_ways_set_the_same(text in documents()) {
+        let kept = run(RewriteMode::KeepBytes, "1.10", &[("a.yaml", &text)]);
+        let new = kept.files.get("a.yaml").cloned().unwrap_or_else(|| text.clone());
+        let again = run(RewriteMode::KeepBytes, "1.10", &[("a.yaml", &new)]);
+        prop_assert!(again.files.is_empty(), "{new:?} becomes {again:?}");
+        let setters = setters("1.10");
+        let mut as_flux = Rewriter::new(&setters, RewriteMode::AsFlux, RewriteLimits::default());
+        as_flux.file("a.yaml", text.as_bytes());
+        if let Ok(as_flux) = as_flux.finish("/r")
+            && as_flux.problems.is_empty()
+            && kept.problems.is_empty()
+        {
+            prop_assert_eq!(as_flux.result, kept.result, "{:?}", text);
+        }
+    }
+}
