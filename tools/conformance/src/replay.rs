@@ -14,6 +14,7 @@ mod golang;
 mod gotemplate;
 mod helm;
 pub mod helmfile;
+mod image;
 mod kustomize;
 mod notify;
 mod objects;
@@ -60,6 +61,7 @@ fn topics() -> Vec<Topic> {
     topics.extend(gotemplate::TOPICS);
     topics.extend(helm::TOPICS);
     topics.extend(helmfile::TOPICS);
+    topics.extend(image::TOPICS);
     topics.extend(kustomize::TOPICS);
     topics.extend(notify::topics());
     topics.extend(objects::TOPICS);
