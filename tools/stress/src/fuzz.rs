@@ -11,12 +11,15 @@
 mod archive;
 mod cases;
 mod cel;
+mod commit_template;
 mod envsubst;
 mod helmfile;
 mod index;
 mod mutate;
+mod policy;
 mod rounds;
 mod schema;
+mod setters;
 mod signature;
 mod spec;
 mod yaml;
@@ -47,13 +50,16 @@ pub(crate) struct FuzzTarget {
 /// What reads on threads of its own needs no more than any thread has.
 const USUAL_STACK: usize = 2 << 20;
 
-const TARGETS: [&FuzzTarget; 8] = [
+const TARGETS: [&FuzzTarget; 11] = [
     &archive::TARGET,
     &cel::TARGET,
+    &commit_template::TARGET,
     &envsubst::TARGET,
     &helmfile::TARGET,
     &index::TARGET,
+    &policy::TARGET,
     &schema::TARGET,
+    &setters::TARGET,
     &signature::TARGET,
     &yaml::TARGET,
 ];
@@ -71,6 +77,8 @@ pub(crate) enum FuzzCommand {
     Archive(Options),
     /// Expressions of health and readiness
     Cel(Options),
+    /// Templates of commit messages
+    CommitTemplate(Options),
     /// Strings with variables of a Kustomization
     Envsubst(Options),
     /// Helmfiles with the files that they name
@@ -79,8 +87,12 @@ pub(crate) enum FuzzCommand {
     Index(Options),
     /// Our own overlays: kustomizations, patches, manifests
     Overlay(cases::Options),
+    /// Policies and filters of images, with tags
+    Policy(Options),
     /// Schemas of charts, and values for them
     Schema(Options),
+    /// Files in which image policies set values
+    Setters(Options),
     /// Signed commits, tags and provenance files, with their keys
     Signature(Options),
     /// Every field of every kind, on a control plane: the story `poison` with other seeds
@@ -122,11 +134,14 @@ pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
         FuzzCommand::All { minutes } => all(Duration::from_secs(u64::from(*minutes) * 60)),
         FuzzCommand::Archive(options) => of(&archive::TARGET, options),
         FuzzCommand::Cel(options) => of(&cel::TARGET, options),
+        FuzzCommand::CommitTemplate(options) => of(&commit_template::TARGET, options),
         FuzzCommand::Envsubst(options) => of(&envsubst::TARGET, options),
         FuzzCommand::Helmfile(options) => of(&helmfile::TARGET, options),
         FuzzCommand::Index(options) => of(&index::TARGET, options),
         FuzzCommand::Overlay(options) => cases::run(Corpus::Overlays, options),
+        FuzzCommand::Policy(options) => of(&policy::TARGET, options),
         FuzzCommand::Schema(options) => of(&schema::TARGET, options),
+        FuzzCommand::Setters(options) => of(&setters::TARGET, options),
         FuzzCommand::Signature(options) => of(&signature::TARGET, options),
         FuzzCommand::Spec(options) => spec::run(options),
         FuzzCommand::Template(options) => cases::run(Corpus::Charts, options),

@@ -1,0 +1,76 @@
+//! Policies with their filters, and the tags of a registry (`image`).
+
+use golang::meter::{Allowance, Meter, Stop};
+use image::{FilterTags, ImageName, Policy, PolicyChoice, TagList};
+
+use super::FuzzTarget;
+use super::USUAL_STACK;
+
+pub(super) const TARGET: FuzzTarget = FuzzTarget {
+    name: "policy",
+    stack: USUAL_STACK,
+    words: &[
+        b"\n",
+        b"v1.2.3",
+        b"1.2.3-rc.1+build",
+        b"01.02.03",
+        b">=1.0.0-0 <2 || ^3.x",
+        b"1.2 - 2.x",
+        b"~",
+        b"*",
+        b"main-0a1b2c3-1700000000",
+        b"^main-(?P<sha>[a-f0-9]+)-(?P<ts>[0-9]+)$",
+        b"$ts",
+        b"${ts}",
+        b"$0$0$0",
+        b"$$",
+        b"(a|b)*c",
+        b"(?i)",
+        b"[a-z",
+        b"a{1000}",
+        b"\\pL{100}",
+        b"1e309",
+        b"NaN",
+        b"-Inf",
+        b"0x1p4",
+        b"1_000",
+        b"18446744073709551616",
+        b"99999999999999999999.1.1",
+        b"latest",
+        b".sig",
+        b"ghcr.io/acme/app",
+        b"[::1]:5000/a",
+        b"@sha256:",
+        b"\xc5\xbf",
+        b"\xff",
+        b"\0",
+    ],
+    recorded: &["image/policy.jsonl", "image/tags.jsonl", "image/reference.jsonl"],
+    read,
+};
+
+/// The first lines are a pattern, what is extracted, and a range or an order; all others are tags.
+fn read(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let mut lines = text.split('\n').map(str::to_owned);
+    let [pattern, extract, range] = [(); 3].map(|()| lines.next().unwrap_or_default());
+    let tags: Vec<String> = lines.collect();
+    let meter = || Meter::new(Allowance { steps: 1_000_000_000, bytes: 64 << 20 }, Stop::default());
+    drop(ImageName::parse(&pattern, false));
+    let Ok(list) = TagList::of_scan(tags, std::slice::from_ref(&extract), &mut meter()) else {
+        return;
+    };
+    let filter = FilterTags { pattern, extract };
+    let choices = [
+        PolicyChoice { semver: Some(range.clone()), ..PolicyChoice::default() },
+        PolicyChoice { alphabetical: Some(range.clone()), ..PolicyChoice::default() },
+        PolicyChoice { numerical: Some(range), ..PolicyChoice::default() },
+    ];
+    for policy in choices.iter().filter_map(|choice| Policy::new(choice).ok()) {
+        for filter in [None, Some(&filter)] {
+            if let Ok(tag) = policy.latest(filter, list.tags(), &mut meter()) {
+                assert!(list.tags().contains(&tag), "{tag} is none of the tags");
+            }
+        }
+    }
+}
