@@ -26,15 +26,27 @@ impl<'p> FieldPathPart<'p> {
         let items = value.as_array()?;
         let wanted: Value = serde_json::from_str(text).ok()?;
         let at = match sort {
-            "k" => items.iter().position(|item| {
-                let keys = wanted.as_object();
-                keys.is_some_and(|keys| keys.iter().all(|(key, it)| item.get(key) == Some(it)))
-            })?,
-            "v" => items.iter().position(|item| *item == wanted)?,
             "i" => usize::try_from(wanted.as_u64()?).ok()?,
-            _ => return None,
+            _ => items.iter().position(|item| is_item(sort, &wanted, item))?,
         };
         Some(Self::Item(at))
+    }
+
+    /// What a part means for the value that it begins at, if a part of a JSON pointer, without its escapes, means the same.
+    /// No list is searched for that.
+    pub(crate) fn at(value: &Value, key: &'p str, segment: &str) -> Option<Self> {
+        let (sort, text) = key.split_once(':')?;
+        if sort == "f" {
+            return (text == segment).then_some(Self::Field(text));
+        }
+        let at: usize = segment.parse().ok()?;
+        let item = value.as_array()?.get(at)?;
+        let wanted: Value = serde_json::from_str(text).ok()?;
+        let is_meant = match sort {
+            "i" => wanted.as_u64() == u64::try_from(at).ok(),
+            _ => is_item(sort, &wanted, item),
+        };
+        is_meant.then_some(Self::Item(at))
     }
 
     /// What is there in a value.
@@ -45,19 +57,47 @@ impl<'p> FieldPathPart<'p> {
         }
     }
 
-    /// Whether a part of a JSON pointer, without its escapes, means the same.
-    pub(crate) fn is(self, segment: &str) -> bool {
-        match self {
-            Self::Field(name) => name == segment,
-            Self::Item(at) => segment.parse::<usize>() == Ok(at),
-        }
-    }
-
     /// The JSON pointer from a pointer on.
     pub(crate) fn pointer(self, path: &str) -> String {
         match self {
             Self::Field(name) => push_key(path, name),
             Self::Item(at) => format!("{path}/{at}"),
+        }
+    }
+}
+
+/// Whether a part `k:{…}` or `v:…` means an item of a list.
+fn is_item(sort: &str, wanted: &Value, item: &Value) -> bool {
+    match sort {
+        "k" => {
+            let keys = wanted.as_object();
+            keys.is_some_and(|keys| keys.iter().all(|(key, it)| item.get(key) == Some(it)))
+        }
+        "v" => item == wanted,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_part_is_compared_with_the_item_that_a_pointer_names() {
+        let list = json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}, "x"]);
+        let at = |key: &'static str, segment: &str| FieldPathPart::at(&list, key, segment);
+        assert_eq!(at("f:spec", "spec"), Some(FieldPathPart::Field("spec")));
+        assert_eq!(at("f:spec", "status"), None);
+        for (key, index) in [(r#"k:{"name":"b"}"#, 1), (r#"v:"x""#, 2), ("i:0", 0)] {
+            let item = Some(FieldPathPart::Item(index));
+            assert_eq!(FieldPathPart::of(&list, key), item, "{key}");
+            for segment in 0..4 {
+                let wanted = item.filter(|_| segment == index);
+                assert_eq!(at(key, &segment.to_string()), wanted, "{key} {segment}");
+            }
+            assert_eq!(at(key, "name"), None, "{key}");
         }
     }
 }

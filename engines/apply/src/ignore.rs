@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::compare::has_drifted;
-use crate::takeover::take_over_but;
+use crate::takeover::take_over_except;
 
 /// Which objects a rule is for; what is empty says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl Rules {
         overrides: &[String],
     ) -> Option<Value> {
         let ignored: Vec<&[String]> = self.paths(manifest).map(|path| path.0.as_slice()).collect();
-        take_over_but(&ignored, live, manager, overrides)
+        take_over_except(&ignored, live, manager, overrides)
     }
 
     /// The manifest to apply to a live object: an ignored field that differs there keeps its live value, or is left out

@@ -15,6 +15,12 @@ use crate::field_path::FieldPathPart;
 /// How many fields of a rival are named.
 const MAX_SHOWN_FIELDS: usize = 3;
 
+/// For how many fields of a rival the pointer is looked up: several may have the same one.
+const MAX_RESOLVED_FIELDS: usize = 10;
+
+/// What separates fields in a message, and how it is written in a field.
+const ESCAPES: [(&str, &str); 4] = [("%", "%25"), (" ", "%20"), (",", "%2C"), (";", "%3B")];
+
 /// A field manager that holds fields of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rival {
@@ -59,10 +65,8 @@ fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
 
 /// What field managers have below a path.
 struct FieldSets<'a> {
-    /// A JSON pointer.
-    path: String,
-    /// What is there in the live object.
-    live: Option<&'a Value>,
+    /// The parts of the path, as `managedFields` write them.
+    parts: Vec<&'a str>,
     wanted: &'a Value,
     held: Option<&'a Value>,
     theirs: &'a Value,
@@ -70,12 +74,11 @@ struct FieldSets<'a> {
 
 /// Fields of the manifest that only other field managers own, in document order, at most [`MAX_SHOWN_FIELDS`].
 fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<String> {
-    let whole = Value::Object(Map::new());
     let mut fields = Vec::new();
-    let held = Some(held);
-    let mut work = vec![FieldSets { path: String::new(), live: Some(live), wanted, held, theirs }];
-    while let Some(FieldSets { path, live, wanted, held, theirs }) = work.pop() {
-        if fields.len() == MAX_SHOWN_FIELDS {
+    let mut resolved = 0;
+    let mut work = vec![FieldSets { parts: Vec::new(), wanted, held: Some(held), theirs }];
+    while let Some(FieldSets { parts, wanted, held, theirs }) = work.pop() {
+        if fields.len() == MAX_SHOWN_FIELDS || resolved == MAX_RESOLVED_FIELDS {
             break;
         }
         let (Some(wanted), Some(theirs)) = (wanted.as_object(), theirs.as_object()) else {
@@ -83,26 +86,35 @@ fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<Stri
         };
         if wanted.is_empty() || theirs.is_empty() {
             // The one holds the whole of what the other holds, or a part of it.
-            if held.is_none() && !path.is_empty() && !fields.contains(&path) {
-                fields.push(path);
+            if held.is_none() {
+                resolved += 1;
+                let path = pointer(live, &parts);
+                if !path.is_empty() && !fields.contains(&path) {
+                    fields.push(path);
+                }
             }
             continue;
         }
-        let live = live.unwrap_or(&Value::Null);
         for (key, wanted) in wanted.iter().rev().filter(|(key, _)| *key != ".") {
             let Some(theirs) = theirs.get(key) else { continue };
             let held = held.and_then(|held| held.get(key));
-            work.push(match FieldPathPart::of(live, key) {
-                Some(part) => {
-                    let path = part.pointer(&path);
-                    FieldSets { path, live: part.child(live), wanted, held, theirs }
-                }
-                // An item that is not there has no pointer, but its list has.
-                None => FieldSets { path: path.clone(), live: None, wanted: &whole, held, theirs },
-            });
+            let parts = parts.iter().copied().chain([key.as_str()]).collect();
+            work.push(FieldSets { parts, wanted, held, theirs });
         }
     }
     fields
+}
+
+/// The JSON pointer to a field of an object. An item that is not there has no pointer, but its list has.
+fn pointer(live: &Value, parts: &[&str]) -> String {
+    let mut path = String::new();
+    let mut value = live;
+    for key in parts {
+        let Some(part) = FieldPathPart::of(value, key) else { break };
+        path = part.pointer(&path);
+        value = part.child(value).unwrap_or(&Value::Null);
+    }
+    path
 }
 
 /// Says who undoes what is applied, and what to do. Constant while the same is contested.
@@ -127,7 +139,7 @@ pub fn contested_text(
             let what = match told.is_empty() {
                 false => told.join("; "),
                 true => {
-                    match diff_paths(live, dry_run, MAX_SHOWN_FIELDS).join(", ") {
+                    match listed(&diff_paths(live, dry_run, MAX_SHOWN_FIELDS)) {
                         // Only who holds the fields differs.
                         paths if paths.is_empty() => {
                             "another client repeatedly takes over its fields".to_owned()
@@ -149,8 +161,35 @@ pub fn contested_text(
     format!("{subject} is contested: {what}; corrected only every {pause}; {advice}")
 }
 
+/// A client chooses the name of its field manager, which must not read like another part of the message.
 fn told(rival: &Rival) -> String {
-    format!("field manager '{}' repeatedly sets {}", rival.manager, rival.fields.join(", "))
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@+".contains(letter);
+    let letters = rival.manager.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
+    let manager: String = letters.collect();
+    format!("field manager '{manager}' repeatedly sets {}", listed(&rival.fields))
+}
+
+fn listed(fields: &[String]) -> String {
+    let escaped = |field: &String| {
+        let escapes = ESCAPES.iter();
+        escapes.fold(field.clone(), |text, (plain, escape)| text.replace(*plain, escape))
+    };
+    let fields: Vec<String> = fields.iter().map(escaped).collect();
+    fields.join(", ")
+}
+
+/// The fields of the first object that a message of [`contested_text`] calls contested, as JSON pointers.
+pub fn contested_fields(message: &str) -> Vec<String> {
+    let of_first = message.split(" is contested: ").nth(1).unwrap_or_default();
+    let lists = of_first.split(" repeatedly sets ").skip(1);
+    let fields = lists.flat_map(|list| list.split(';').next().unwrap_or_default().split(", "));
+    // A message that is too long has lost its middle.
+    let whole = fields.filter(|field| field.starts_with('/') && !field.contains('…'));
+    let plain = |field: &str| {
+        let escapes = ESCAPES.iter().rev();
+        escapes.fold(field.to_owned(), |text, (plain, escape)| text.replace(*escape, plain))
+    };
+    whole.map(plain).collect()
 }
 
 #[cfg(test)]
@@ -207,6 +246,34 @@ mod tests {
              /spec/replicas; corrected only every 10m0s; stop that client, or leave the fields to it: remove them \
              from the manifest or list them in spec.ignore"
         );
+    }
+
+    #[test]
+    fn the_name_of_a_field_manager_adds_no_field_to_a_message() {
+        let set = json!({"f:spec": {"f:a, /b; c%2C": {}}});
+        let dry = object(json!({}), json!([entry(OURS, "Apply", set.clone())]));
+        let names = ["x' repeatedly sets /spec; y", "x repeatedly sets /spec repeatedly sets y"];
+        for name in names {
+            let live = object(json!({}), json!([entry(name, "Update", set.clone())]));
+            let found = Some((&live, &dry));
+            let pause = Duration::from_secs(2);
+            let text = contested_text(&live.id(), found, OURS, "spec.ignore", pause);
+            assert_eq!(contested_fields(&text), ["/spec/a, ~1b; c%2C"], "{text}");
+        }
+        let live = object(json!({"a;b, /c": 1}), json!([]));
+        let dry = object(json!({"a;b, /c": 2}), json!([]));
+        let found = Some((&live, &dry));
+        let text = contested_text(&live.id(), found, OURS, "spec.ignore", Duration::from_secs(2));
+        assert_eq!(contested_fields(&text), ["/spec/a;b, ~1c"], "{text}");
+    }
+
+    #[test]
+    fn fields_of_an_item_that_is_gone_are_those_of_its_list() {
+        let fields = container(json!({".": {}, "f:name": {}, "f:image": {}}));
+        let dry = object(json!({}), json!([entry(OURS, "Apply", fields.clone())]));
+        let spec = json!({"replicas": 1, "containers": [{"name": "log"}]});
+        let live = object(spec, json!([entry("x", "Update", fields)]));
+        assert_eq!(rivals(&live, &dry, OURS)[0].fields, ["/spec/containers", "/spec/replicas"]);
     }
 
     #[test]

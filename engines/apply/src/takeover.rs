@@ -2,6 +2,7 @@
 //!
 //! Here: the JSON patch that does it. Elsewhere: who is exempt (`ssa: Merge`, [`crate::meta`]), sending it (the program).
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use objects::Object;
@@ -30,12 +31,13 @@ const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
 /// Differs(flux): the patch carries the resource version, because `managedFields` are replaced as a whole
 /// and an entry written in between would be lost; a conflict means: observe again.
 pub fn take_over(live: &Object, manager: &str, overrides: &[String]) -> Option<Value> {
-    take_over_but(&[], live, manager, overrides)
+    take_over_except(&[], live, manager, overrides)
 }
 
-/// The same but for the fields that JSON pointers name, in parts and without escapes: those stay with their managers.
-pub(crate) fn take_over_but(
-    left: &[&[String]],
+/// Like [`take_over`], except that fields under the `ignored` pointers stay with their managers. Those are the parts of JSON
+/// pointers, without escapes.
+pub(crate) fn take_over_except(
+    ignored: &[&[String]],
     live: &Object,
     manager: &str,
     overrides: &[String],
@@ -43,14 +45,14 @@ pub(crate) fn take_over_but(
     let mut operations = Vec::new();
     for (map, keys) in [("annotations", &ANNOTATIONS[..]), ("labels", &LABELS[..])] {
         let entries = live.meta(map).and_then(Value::as_object);
-        let is_left = |key: &str| left.iter().any(|it| is_in(it, &["metadata", map, key]));
+        let is_ignored = |key: &str| ignored.iter().any(|it| is_in(it, &["metadata", map, key]));
         for key in keys.iter().filter(|key| entries.is_some_and(|e| e.contains_key(**key))) {
-            if !is_left(key) {
+            if !is_ignored(key) {
                 operations.push(json!({"op": "remove", "path": entry_path(map, key)}));
             }
         }
     }
-    let entries = merged_entries(live, manager, left, |it| is_foreign(it, manager, overrides));
+    let entries = merged_entries(live, manager, ignored, |it| is_foreign(it, manager, overrides));
     patch(live, operations, entries)
 }
 
@@ -133,23 +135,24 @@ struct DividedEntry {
 }
 
 impl DividedEntry {
+    fn whole(entry: &Value) -> Self {
+        Self { taken: Some(entry.clone()), left: None }
+    }
+
     /// The fields that JSON pointers name stay.
-    fn of(entry: &Value, live: &Object, pointers: &[&[String]]) -> Self {
-        let whole = || Some(entry.clone());
-        let fields = entry.get("fieldsV1").and_then(Value::as_object);
-        let Some(fields) = fields.filter(|_| !pointers.is_empty()) else {
-            return Self { taken: whole(), left: None };
+    fn of(entry: &Value, live: &Value, pointers: &[&[String]]) -> Self {
+        let Some(fields) = entry.get("fieldsV1").and_then(Value::as_object) else {
+            return Self::whole(entry);
         };
-        let live = Value::Object(live.fields().clone());
-        let DividedFields { named, others } = divided(fields, &live, pointers);
+        let DividedFields { named, others } = divided(fields, live, pointers);
         let with = |fields: Map<String, Value>| {
             let mut entry = entry.clone();
             entry["fieldsV1"] = Value::Object(fields);
             Some(entry)
         };
         match (named.is_empty(), others.is_empty()) {
-            (true, _) => Self { taken: whole(), left: None },
-            (false, true) => Self { taken: None, left: whole() },
+            (true, _) => Self::whole(entry),
+            (false, true) => Self { taken: None, left: Some(entry.clone()) },
             (false, false) => Self { taken: with(others), left: with(named) },
         }
     }
@@ -167,19 +170,19 @@ struct DividedFields {
 fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> DividedFields {
     let mut all = DividedFields::default();
     for (key, below) in set.iter().filter(|(key, _)| key.as_str() != ".") {
-        let part = FieldPathPart::of(value, key);
-        let is_part = |segment: &str| part.is_some_and(|part| part.is(segment));
-        let inner: Vec<&[String]> = pointers
-            .iter()
-            .filter_map(|pointer| pointer.split_first())
-            .filter(|(first, _)| is_part(first))
-            .map(|(_, rest)| rest)
-            .collect();
+        let mut part = None;
+        let mut inner: Vec<&[String]> = Vec::new();
+        for (first, rest) in pointers.iter().filter_map(|pointer| pointer.split_first()) {
+            if let Some(meant) = FieldPathPart::at(value, key, first) {
+                part = Some(meant);
+                inner.push(rest);
+            }
+        }
         if inner.iter().any(|rest| rest.is_empty()) {
             all.named.insert(key.clone(), below.clone());
             continue;
         }
-        let child = part.and_then(|part| part.child(value)).filter(|_| !inner.is_empty());
+        let child = part.and_then(|part| part.child(value));
         // A path without parts is that of a field as a whole.
         let parts = below.as_object().filter(|parts| !parts.is_empty());
         let Some((child, parts)) = child.zip(parts) else {
@@ -202,12 +205,12 @@ fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> D
     all
 }
 
-/// `managedFields` after the take-over, or `None` where there is nothing to take. The fields that JSON pointers name stay with
+/// `managedFields` after the take-over, or `None` where there is nothing to take. Fields under the `ignored` pointers stay with
 /// their managers.
 fn merged_entries(
     live: &Object,
     manager: &str,
-    left: &[&[String]],
+    ignored: &[&[String]],
     is_foreign: impl Fn(&Value) -> bool,
 ) -> Option<Vec<Value>> {
     let entries = live.meta("managedFields")?.as_array()?;
@@ -215,6 +218,7 @@ fn merged_entries(
     let mut ours = at.and_then(|at| entries.get(at)).cloned();
     let mut kept = Vec::with_capacity(entries.len());
     let mut is_taken = false;
+    let value = LazyCell::new(|| Value::Object(live.fields().clone()));
     for (i, entry) in entries.iter().enumerate() {
         if Some(i) == at {
             continue;
@@ -223,7 +227,10 @@ fn merged_entries(
             kept.push(entry.clone());
             continue;
         }
-        let divided = DividedEntry::of(entry, live, left);
+        let divided = match ignored.is_empty() {
+            true => DividedEntry::whole(entry),
+            false => DividedEntry::of(entry, &value, ignored),
+        };
         kept.extend(divided.left);
         let Some(mut taken) = divided.taken else { continue };
         is_taken = true;

@@ -1,7 +1,7 @@
 //! Advice about what could not be built or applied: what to correct, and where.
 
 use objects::{Object, ObjectId};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{About, is_plain, windlass_name};
 use crate::condition::{condition, exhausted, text};
@@ -136,7 +136,7 @@ fn is_contested(owner: &Object) -> bool {
 fn contested(cause: &Cause, owner: &Object, is_own: bool, files: &str) -> String {
     let id = &cause.object;
     let subject = id.subject();
-    let paths = contested_paths(&cause.text);
+    let paths = apply::rival::contested_fields(&cause.text);
     if is_own || paths.is_empty() {
         return format!(
             "stop the client that keeps changing or deleting what the message names, or remove it from the manifests{files}"
@@ -146,21 +146,37 @@ fn contested(cause: &Cause, owner: &Object, is_own: bool, files: &str) -> String
         "Kustomization" => "spec.ignore",
         _ => "spec.driftDetection.ignore",
     };
-    let rule = json!({"paths": paths, "target": {"kind": id.kind, "name": id.name}});
+    let rule = json!({"paths": paths, "target": target(id)});
     format!(
         "stop the client that keeps changing {subject}, or leave these fields to it: add the rule {rule} to {field} of {}",
         owner.id().subject()
     )
 }
 
-/// The fields of the first object that a message calls contested, as JSON pointers: `… repeatedly sets /spec/replicas, /spec/x;
-/// …`.
-fn contested_paths(message: &str) -> Vec<&str> {
-    let of_first = message.split(" is contested: ").nth(1).unwrap_or_default();
-    let lists = of_first.split(" repeatedly sets ").skip(1);
-    let fields = lists.flat_map(|list| list.split(';').next().unwrap_or_default().split(", "));
-    // A message that is too long has lost its middle.
-    fields.filter(|field| field.starts_with('/') && !field.contains('…')).collect()
+/// The target of a rule that is for one object: its fields are regular expressions, and an empty one is for all objects.
+fn target(id: &ObjectId) -> Value {
+    let fields = [
+        ("group", &id.group),
+        ("kind", &id.kind),
+        ("namespace", &id.namespace),
+        ("name", &id.name),
+    ];
+    let given = fields.into_iter().filter(|(_, text)| !text.is_empty());
+    let patterns: Map<String, Value> =
+        given.map(|(field, text)| (field.to_owned(), quoted(text).into())).collect();
+    Value::Object(patterns)
+}
+
+/// A regular expression that only this text matches.
+fn quoted(text: &str) -> String {
+    let mut expression = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(letter) {
+            expression.push('\\');
+        }
+        expression.push(letter);
+    }
+    expression
 }
 
 /// Whether a refusal is about rights, and not about a quota or a policy.
@@ -233,6 +249,17 @@ fn named(word: &str) -> Option<ObjectId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_is_for_no_other_object() {
+        let id = ObjectId::new("apps", "web.v1", "example.com", "Widget");
+        let fields = json!({"group": r"example\.com", "kind": "Widget", "namespace": "apps", "name": r"web\.v1"});
+        assert_eq!(target(&id), fields);
+        let id = ObjectId::new("", "system:a+b", "rbac.authorization.k8s.io", "ClusterRole");
+        let group = r"rbac\.authorization\.k8s\.io";
+        let fields = json!({"group": group, "kind": "ClusterRole", "name": r"system:a\+b"});
+        assert_eq!(target(&id), fields);
+    }
 
     #[test]
     fn the_log_of_a_job_that_a_message_names_is_printed_by_a_command() {

@@ -325,7 +325,8 @@ fn fields_that_another_client_keeps_changing_are_left_to_it_by_a_rule_that_can_b
     };
     let rule = |paths: &str| {
         format!(
-            "add the rule {{\"paths\":[{paths}],\"target\":{{\"kind\":\"Deployment\",\"name\":\"web\"}}}} to "
+            "add the rule {{\"paths\":[{paths}],\"target\":{{\"group\":\"apps\",\"kind\":\"Deployment\",\"name\":\"web\",\
+             \"namespace\":\"apps\"}}}} to "
         )
     };
     let (text, command) = contested("Kustomization/app", "/spec/replicas, /metadata/labels/a~1b");
