@@ -21,8 +21,8 @@ use kube::core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
 use reconcile::{
-    DependencyState, Edge, Facts, Gate, ObjectKey, Rest, SHORTEST_INTERVAL, Time, after_resolve,
-    before_resolve,
+    DependencyState, Edge, Facts, Gate, ObjectKey, Rest, Rollback, SHORTEST_INTERVAL, Time,
+    after_resolve, before_resolve,
 };
 
 pub(crate) use observation::Observation;
@@ -110,6 +110,11 @@ pub(crate) trait ApplierKind: OurKind + crds::Applier {
         object: &Arc<Self>,
     ) -> impl Future<Output = Result<Option<Duration>, ClusterError>> + Send {
         session.rest_suspended(object)
+    }
+
+    /// The rollback that a user requested of the object and that waits or is done; none for a kind that has no rollbacks.
+    fn rollback(&self) -> Option<Rollback> {
+        None
     }
 
     /// Where an object was when it was suspended.

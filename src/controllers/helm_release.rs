@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crds::helm::HelmRelease;
 use helm::template::Strategy;
 use kube::core::{Resource as _, ResourceExt as _};
-use reconcile::{Facts, ObjectKey, ROLLBACK, Rest};
+use reconcile::{Facts, ObjectKey, ROLLBACK, Rest, Rollback};
 use release::{Origin, ReleaseDesiredState};
 
 use self::owner::{PendingStatus, ReleaseOwner};
@@ -177,6 +177,10 @@ impl ApplierKind for HelmRelease {
 
     async fn stop(session: &Session, object: &Arc<Self>) -> Result<Option<Duration>, ClusterError> {
         session.stop(object).await
+    }
+
+    fn rollback(&self) -> Option<Rollback> {
+        pause::rollback(self)
     }
 
     fn where_stopped(&self) -> String {

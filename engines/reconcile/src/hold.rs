@@ -137,6 +137,19 @@ impl Hold {
         self.expires_at().is_some_and(|at| at <= now)
     }
 
+    /// Whether the text that a hold shows names the owner of this one; none, if this one has none.
+    pub fn has_owner_of(&self, text: &str) -> bool {
+        let rest = text.strip_prefix(self.head().as_str());
+        rest.is_some_and(|rest| {
+            rest.is_empty() || [" until ", ": ", "; "].iter().any(|it| rest.starts_with(*it))
+        })
+    }
+
+    /// How its text begins.
+    fn head(&self) -> String {
+        self.by.as_ref().map_or_else(|| "suspended".to_owned(), |by| format!("suspended by {by}"))
+    }
+
     /// What to call it, such as `the hold of alice`.
     pub fn name(&self) -> String {
         self.by.as_ref().map_or_else(|| "the hold".to_owned(), |by| format!("the hold of {by}"))
@@ -146,10 +159,7 @@ impl Hold {
 /// What it says while it is in force, such as `suspended by alice until 2026-11-23T21:00:00Z: reason`.
 impl std::fmt::Display for Hold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("suspended")?;
-        if let Some(by) = &self.by {
-            write!(f, " by {by}")?;
-        }
+        f.write_str(&self.head())?;
         if let Until::At(time) = &self.until {
             write!(f, " until {}", crate::time::whole_seconds(*time))?;
         }
@@ -196,6 +206,24 @@ mod tests {
         assert_eq!(text(None, Some("migration"), None), "suspended: migration");
         assert_eq!(text(Some(" "), None, until), "suspended until 2026-11-23T21:00:00Z");
         assert!(Hold::parse(None, None, None).is_none());
+    }
+
+    #[test]
+    fn the_text_of_a_hold_tells_whether_another_one_has_the_same_owner() {
+        let hold = |by, reason, until| Hold::parse(by, reason, until).unwrap();
+        let until = Some("2026-11-23T21:00:00Z");
+        let alice = hold(Some("alice"), Some("rollback to revision 3"), None);
+        let unknown = hold(None, Some("rollback to revision 3"), None);
+        for (reason, until) in
+            [(None, None), (Some("migration"), None), (None, until), (None, Some("soon"))]
+        {
+            let text = hold(Some("alice"), reason, until).to_string();
+            assert!(alice.has_owner_of(&text) && !unknown.has_owner_of(&text), "{text}");
+            let text = hold(Some("alice2"), reason, until).to_string();
+            assert!(!alice.has_owner_of(&text), "{text}");
+        }
+        assert!(unknown.has_owner_of("suspended: migration"));
+        assert!(!alice.has_owner_of("suspended: migration"));
     }
 
     #[test]

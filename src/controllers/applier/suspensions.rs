@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, ReleaseAuditSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use reconcile::{
-    ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, Rollback, Time,
-};
+use reconcile::{ConditionStatus, HOLD, Mark, REQUESTED_BY, REQUESTED_REASON, Rollback, Time};
 use release::origin::ManualRequest;
 
 use super::{ApplierKind, Session, hold};
@@ -78,19 +76,21 @@ fn told(condition: Option<&crds::Condition>) -> Option<&str> {
     condition.filter(|it| it.status == ConditionStatus::True.as_str()).map(|it| it.message.as_str())
 }
 
-/// The text of the suspension that was audited last, where the status tells this one. A suspension that says since then that
-/// the release is rolled back is the same one: the rollback has an audit of its own, which says who asked and why.
+/// The text of the suspension that was audited last: `known` is the text in the status. While the hold is that of a rollback,
+/// the present text counts as audited, because the rollback writes its own audit.
 fn audited(known: Option<&str>, mark: Option<&Mark>, is_of_rollback: bool) -> Option<String> {
     let now = mark.filter(|it| is_of_rollback && it.status == ConditionStatus::True);
     known.map(|known| now.map_or(known, |it| it.text.as_str()).to_owned())
 }
 
-/// Whether the hold of an object is that of the rollback for which its annotation asks.
-fn is_of_rollback(meta: &ObjectMeta) -> bool {
-    let annotation = |key: &str| meta.annotations.as_ref()?.get(key).map(String::as_str);
-    let asked = annotation(ROLLBACK).and_then(|text| Rollback::of(text, None));
-    let reason = annotation(hold::REASON).unwrap_or_default();
-    asked.is_some_and(|asked| reason.starts_with(&asked.suspension_reason()))
+/// Whether the hold of an object is that of a rollback.
+fn is_of_rollback(meta: &ObjectMeta, rollback: Option<Rollback>) -> bool {
+    let reason = meta.annotations.as_ref().and_then(|all| all.get(hold::REASON));
+    let said = rollback.zip(reason).and_then(|(rollback, reason)| {
+        let own = rollback.suspension_reason();
+        reason.trim().strip_prefix(own.as_str())
+    });
+    said.is_some_and(|said| said.is_empty() || said.starts_with(": "))
 }
 
 /// Compares a hold that is in force with the text of the suspension that was audited last.
@@ -111,7 +111,12 @@ impl<K: ApplierKind> Session<K> {
     pub(super) async fn audit_suspension(&self, object: &Arc<K>, expired: bool) {
         let mark = hold::mark(&**object, self.began);
         let meta = object.meta();
-        let audited = audited(told(object.condition(HOLD)), mark.as_ref(), is_of_rollback(meta));
+        let known = told(object.condition(HOLD));
+        // A change of owner is audited in any case.
+        let has_same_owner =
+            known.zip(hold::of(&**object)).is_some_and(|(known, hold)| hold.has_owner_of(known));
+        let is_of_rollback = has_same_owner && is_of_rollback(meta, object.rollback());
+        let audited = audited(known, mark.as_ref(), is_of_rollback);
         let due = self.due_audit(mark.as_ref(), audited, expired);
         let Some((changed, expired)) = due else { return };
         let (operation, cause, text) = match changed {
@@ -219,7 +224,7 @@ fn resumed(meta: &ObjectMeta) -> ManualRequest {
 
 #[cfg(test)]
 mod tests {
-    use reconcile::reason;
+    use reconcile::{ROLLBACK, reason};
     use serde_json::{Value, json};
 
     use super::*;
@@ -330,14 +335,18 @@ mod tests {
         assert_eq!(due(None, true), suspended);
         assert_eq!(due(Some(alice), false), suspended);
         assert_eq!(audited(Some(alice), None, true).as_deref(), Some(alice), "it is resumed");
-        let of = |reason: &str| {
+        let wanted = Rollback { from: 5, to: 3 };
+        let of = |reason: &str, rollback: Option<Rollback>| {
             let annotations = json!({ROLLBACK: "5->3", hold::REASON: reason});
-            is_of_rollback(&meta(&annotations, &json!([])))
+            is_of_rollback(&meta(&annotations, &json!([])), rollback)
         };
-        let reason = Rollback { from: 5, to: 3 }.suspension_reason();
-        assert!(of(&reason) && of(&format!("{reason}: incident-1234")) && !of("migration"));
-        let annotations = json!({hold::REASON: reason});
-        assert!(!is_of_rollback(&meta(&annotations, &json!([]))));
+        let reason = wanted.suspension_reason();
+        assert!(of(&reason, Some(wanted)));
+        assert!(of(&format!("{reason}: incident-1234"), Some(wanted)));
+        assert!(!of("migration", Some(wanted)));
+        assert!(!of(&format!("{reason}0"), Some(wanted)), "revision 30");
+        assert!(!of(&reason, None), "the kind knows no such rollback");
+        assert!(!is_of_rollback(&meta(&json!({}), &json!([])), Some(wanted)));
     }
 
     #[test]

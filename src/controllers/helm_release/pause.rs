@@ -12,7 +12,7 @@ use crds::helm::HelmRelease;
 use golang::value::Map;
 use kube::core::{Resource as _, ResourceExt as _};
 use objects::Masking;
-use reconcile::{Rest, RollbackProgress, reason};
+use reconcile::{Rest, Rollback, RollbackProgress, reason};
 use release::ReleaseDesiredState;
 use release::phase::Gates;
 use release::plan::is_under_way;
@@ -28,6 +28,19 @@ use crate::controllers::release_runner::storage::Storage;
 use windlass_cluster::ClusterError;
 use windlass_runtime::target::ClusterTarget;
 use windlass_runtime::{hold, lifecycle, window};
+
+/// The rollback that a user requested of a release and that waits or is done.
+pub(super) fn rollback(object: &HelmRelease) -> Option<Rollback> {
+    let asked = validated_spec::requests(object).rollback?;
+    let history = status::read(object).history;
+    let is_wanted = match asked.progress(history.iter().map(Snapshot::made)) {
+        RollbackProgress::Succeeded => true,
+        // A revision that is yet to be made counts as requested, too.
+        RollbackProgress::Requested => history.iter().any(|it| it.version == asked.from),
+        RollbackProgress::Failed | RollbackProgress::Overtaken | RollbackProgress::Unknown => false,
+    };
+    is_wanted.then_some(asked)
+}
 
 impl Session {
     /// What a run would do if no window stood in its way.
@@ -199,4 +212,41 @@ pub(super) fn outside(ended: HelmReleaseRunReport) -> Option<HelmReleaseRunRepor
     let state = window::state(&*ended.object, jiff::Timestamp::now())?;
     let rest = state.rest(&what)?;
     Some(HelmReleaseRunReport { rest, ..ended })
+}
+
+#[cfg(test)]
+mod tests {
+    use reconcile::ROLLBACK;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_rollback_is_wanted_as_long_as_the_history_has_its_revision_or_its_outcome() {
+        let made = |version: i64, status: &str, action: &str| {
+            json!({"digest": "sha256:0", "name": "a", "namespace": "b", "version": version, "status": status,
+                "action": action, "chartName": "c", "chartVersion": "1.0.0", "configDigest": "d",
+                "firstDeployed": "2026-11-01T00:00:00Z", "lastDeployed": "2026-11-01T00:00:00Z"})
+        };
+        let wanted = |annotation: &str, history: &[Value]| {
+            let object = json!({
+                "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+                "metadata": {"name": "app", "namespace": "apps", "annotations": {ROLLBACK: annotation}},
+                "spec": {"interval": "1m", "chartRef": {"kind": "HelmChart", "name": "c"}},
+                "status": {"history": history},
+            });
+            rollback(&serde_json::from_value(object).unwrap())
+        };
+        let newest = made(5, "deployed", "upgrade");
+        let done = made(6, "deployed", "rollback");
+        let failed = made(6, "failed", "rollback");
+        let other = made(6, "deployed", "upgrade");
+        let asked = Some(Rollback { from: 5, to: 3 });
+        assert_eq!(wanted("5->3", std::slice::from_ref(&newest)), asked);
+        assert_eq!(wanted("5->3", &[done]), asked);
+        assert_eq!(wanted("5->3", &[failed]), None);
+        assert_eq!(wanted("5->3", &[other]), None);
+        assert_eq!(wanted("9->3", &[newest]), None, "there is no revision 9");
+        assert_eq!(wanted("5->3", &[]), None);
+    }
 }
