@@ -67,8 +67,14 @@ impl ReleaseRunnerState {
         self.of().under_way = Some(is_under_way);
     }
 
-    /// A failure that no status counts is repeated less and less often; `again` says when.
-    fn spaced(&self, rest: Rest, is_asked: bool, again: impl FnOnce(&mut Retries) -> Time) -> Rest {
+    /// Delays the next run after failures that do not count as a failed release (`StateError`, `DriftCorrectionFailed`); `again`
+    /// says until when.
+    fn with_backoff(
+        &self,
+        rest: Rest,
+        is_asked: bool,
+        again: impl FnOnce(&mut Retries) -> Time,
+    ) -> Rest {
         let mut state = self.of();
         if is_asked {
             state.retries.end();
@@ -153,7 +159,7 @@ pub(crate) async fn drive<O: Owner>(
     if world.is_outdated() {
         return None;
     }
-    let rest = memory.spaced(rest, owner.is_asked(), |retries| {
+    let rest = memory.with_backoff(rest, owner.is_asked(), |retries| {
         let now = jiff::Timestamp::now();
         let seed = reconcile::seed(&desired.owner);
         retries.refused(&wished, now, desired.retry, desired.interval, seed)
@@ -196,7 +202,7 @@ mod tests {
         };
         // In how many seconds a run follows on one that ended in this second.
         let next = |second: i64, rest: Rest, is_asked: bool| {
-            let rest = memory.spaced(rest, is_asked, |retries| {
+            let rest = memory.with_backoff(rest, is_asked, |retries| {
                 let [retry, interval] = [1, 600].map(Duration::from_secs);
                 retries.refused("a", at(second), retry, interval, 1)
             });

@@ -29,6 +29,7 @@ use super::manifest_objects::{self, Member, MemberError};
 use super::prepare::PreparedRevision;
 use super::step_error::StepError;
 use super::storage::{Storage, StorageError};
+use super::write::CorrectionReport;
 use super::{Owner, Wish, inventory};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
@@ -408,12 +409,16 @@ impl<O: Owner> ReleaseExecutor<O> {
     /// Corrects drift; the text is why not all of it was.
     async fn correct(&self, version: i64) -> Result<Option<String>, Rest> {
         let record = self.record(version)?;
-        let (changed, faults) = self.correct_objects(&record).await?;
-        let faults: Vec<String> = faults.iter().map(|it| self.wish.masked(it)).collect();
+        let CorrectionReport { changed, faults, stopped } = self.correct_objects(&record).await;
+        let reasons = faults.iter().map(String::as_str).chain(stopped.as_ref().map(Rest::text));
+        let faults: Vec<String> = reasons.map(|it| self.wish.masked(it)).collect();
         if let Some(event) = corrected(&self.owner.status(), &record, &changed) {
             self.owner.announce(event);
         }
         self.audit_correction(&record, changed, &faults).await;
+        if let Some(rest) = stopped {
+            return Err(rest);
+        }
         Ok((!faults.is_empty()).then(|| faults.join("\n")))
     }
 

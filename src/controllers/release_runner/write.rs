@@ -31,6 +31,16 @@ pub(super) struct ApplyReport {
     pub(super) error: Option<String>,
 }
 
+/// What came of correcting drift.
+#[derive(Default)]
+pub(super) struct CorrectionReport {
+    pub(super) changed: Vec<ObjectChange>,
+    /// Why other objects could not be corrected.
+    pub(super) faults: Vec<String>,
+    /// Where the run rests that could not go on.
+    pub(super) stopped: Option<Rest>,
+}
+
 /// Why an object was not written.
 struct Unwritten {
     error: ClusterError,
@@ -377,45 +387,56 @@ impl<O: Owner> ReleaseExecutor<O> {
         Ok(())
     }
 
-    /// Applies those objects of the deployed revision that drifted; says what was changed, and what could not be.
-    pub(super) async fn correct_objects(
-        &self,
-        record: &Record,
-    ) -> Result<(Vec<ObjectChange>, Vec<String>), Rest> {
+    /// Applies those objects of the deployed revision that drifted. The report also has what was changed before the run had to
+    /// stop.
+    pub(super) async fn correct_objects(&self, record: &Record) -> CorrectionReport {
         let drifted = std::mem::take(&mut self.known().drifted);
-        let mut changed = Vec::new();
-        let mut faults = Vec::new();
-        for DriftedObject { member, payload, fields } in drifted {
-            let member = Member { object: payload, ..member };
-            let refused = match self.guarded([&member.object].into_iter()).await?.pop() {
-                Some((_, crd_guard::ManifestPermission::Skipped)) => continue,
-                Some((_, crd_guard::ManifestPermission::Refused(text))) => Some(text),
-                Some((_, crd_guard::ManifestPermission::Migrates)) => {
-                    self.migrated(&member.object).await?
-                }
-                Some((_, crd_guard::ManifestPermission::Allowed)) | None => None,
-            };
-            if let Some(text) = refused {
-                faults.push(format!("{}: {text}", member.id.subject()));
-                continue;
-            }
-            let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };
-            match self.write(&member, None, WriteMode::Server, false, &journal).await {
-                Ok(_) => {
-                    let what = if fields.is_some() { What::Changed } else { What::Added };
-                    let fields = fields.unwrap_or_default();
-                    changed.push(ObjectChange { id: member.id.clone(), what, fields });
-                }
-                Err(Unwritten { error, .. }) if error.is_of_server() => {
-                    return Err(self.no_answer(&error));
-                }
-                Err(Unwritten { error, .. }) => {
-                    self.note_refusal(&error, &member.id);
-                    faults.push(format!("{}: {error}", member.id.subject()));
-                }
+        let mut report = CorrectionReport::default();
+        for object in drifted {
+            if let Err(rest) = self.correct_object(record, object, &mut report).await {
+                report.stopped = Some(rest);
+                break;
             }
         }
-        Ok((changed, faults))
+        report
+    }
+
+    async fn correct_object(
+        &self,
+        record: &Record,
+        drifted: DriftedObject,
+        report: &mut CorrectionReport,
+    ) -> Result<(), Rest> {
+        let DriftedObject { member, payload, fields } = drifted;
+        let member = Member { object: payload, ..member };
+        let refused = match self.guarded([&member.object].into_iter()).await?.pop() {
+            Some((_, crd_guard::ManifestPermission::Skipped)) => return Ok(()),
+            Some((_, crd_guard::ManifestPermission::Refused(text))) => Some(text),
+            Some((_, crd_guard::ManifestPermission::Migrates)) => {
+                self.migrated(&member.object).await?
+            }
+            Some((_, crd_guard::ManifestPermission::Allowed)) | None => None,
+        };
+        if let Some(text) = refused {
+            report.faults.push(format!("{}: {text}", member.id.subject()));
+            return Ok(());
+        }
+        let journal = Journal { action: Action::Upgrade, ..self.idle_journal(record) };
+        match self.write(&member, None, WriteMode::Server, false, &journal).await {
+            Ok(_) => {
+                let what = if fields.is_some() { What::Changed } else { What::Added };
+                let fields = fields.unwrap_or_default();
+                report.changed.push(ObjectChange { id: member.id, what, fields });
+            }
+            Err(Unwritten { error, .. }) if error.is_of_server() => {
+                return Err(self.no_answer(&error));
+            }
+            Err(Unwritten { error, .. }) => {
+                self.note_refusal(&error, &member.id);
+                report.faults.push(format!("{}: {error}", member.id.subject()));
+            }
+        }
+        Ok(())
     }
 }
 
