@@ -1,8 +1,8 @@
 //! Permits, of which there are few, shared by all namespaces: for builds, for fetching, for applying to a cluster.
 //!
-//! A run that waits for a permit waits in the queue of its namespace. The next permit goes to the namespace that holds the fewest
-//! of those that wait, and among equals they take turns: a tenant with many objects makes its own wait, and nobody else's, also
-//! where each of them takes long. Where work is mostly waiting for others, a namespace has a bound of its own besides, so that
+//! A run that waits for a permit waits in the queue of its namespace. Of the namespaces with waiting runs, the one that holds the
+//! fewest permits gets the next; equals take turns. So a tenant with many objects delays only its own, also where each of them
+//! takes long. Where work is mostly waiting for others, a namespace has a bound of its own besides, so that
 //! servers which never end cannot take all permits.
 //! Who waits for others gives its permit back meanwhile ([`RunPermit::aside`]).
 //! What has begun ends before much else begins: of the two lines of a namespace, one is for who goes on, and they take turns.

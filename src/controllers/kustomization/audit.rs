@@ -55,8 +55,8 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// What names its audit. A stopped attempt may be repeated before the status reports an end. That a removal failed is in
-    /// no history, so the next attempt has the same key and removes other objects.
+    /// What names its audit. A stopped attempt may be repeated before the status reports an end. The status history does not
+    /// record failed removals, so `self.key` is the same for each attempt. The start time tells their audits apart.
     fn key(&self, outcome: AuditOutcome) -> String {
         let Self { of, key, began, .. } = self;
         match outcome {

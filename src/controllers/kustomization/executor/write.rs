@@ -40,7 +40,7 @@ const GONE_LIMIT: Duration = Duration::from_secs(60);
 enum WriteError {
     /// The write failed.
     Failed(WriteFailure),
-    /// It has to be deleted for that, which is not permitted now.
+    /// The object must be deleted and created again, and the removal gate does not permit that now. Holds where the run rests.
     Withheld(Rest),
 }
 
@@ -50,6 +50,11 @@ struct WriteFailure {
     text: String,
     /// The API server or the way to it was at fault.
     is_transient: bool,
+}
+
+/// Where a run rests because of a withheld write, unless other writes failed: their failures are told first.
+fn withheld_rest(failed: &[WriteFailure], withheld: Option<Rest>) -> Option<Rest> {
+    withheld.filter(|_| failed.is_empty())
 }
 
 impl KustomizationExecutor {
@@ -80,8 +85,9 @@ impl KustomizationExecutor {
                 WriteError::Withheld(rest) => withheld = withheld.or(Some(rest)),
             }
         }
-        match self.stopped().filter(|_| !failed.is_empty()).or(withheld) {
-            // A migration is interrupted for that, which is no failure.
+        // A migration is interrupted when the run is stopped, which is no failure.
+        let stopped = self.stopped().filter(|_| !failed.is_empty());
+        match stopped.or(withheld_rest(&failed, withheld)) {
             Some(rest) => Err(rest),
             None => self.failed(reason::RECONCILIATION_FAILED, &failed),
         }
@@ -360,5 +366,21 @@ impl KustomizationExecutor {
     /// The guard of definitions.
     pub(super) fn guard(&self) -> Guard<'_> {
         Guard::new(&self.context, &self.target, &self.node.namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_withheld_recreation_hides_no_failure() {
+        let withheld = || {
+            let text = "objects are deleted later".to_owned();
+            Some(Rest::Blocked(reason::WINDOW_CLOSED, text, Wake::default()))
+        };
+        let failure = WriteFailure { text: "ConfigMap/apps/a".to_owned(), is_transient: false };
+        assert_eq!(withheld_rest(&[], withheld()), withheld());
+        assert_eq!(withheld_rest(&[failure], withheld()), None);
     }
 }
