@@ -4,13 +4,12 @@
 //! folder for each kind with the same files:
 //! `resolve` (what the spec references), `validated_spec` (what should be), `executor` (observe and act), `report` (say so; that of
 //! sources is shared). ARCHITECTURE.md lists the other modules in the order in which they use each other.
-//! Elsewhere: how any kind is run, and what it needs (crate `windlass-runtime`), decisions (engines `reconcile`, `apply` and `release`, `sources::plan`), the client (`cluster`).
+//! Elsewhere: how any kind is run, and what it needs (crate `windlass-runtime`), notifications (crate
+//! `notification-controller`), decisions (engines `reconcile`, `apply` and `release`, `sources::plan`), the client (`cluster`).
 
-pub(crate) mod alert;
 pub(crate) mod applier;
 pub(crate) mod bucket;
 pub(crate) mod crd_guard;
-pub(crate) mod delivery;
 pub(crate) mod external_artifact;
 pub(crate) mod git_repository;
 pub(crate) mod helm_chart;
@@ -19,14 +18,11 @@ pub(crate) mod helm_repository;
 pub(crate) mod helmfile;
 pub(crate) mod http_archive;
 pub(crate) mod image_trust;
-pub(crate) mod incident;
 pub(crate) mod kinds;
 pub(crate) mod kustomization;
 pub(crate) mod login;
 pub(crate) mod oci_repository;
 #[cfg(test)]
 mod promise;
-pub(crate) mod provider;
-pub(crate) mod receiver;
 pub(crate) mod release_runner;
 pub(crate) mod source;

@@ -1,7 +1,8 @@
 //! The program: talks to the cluster and to people.
 //!
 //! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), the time that renders and builds
-//! may take (`time_limit`); what any kind needs to be run (crate `windlass-runtime`); HTTP, flags and logs (crate
+//! may take (`time_limit`); notifications (crate `notification-controller`);
+//! what any kind needs to be run (crate `windlass-runtime`); HTTP, flags and logs (crate
 //! `windlass-serve`); the Kubernetes client, events and metrics (crate `windlass-cluster`).
 
 mod cli;

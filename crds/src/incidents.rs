@@ -1,7 +1,7 @@
 //! The group `notification.windlass.dev/v1alpha1`: failures that are notified as incidents.
 //!
 //! Here: its one kind. Elsewhere: which failures are one incident (`engines/cause/src/incident.rs`), writing the objects
-//! (`src/controllers/incident.rs`).
+//! (`operator/notification/src/incident.rs`).
 
 mod incident;
 

@@ -1,7 +1,7 @@
 //! `windlass alerts test`: sends a sample event to the service of a Provider, and shows both sides of the conversation.
 //!
 //! Requests go out from here, not from the operator, whose network may allow less. Elsewhere: what is sent (engine `notify`),
-//! which Secrets a Provider names (`controllers::delivery`).
+//! which Secrets a Provider names (`notification_controller::delivery`).
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -23,8 +23,8 @@ use super::output::{ReportFormat, report};
 use super::scope::{ClusterScope, Site};
 use super::table::clean_line;
 use super::{EXIT_FAILED, kind};
-use crate::controllers::delivery::attempt::{begin, masking, secrets};
-use crate::controllers::delivery::transport::{Letter, Sender};
+use notification_controller::delivery::attempt::{begin, masking, secrets};
+use notification_controller::delivery::transport::{Letter, Sender};
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -2,7 +2,7 @@
 //!
 //! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
 //! without one is counted, and so is what is ready while something that it applied is not (`live.rs`).
-//! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`controllers::incident`).
+//! Elsewhere: what an Incident says (`crds::incidents`), opening and resolving them (`notification_controller::incident`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ use super::operators;
 use super::row::{Row, is_silent, unsaid};
 use super::scope::{NamespaceScope, Site, say_left_out};
 use super::table::{Cell, Colour, Screen, Table, age};
-use crate::controllers::delivery::incidents::INCIDENTS;
+use notification_controller::delivery::incidents::INCIDENTS;
 use windlass_runtime::lifecycle::table::resource;
 
 /// The flags of `windlass incidents`.

@@ -30,7 +30,7 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::kind::OurKind;
 use windlass_runtime::catalog::Provider;
 use windlass_runtime::context::Context;
-use windlass_runtime::kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_store::Memories;
 use windlass_runtime::record::{FINALIZER, Latest, status_of};
 use windlass_runtime::{hold, hold_conditions};
@@ -441,11 +441,3 @@ fn asked_for(rest: &Rest, now: jiff::Timestamp) -> Option<Duration> {
 
 /// The least of such delays.
 const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);
-
-/// An interval with jitter; each object has its own, the same in every process.
-pub(crate) fn jittered<K: OurKind>(context: &Context, object: &K, interval: &str) -> Duration {
-    let interval = reconcile::parse_duration(interval).unwrap_or(Duration::from_secs(60));
-    let percent = context.settings.interval_jitter_percentage;
-    let seed = reconcile::seed(&object.uid().unwrap_or_default());
-    reconcile::jittered(interval.max(reconcile::SHORTEST_INTERVAL), percent, seed)
-}

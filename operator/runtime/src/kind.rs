@@ -1,6 +1,7 @@
 //! How the objects of a kind are run, and what one of them is called.
 //!
-//! Here: what the crate of a kind says of its runs. Elsewhere: running any kind (`run`), the kinds (the program).
+//! Here: what the crate of a kind says of its runs, and its interval with jitter.
+//! Elsewhere: running any kind (`run`), the kinds (the program).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,14 @@ pub fn log_failed_request(node: &ObjectKey, error: &ClusterError) {
         error = %error,
         "request to the API server failed, retrying"
     );
+}
+
+/// An interval with jitter; each object has its own, the same in every process.
+pub fn jittered<K: OurKind>(context: &Context, object: &K, interval: &str) -> Duration {
+    let interval = reconcile::parse_duration(interval).unwrap_or(Duration::from_secs(60));
+    let percent = context.settings.interval_jitter_percentage;
+    let seed = reconcile::seed(&object.uid().unwrap_or_default());
+    reconcile::jittered(interval.max(reconcile::SHORTEST_INTERVAL), percent, seed)
 }
 
 /// Annotation that asks for a run now.

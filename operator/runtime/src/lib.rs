@@ -5,7 +5,8 @@
 //! ([`artifact`]), what specs name ([`reference`]), clusters and users ([`target`]), applied objects ([`object_watcher`]),
 //! servers ([`http_clients`]); whether a run may begin ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said of
 //! it ([`record`], [`progress`], [`hold_conditions`], [`audit`]).
-//! Elsewhere: the kinds, and what sources and appliers share (the program), the Kubernetes client (crate `windlass-cluster`),
+//! Elsewhere: the kinds, and what sources and appliers share (the program), notifications (crate
+//! `notification-controller`), the Kubernetes client (crate `windlass-cluster`),
 //! flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
 
 pub mod artifact;

@@ -2,7 +2,7 @@
 //!
 //! Here: the flags of `windlass serve` ([`settings`]), log lines ([`telemetry`]), artifacts, events, health and metrics over
 //! HTTP ([`server`]). Elsewhere: the Kubernetes client, events and metrics themselves (crate `windlass-cluster`), webhooks
-//! (`controllers::receiver`).
+//! (`notification_controller::receiver`).
 
 pub mod server;
 pub mod settings;

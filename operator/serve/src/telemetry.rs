@@ -17,7 +17,7 @@ use tracing_subscriber::{EnvFilter, fmt as layer};
 use crate::settings::{LogEncoding, LogLevel};
 
 /// Our crates that log; engines do not.
-const CRATES: [&str; 2] = ["windlass", "sources"];
+const CRATES: [&str; 3] = ["windlass", "sources", "notification_controller"];
 
 /// Starts logging to standard error.
 ///

@@ -40,10 +40,10 @@ const PLACES: [(&str, &[&str]); 46] = [
     ("src/cli/uninstall", &["installation", "migration"]),
     ("src/cli/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
-    ("src/controllers/alert", &["notifications::", "services::"]),
+    ("operator/notification/src/alert", &["notifications::", "services::"]),
     ("src/controllers/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
     ("src/controllers/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
-    ("src/controllers/delivery", &["notifications::", "services::"]),
+    ("operator/notification/src/delivery", &["notifications::", "services::"]),
     ("src/controllers/external_artifact", &["stories::sources", "references::", "kinds::"]),
     (
         "src/controllers/git_repository",
@@ -64,7 +64,7 @@ const PLACES: [(&str, &[&str]); 46] = [
     ),
     ("src/controllers/http_archive", &["stories::http_archive", "sources::"]),
     (
-        "src/controllers/incident",
+        "operator/notification/src/incident",
         &["notifications::incidents", "notifications::takeover", "cli::incidents"],
     ),
     ("src/controllers/kustomization", &["stories::", "tenancy::", "restarts::"]),
@@ -79,9 +79,9 @@ const PLACES: [(&str, &[&str]); 46] = [
         ],
     ),
     ("src/controllers/oci_repository", &["oci::", "stories::oci", "stories::image_signatures"]),
-    ("src/controllers/provider", &["notifications::", "services::"]),
+    ("operator/notification/src/provider", &["notifications::", "services::"]),
     (
-        "src/controllers/receiver",
+        "operator/notification/src/receiver",
         &["notifications::receivers", "releases::webhooks", "stories::hold"],
     ),
     ("src/controllers/release_runner", &["releases::", "releases_alone::", "cli::"]),

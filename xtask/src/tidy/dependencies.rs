@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 
-use super::assert_none;
 use super::licence::Policy;
+use super::{assert_none, read};
 use testbed::root;
 
 /// What engines never reach, not even through others; a name that ends in `*` stands for all that begin so.
@@ -38,9 +38,10 @@ const NOT_PURE: [&str; 17] = [
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 8] = [
+const MAY_USE_CRDS: [&str; 9] = [
     "windlass",
     "windlass-cluster",
+    "notification-controller",
     "windlass-runtime",
     "e2e",
     "bench",
@@ -272,4 +273,34 @@ fn everything_comes_from_a_registry_that_is_allowed() {
         (!is_known).then(|| format!("{} comes from {source}", package.name))
     });
     assert_none(&foreign.collect::<Vec<_>>());
+}
+
+/// Crates of which the log has errors only, since its filter names none with which their names begin.
+fn silent_crates(telemetry: &str, logging: &[String]) -> Vec<String> {
+    let list = telemetry.split_once("const CRATES").and_then(|(_, rest)| rest.split_once('='));
+    let list = list.and_then(|(_, rest)| rest.split_once(';')).map_or("", |(list, _)| list);
+    let listed: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    let names = logging.iter().map(|name| name.replace('-', "_"));
+    let silent = names.filter(|name| !listed.iter().any(|it| name.starts_with(*it)));
+    silent
+        .map(|name| {
+            format!("{name} logs, and `CRATES` of operator/serve/src/telemetry.rs does not name it")
+        })
+        .collect()
+}
+
+#[test]
+fn the_filter_of_the_log_names_every_crate_that_logs() {
+    let graph = Graph::load(metadata());
+    let (_, others) = members();
+    let reached = graph.reach("windlass");
+    let logs = |name: &&String| {
+        reached.contains_key(name.as_str())
+            && graph.normal.get(*name).is_some_and(|uses| uses.contains("tracing"))
+    };
+    let logging: Vec<String> = others.iter().filter(logs).cloned().collect();
+    assert!(logging.iter().any(|name| name == "windlass-cluster"), "{logging:?}");
+    assert_none(&silent_crates(&read("operator/serve/src/telemetry.rs"), &logging));
+    let two = ["windlass-cluster".to_owned(), "source-controller".to_owned()];
+    assert_eq!(silent_crates("const CRATES: [&str; 1] = [\"windlass\"];", &two).len(), 1);
 }

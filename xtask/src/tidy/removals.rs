@@ -19,7 +19,7 @@ const UNGATED: [UngatedCall; 2] = [
             // Objects that windlass keeps for itself.
             "operator/runtime/src/audit/retention.rs",
             "src/controllers/crd_guard/export.rs",
-            "src/controllers/incident/incident_store.rs",
+            "operator/notification/src/incident/incident_store.rs",
             "operator/runtime/src/lifecycle.rs",
             // Helm's records: those of a removal that has come to its end, and old ones.
             "src/controllers/release_runner/storage.rs",

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::controllers::delivery::CONTROLLER;
+use crate::delivery::CONTROLLER;
 use windlass_cluster::{Cluster, ClusterError};
 use windlass_runtime::kind::REQUESTED_AT;
 

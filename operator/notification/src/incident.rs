@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use self::audience::Audience;
 use self::incident_store::Book;
 use self::notifier::{Notice, Teller};
-pub(crate) use self::observed::Row;
+pub use self::observed::Row;
 use self::observed::{ListedKinds, ObservedObjects};
 use self::suppression::{EventDecision, IncidentNotice, decision};
 use self::turns::Turns;
@@ -73,7 +73,7 @@ const MIN_FAILURE_AGE: Duration = Duration::from_secs(3);
 const SETTLED_WAITING: Duration = Duration::from_secs(300);
 
 /// Follows Incidents until `stop`.
-pub(crate) async fn follow(context: Arc<Context>, stop: CancellationToken) {
+pub async fn follow(context: Arc<Context>, stop: CancellationToken) {
     let gone = context.shared::<DeletedIncidents>();
     let changed = |_: &Context, it: TableChange<Incident>| gone.note(it);
     stop.run_until_cancelled(table::follow::<Incident>(context, changed)).await;
@@ -144,7 +144,7 @@ impl GoneIncidents {
 }
 
 /// Opens and resolves incidents until `stop`. `rows` are the kinds whose objects are observed.
-pub(crate) async fn run(
+pub async fn run(
     context: Arc<Context>,
     delivery: Arc<Delivery>,
     rows: Vec<Row>,

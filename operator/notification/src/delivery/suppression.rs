@@ -6,7 +6,7 @@
 //!
 //! They wait in memory, like all events before it is decided who wants them: those of the last seconds are lost if the process is
 //! killed. One that finds no room is sent at once.
-//! Elsewhere: which events these are (`dispatch`), what becomes of one (`controllers::incident`).
+//! Elsewhere: which events these are (`dispatch`), what becomes of one (`incident`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

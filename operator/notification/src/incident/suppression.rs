@@ -10,7 +10,7 @@ use std::time::Duration;
 use cause::incident::{ObjectVerdict, Own};
 
 use super::{MIN_FAILURE_AGE, SETTLED_WAITING};
-use crate::controllers::delivery::suppression::Beginning;
+use crate::delivery::suppression::Beginning;
 
 /// After how long conditions say what an event is about: the status is written around the same time, and a watch reports it.
 const CONDITION_DELAY: Duration = Duration::from_secs(10);

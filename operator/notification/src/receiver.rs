@@ -5,7 +5,7 @@
 //! (`notify::receivers`).
 
 mod existing;
-pub(crate) mod hooks;
+pub mod hooks;
 mod intake;
 mod wakes;
 
@@ -22,12 +22,11 @@ use parking_lot::Mutex;
 use reconcile::{Condition, Conditions, ObjectKey, Reason, Rest, Time, Wake, reason};
 
 use super::delivery::CONTROLLER;
-use super::source::jittered;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{Event, Severity};
 use windlass_runtime::context::Context;
 use windlass_runtime::expressions::on_thread;
-use windlass_runtime::kind::{ControllerKind, REQUESTED_AT, log_failed_request, node_of};
+use windlass_runtime::kind::{ControllerKind, REQUESTED_AT, jittered, log_failed_request, node_of};
 use windlass_runtime::object_store::Memories;
 use windlass_runtime::own_kinds::{RESOURCES, named};
 use windlass_runtime::record::{Latest, conditions_of, listed, status_of};
@@ -46,14 +45,14 @@ const INTERVAL: &str = "10m";
 
 /// What a Receiver remembers between runs.
 #[derive(Default)]
-pub(crate) struct ReceiverState {
+pub struct ReceiverState {
     latest: Arc<Latest<Receiver>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
 }
 
 /// Runs Receivers.
-pub(crate) struct ReceiverController;
+pub struct ReceiverController;
 
 impl ControllerKind for ReceiverController {
     type Object = Receiver;

@@ -6,9 +6,9 @@
 //! events wait for them (`suppression`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests (`windlass_runtime::http_request`).
 
-pub(crate) mod attempt;
+pub mod attempt;
 mod dispatch;
-pub(crate) mod incidents;
+pub mod incidents;
 mod last_deliveries;
 mod matcher;
 mod nats;
@@ -17,7 +17,7 @@ mod provider_queues;
 mod repetitions;
 mod spool;
 pub(crate) mod suppression;
-pub(crate) mod transport;
+pub mod transport;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ pub(crate) fn logged(text: &str) -> &str {
 
 /// The delivery of events to notification services, as Alerts and Providers define it:
 /// the state that its queues, attempts and incidents share.
-pub(crate) struct Delivery {
+pub struct Delivery {
     context: Arc<Context>,
     spool: Arc<Spool>,
     lanes: Arc<Lanes>,
@@ -81,7 +81,7 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     /// Is told of events from now on. What waits is known, and nothing is sent before [`Delivery::run`].
-    pub(crate) async fn open(context: Arc<Context>, stop: CancellationToken) -> Arc<Self> {
+    pub async fn open(context: Arc<Context>, stop: CancellationToken) -> Arc<Self> {
         let storage = context.settings.storage_path.clone();
         let opened =
             tokio::task::spawn_blocking(move || Spool::open(&storage, Bounds::default())).await;
@@ -110,7 +110,7 @@ impl Delivery {
     }
 
     /// Sends until the process is told to stop; attempts under way then have a short time to end.
-    pub(crate) async fn run(self: Arc<Self>) {
+    pub async fn run(self: Arc<Self>) {
         if self.stop.clone().run_until_cancelled(self.listed()).await == Some(true) {
             self.begin();
         }

@@ -11,7 +11,7 @@ use crds::notification::Provider;
 use kube::core::Resource as _;
 use objects::ObjectId;
 
-use crate::controllers::delivery::{LastDelivery, ProviderKey};
+use crate::delivery::{LastDelivery, ProviderKey};
 
 /// The reason of what an Incident of a Provider says.
 const REASON: &str = "DeliveryFailed";

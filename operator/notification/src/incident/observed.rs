@@ -14,7 +14,7 @@ use objects::{Object, ObjectId};
 use reconcile::{SUSPENDED_UNTIL, Time};
 use serde_json::Value;
 
-use crate::controllers::delivery::CONTROLLER;
+use crate::delivery::CONTROLLER;
 use windlass_cluster::kind::OurKind;
 use windlass_runtime::context::Context;
 use windlass_serve::settings::Settings;
@@ -59,7 +59,7 @@ const MAX_REQUEST_ROUNDS: usize = 200;
 
 /// A kind whose objects are observed.
 #[derive(Clone, Copy)]
-pub(crate) struct Row {
+pub struct Row {
     /// Group, kind and API version.
     name: fn() -> [String; 3],
     refresh: fn(&mut ObservedObjects, &Context),
@@ -68,7 +68,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// The row of a kind.
-    pub(crate) const fn of<K: OurKind + ReconciledObject>() -> Self {
+    pub const fn of<K: OurKind + ReconciledObject>() -> Self {
         Self {
             name: || {
                 [K::group(&()), K::kind(&()), K::api_version(&())].map(std::borrow::Cow::into_owned)

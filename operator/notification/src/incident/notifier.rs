@@ -24,8 +24,8 @@ use super::audience::{Candidate, MAX_ALERTS_PER_INCIDENT, Places, places};
 use super::incident_store::{self, Book, WriteOutcome};
 use super::turns::Turns;
 use super::wording::{About, event};
-use crate::controllers::delivery::Delivery;
-use crate::controllers::delivery::incidents::{
+use crate::delivery::Delivery;
+use crate::delivery::incidents::{
     Choice, IncidentDelivery, IncidentDeliveryOutcome, Mark, Saying, Wanting,
 };
 use windlass_runtime::context::Context;

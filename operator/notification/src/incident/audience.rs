@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::core::ResourceExt as _;
 use objects::ObjectId;
 
-use crate::controllers::delivery::incidents::Wanting;
+use crate::delivery::incidents::Wanting;
 
 /// How many objects of an incident are offered to the patterns and labels of an Alert.
 const MAX_MATCHED_OBJECTS: usize = 8;

@@ -19,7 +19,7 @@ use windlass_runtime::kind::ControllerKind;
 use windlass_runtime::record::Latest;
 
 /// Runs Providers.
-pub(crate) struct ProviderController;
+pub struct ProviderController;
 
 impl ControllerKind for ProviderController {
     type Object = Provider;

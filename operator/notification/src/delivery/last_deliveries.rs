@@ -1,7 +1,7 @@
 //! How the last notification of each Provider ended. A Provider has no status, so its incident is derived from this.
 //!
 //! It is gone with the process: an Incident that is open stays so until a notification is accepted. Elsewhere: attempts
-//! (`provider_queue`), the incidents (`controllers::incident`).
+//! (`provider_queue`), the incidents (`incident`).
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use super::existing::Existing;
 use super::intake::{Intake, RequestBody};
 use super::wakes::Wakes;
-use crate::controllers::delivery::logged;
+use crate::delivery::logged;
 use windlass_cluster::Cluster;
 use windlass_runtime::context::Context;
 use windlass_runtime::expressions::{EvaluationError, on_thread};
@@ -108,7 +108,7 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Takes requests of webhooks.
-pub(crate) fn hooks(context: Arc<Context>) -> Router {
+pub fn hooks(context: Arc<Context>) -> Router {
     let hooks = Arc::new(Hooks {
         cluster: context.cluster.asking(),
         context,

@@ -22,7 +22,7 @@ const PUB_SUB_EMULATOR: &str = "PUBSUB_EMULATOR_HOST";
 const EVENT_HUBS: &str = "https://eventhubs.azure.net";
 
 /// What is sent, with the login that it takes.
-pub(crate) enum Letter {
+pub enum Letter {
     /// A request whose answer the engine judges.
     Request(Box<ProviderRequest>),
     /// A request that counts as sent when its answer says so: the engine knows it as a message.
@@ -33,10 +33,11 @@ pub(crate) enum Letter {
 
 /// By what it is sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Sender<'s> {
-    pub(crate) clients: &'s Clients,
+pub struct Sender<'s> {
+    /// HTTP clients, which know what addresses may be asked.
+    pub clients: &'s Clients,
     /// Whether a Provider without credentials may have those of this machine.
-    pub(crate) lends_identity: bool,
+    pub lends_identity: bool,
 }
 
 impl Sender<'_> {
@@ -44,7 +45,7 @@ impl Sender<'_> {
     ///
     /// # Errors
     /// Why there is no token, and whether another attempt may help.
-    pub(crate) async fn letter(&self, parcel: Parcel) -> Result<Letter, (String, bool)> {
+    pub async fn letter(&self, parcel: Parcel) -> Result<Letter, (String, bool)> {
         match parcel {
             Parcel::Http(request) => Ok(Letter::Request(request)),
             Parcel::Nats(message) => Ok(Letter::Nats(message)),
@@ -79,7 +80,7 @@ impl Sender<'_> {
     }
 
     /// Sends a letter.
-    pub(crate) async fn send(&self, letter: &Letter) -> DeliveryResult {
+    pub async fn send(&self, letter: &Letter) -> DeliveryResult {
         match letter {
             Letter::Request(request) | Letter::Message(request) => {
                 exchange(self.clients, request).await
@@ -103,7 +104,7 @@ impl Sender<'_> {
 
 impl Letter {
     /// The outcome as the engine takes it: an answer that does not accept a message is a failure of it.
-    pub(crate) fn judged(&self, outcome: DeliveryResult) -> DeliveryResult {
+    pub fn judged(&self, outcome: DeliveryResult) -> DeliveryResult {
         match (self, outcome) {
             (Self::Message(_), Ok(answer)) if !(200..300).contains(&answer.status) => {
                 Err((refusal(&answer), false))

@@ -4,7 +4,7 @@
 //! created twice. One that is opened again is the same object. Spec and status have one writer, which is this: where several
 //! processes divide the objects by a selector, each keeps Incidents of its own, which a label and the name tell apart.
 //!
-//! Elsewhere: when writes pause (`backoff`), what is opened and resolved (`controllers::incident`), the watched objects
+//! Elsewhere: when writes pause (`backoff`), what is opened and resolved (`incident`), the watched objects
 //! (`lifecycle::table`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -47,8 +47,9 @@ pub(super) enum DeliveryOutcome {
 }
 
 /// The Secrets of a Provider.
-pub(crate) struct Secrets {
-    pub(crate) found: Arc<BTreeMap<String, Secret>>,
+pub struct Secrets {
+    /// Those that are there, by name.
+    pub found: Arc<BTreeMap<String, Secret>>,
     /// One that it names is not there.
     is_incomplete: bool,
 }
@@ -142,7 +143,7 @@ fn failed(event: &notify::Event, why: &str) -> Warning {
 ///
 /// # Errors
 /// The Provider or the Alert cannot be read.
-pub(crate) fn begin(
+pub fn begin(
     event: notify::Event,
     provider: &Provider,
     alert: &Alert,
@@ -162,7 +163,7 @@ pub(crate) fn begin(
 ///
 /// # Errors
 /// The server's refusal; one that is not there is no error.
-pub(crate) async fn secrets(
+pub async fn secrets(
     cluster: &Cluster,
     namespace: &str,
     provider: &Provider,
@@ -208,7 +209,7 @@ fn strings<'a>(values: impl Iterator<Item = &'a Vec<u8>>) -> usize {
 }
 
 /// Everything in the Secrets, and what of an address may stand alone in a text.
-pub(crate) fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
+pub fn masking(secrets: &BTreeMap<String, Secret>) -> Masking {
     let values = secrets.values().flat_map(|secret| secret.data.iter());
     let values = values.flat_map(|(key, value)| {
         let address = (key == "address").then(|| String::from_utf8_lossy(value));

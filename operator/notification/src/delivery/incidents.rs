@@ -3,7 +3,7 @@
 //! What was sent stands in the status of the Incident, which another task writes. A step is known here from the moment in
 //! which it waits until that task takes its outcome, so that none is sent twice.
 //!
-//! Elsewhere: the incidents themselves (`controllers::incident`), what services are sent (`engines/notify`), waiting
+//! Elsewhere: the incidents themselves (`incident`), what services are sent (`engines/notify`), waiting
 //! (`spool`), attempts (`provider_queue`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
 use windlass_serve::settings::{Settings, parse_duration};
 
 /// On an Alert: whether it is sent incidents instead of each error.
-pub(crate) const INCIDENTS: &str = "windlass.dev/incidents";
+pub const INCIDENTS: &str = "windlass.dev/incidents";
 /// On an Alert: how long an incident is open before that is sent.
 const AFTER: &str = "windlass.dev/incident-after";
 /// On an Alert: how often it is sent that an incident is still open.

@@ -12,7 +12,7 @@ use windlass_runtime::context::Context;
 use windlass_runtime::kind::ControllerKind;
 
 /// Runs Alerts.
-pub(crate) struct AlertController;
+pub struct AlertController;
 
 impl ControllerKind for AlertController {
     type Object = Alert;

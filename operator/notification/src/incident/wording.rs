@@ -11,7 +11,7 @@ use notify::{EVENT_GROUP, Event, ObjectReference};
 use reconcile::Time;
 
 use super::incident_store;
-use crate::controllers::delivery::incidents::Saying;
+use crate::delivery::incidents::Saying;
 
 /// How many affected objects a message names.
 const MAX_OBJECTS_NAMED: usize = 5;
