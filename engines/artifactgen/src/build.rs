@@ -12,8 +12,8 @@ use crate::content_hash::{ContentHashError, content_hash};
 use crate::copy::{CopyError, copy};
 use crate::spec::OutputArtifact;
 
-/// How much one generator may use up: about a minute, and 2 GiB of strings and extracted files.
-pub const BUILD_ALLOWANCE: Allowance = Allowance { steps: 20_000_000_000, bytes: 2 << 30 };
+/// How much one generator may use up: about a minute, and 256 MiB of strings and extracted files.
+pub const BUILD_ALLOWANCE: Allowance = Allowance { steps: 20_000_000_000, bytes: 256 << 20 };
 
 /// The trees of sources by their aliases.
 pub type SourceTrees<'a> = BTreeMap<&'a str, &'a dyn FileTree>;

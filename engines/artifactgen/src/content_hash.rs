@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use golang::meter::{Meter, WorkLimitExceeded};
-use tree::{FileKind, FileTree as _, MemoryTree};
+use tree::{FileKind, FileTree as _, MemoryTree, TreeError};
 
 /// The largest prime below 2^16.
 const ADLER_MODULUS: u32 = 65_521;
@@ -14,11 +14,14 @@ const ADLER_MODULUS: u32 = 65_521;
 const ADLER_CHUNK_BYTES: usize = 5_552;
 
 /// Why there is no number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentHashError {
     /// A file's name has a line break.
     #[error("filenames with newlines are not supported")]
     LineBreak,
+    /// A file that the artifact lists cannot be read.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
     /// The work is too much.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
@@ -45,7 +48,7 @@ pub(crate) fn content_hash(
     let mut sum = Adler32::default();
     let mut line = String::new();
     for path in paths {
-        let body = files.read(path).unwrap_or_default();
+        let body = files.read(path)?;
         meter.steps(1 + body.len() as u64)?;
         line.clear();
         // Writing to a String cannot fail.

@@ -13,7 +13,7 @@ use tree::{
 };
 
 use crate::copy_path::{self, CopyPathError, CopySource, Destination};
-use crate::doublestar::{MatchError, Unread, is_match};
+use crate::doublestar::{MatchError, SyntaxCheck, is_match};
 use crate::exclude::Exclusion;
 use crate::glob::{self, GlobError};
 use crate::merge::{MergeError, merged};
@@ -67,6 +67,14 @@ pub enum CopyError {
         pattern: String,
         /// The source.
         alias: String,
+    },
+    /// The source does not list a folder that it has.
+    #[error("failed to list the files of source '{alias}': {error}")]
+    List {
+        /// The source.
+        alias: String,
+        /// Why.
+        error: TreeError,
     },
     /// All that the pattern of `from` finds is excluded.
     #[error("all files matching pattern '{pattern}' in source '{alias}' were excluded")]
@@ -130,6 +138,9 @@ pub enum PlaceError {
     /// Something else is in the way, or a limit is reached.
     #[error(transparent)]
     Entry(#[from] BuildError),
+    /// A source or an archive does not give what it lists.
+    #[error("failed to read what is to be copied: {0}")]
+    Read(#[from] TreeError),
     /// A file was not merged.
     #[error(transparent)]
     Merge(#[from] MergeError),
@@ -202,7 +213,7 @@ fn check_exclude(pattern: &str, meter: &mut Meter) -> Result<(), CopyError> {
         pattern: pattern.chars().take(copy_path::MAX_PATTERN_BYTES).collect(),
         problem,
     })?;
-    match is_match(pattern, ".", Unread::Validated, meter) {
+    match is_match(pattern, ".", SyntaxCheck::WholePattern, meter) {
         Ok(_) => Ok(()),
         Err(MatchError::Malformed) => Err(CopyError::Exclude(pattern.to_owned())),
         Err(MatchError::Work(error)) => Err(error.into()),
@@ -236,11 +247,12 @@ impl PreparedCopy<'_> {
                 glob::simple(self.tree, pattern, self.meter)
             }
         };
+        let alias = || source.alias.to_owned();
         let found = found.map_err(|error| match error {
             GlobError::Malformed => CopyError::Pattern(pattern.to_owned()),
+            GlobError::Tree(error) => CopyError::List { alias: alias(), error },
             GlobError::Work(error) => error.into(),
         })?;
-        let alias = || source.alias.to_owned();
         if found.is_empty() {
             return Err(CopyError::NoMatch { pattern: pattern.to_owned(), alias: alias() });
         }
@@ -375,7 +387,7 @@ impl PreparedCopy<'_> {
         let mut waiting = vec![folder.clone()];
         while let Some(path) = waiting.pop() {
             let mut folders = Vec::new();
-            for (name, kind) in self.tree.list(&path).unwrap_or_default() {
+            for (name, kind) in self.tree.list(&path)? {
                 self.meter.steps(STEPS_PER_ENTRY)?;
                 let path = path.join(&name).map_err(BuildError::from)?;
                 if exclusion.excludes(&path, self.meter)? {
@@ -418,7 +430,7 @@ impl PreparedCopy<'_> {
         executable: bool,
     ) -> Result<(), PlaceError> {
         self.meter.steps(STEPS_PER_ENTRY)?;
-        let body = self.tree.read(path).map_err(|error| unreadable(&error))?;
+        let body = self.tree.read(path)?;
         self.artifact.file(to, body, executable).map_err(|error| {
             // Parity(flux): a file in the place of the folder itself is noticed by the file that goes into it.
             let parent = to.parent();
@@ -470,16 +482,16 @@ fn place_extracted(
     metadata: FileMetadata,
     folder: &RelPath,
     artifact: &mut Builder,
-) -> Result<(), BuildError> {
-    let to = folder.join(path.as_str())?;
-    let FileMetadata::File { executable, .. } = metadata else { return artifact.dir(&to) };
+) -> Result<(), PlaceError> {
+    let to = folder.join(path.as_str()).map_err(BuildError::from)?;
+    let FileMetadata::File { executable, .. } = metadata else { return Ok(artifact.dir(&to)?) };
     // Parity(flux): a file that is overwritten keeps its mode.
     let executable = match artifact.entry(&to) {
         Some(FileMetadata::File { executable, .. }) => executable,
         Some(FileMetadata::Dir) | None => executable,
     };
-    let Ok(body) = content.read(path) else { return Ok(()) };
-    artifact.file(&to, body, executable)
+    let body = content.read(path)?;
+    Ok(artifact.file(&to, body, executable)?)
 }
 
 /// What a merge says of a folder where it wants a file.

@@ -14,7 +14,7 @@ pub(crate) const MAX_PATTERN_BYTES: usize = 4096;
 /// What the destinations of copies begin with.
 const ARTIFACT: &str = "@artifact/";
 
-/// Why a text is no end of a copy, in Flux's words.
+/// Why `from` or `to` of a copy is invalid, in Flux's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CopyPathError {
     /// A source without `@`.

@@ -23,13 +23,13 @@ impl From<WorkLimitExceeded> for MatchError {
     }
 }
 
-/// Whether the part of a pattern that a mismatch leaves unread is examined, too.
+/// How much of a pattern has to be well-formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unread {
-    /// It is.
-    Validated,
-    /// It is not.
-    Ignored,
+pub(crate) enum SyntaxCheck {
+    /// A mismatch examines the rest of the pattern, too, and a malformed one is an error.
+    WholePattern,
+    /// A mismatch ends the examination: what is malformed behind it is not noticed.
+    PartThatWasRead,
 }
 
 /// Whether all of a path matches.
@@ -39,9 +39,10 @@ pub(crate) enum Unread {
 pub(crate) fn is_match(
     pattern: &str,
     path: &str,
-    unread: Unread,
+    check: SyntaxCheck,
     meter: &mut Meter,
 ) -> Result<bool, MatchError> {
+    meter.steps(pattern.len() as u64)?;
     let mut attempts = vec![Attempt {
         pattern: pattern.to_owned(),
         pattern_at: 0,
@@ -50,7 +51,7 @@ pub(crate) fn is_match(
         double_star: None,
     }];
     while let Some(attempt) = attempts.pop() {
-        match attempt.run(path, unread, meter)? {
+        match attempt.run(path, check, meter)? {
             AttemptResult::Match => return Ok(true),
             AttemptResult::Mismatch => {}
             // The first alternative is tried first.
@@ -195,7 +196,7 @@ impl Attempt {
     fn run(
         mut self,
         path: &str,
-        unread: Unread,
+        check: SyntaxCheck,
         meter: &mut Meter,
     ) -> Result<AttemptResult, MatchError> {
         let mut is_segment_start = true;
@@ -215,13 +216,13 @@ impl Attempt {
                 continue;
             }
             let rest = self.pattern.get(self.pattern_at..).unwrap_or_default();
-            if unread == Unread::Validated && !is_well_formed(rest) {
+            if check == SyntaxCheck::WholePattern && !is_well_formed(rest) {
                 return Err(MatchError::Malformed);
             }
             return Ok(AttemptResult::Mismatch);
         }
         let rest = self.pattern.get(self.pattern_at..).unwrap_or_default();
-        Ok(match matches_nothing(rest, unread, meter)? {
+        Ok(match matches_nothing(rest, check, meter)? {
             true => AttemptResult::Match,
             false => AttemptResult::Mismatch,
         })
@@ -259,7 +260,10 @@ impl Attempt {
             }
             b'[' => {
                 *is_segment_start = false;
-                self.class(wanted, length)
+                let begin = self.pattern_at;
+                let result = self.class(wanted, length);
+                meter.steps((self.pattern_at - begin) as u64)?;
+                result
             }
             b'{' => {
                 meter.steps(self.pattern.len() as u64)?;
@@ -417,7 +421,11 @@ fn character(text: &str, at: usize) -> (char, usize) {
 }
 
 /// Whether a pattern matches an empty text. `a/**` matches `a`, since that may be a folder.
-fn matches_nothing(pattern: &str, unread: Unread, meter: &mut Meter) -> Result<bool, MatchError> {
+fn matches_nothing(
+    pattern: &str,
+    check: SyntaxCheck,
+    meter: &mut Meter,
+) -> Result<bool, MatchError> {
     let mut waiting = vec![pattern.to_owned()];
     while let Some(pattern) = waiting.pop() {
         meter.steps(1 + pattern.len() as u64)?;
@@ -427,7 +435,7 @@ fn matches_nothing(pattern: &str, unread: Unread, meter: &mut Meter) -> Result<b
         if pattern.starts_with('{') {
             let all = alternatives(&pattern, 0).ok_or(MatchError::Malformed)?;
             waiting.extend(all.into_iter().rev());
-        } else if unread == Unread::Validated && !is_well_formed(&pattern) {
+        } else if check == SyntaxCheck::WholePattern && !is_well_formed(&pattern) {
             return Err(MatchError::Malformed);
         }
     }
@@ -446,7 +454,7 @@ mod tests {
     }
 
     fn matches(pattern: &str, path: &str) -> bool {
-        is_match(pattern, path, Unread::Ignored, &mut meter()).unwrap()
+        is_match(pattern, path, SyntaxCheck::PartThatWasRead, &mut meter()).unwrap()
     }
 
     #[test]
@@ -495,7 +503,8 @@ mod tests {
 
     #[test]
     fn what_is_malformed_is_found_where_it_is_read() {
-        let validated = |pattern: &str| is_match(pattern, ".", Unread::Validated, &mut meter());
+        let validated =
+            |pattern: &str| is_match(pattern, ".", SyntaxCheck::WholePattern, &mut meter());
         for pattern in ["[", "a][", "[]", "{a", "a}", r"\", ".{", "[a-"] {
             assert_eq!(validated(pattern), Err(MatchError::Malformed), "{pattern}");
             assert!(!is_well_formed(pattern), "{pattern}");
@@ -510,11 +519,23 @@ mod tests {
     fn groups_that_multiply_the_work_end_with_an_error() {
         let pattern = "{a,aa}".repeat(20);
         let mut meter = Meter::new(Allowance { steps: 100_000, bytes: 0 }, Stop::default());
-        let answer = is_match(&pattern, &"a".repeat(60), Unread::Ignored, &mut meter);
+        let answer = is_match(&pattern, &"a".repeat(60), SyntaxCheck::PartThatWasRead, &mut meter);
         assert_eq!(answer, Err(MatchError::Work(WorkLimitExceeded::Steps(100_000))));
         // Groups without alternatives cost no stack.
         assert!(matches(&"{a}".repeat(1_000), &"a".repeat(1_000)));
         assert!(matches(&("{".repeat(1_000) + "a" + &"}".repeat(1_000)), "a"));
+    }
+
+    #[test]
+    fn a_pattern_and_each_scan_of_a_class_cost_their_length() {
+        let costs_more_than = |steps: u64, pattern: &str, path: &str| {
+            let mut meter = Meter::new(Allowance { steps, bytes: 0 }, Stop::default());
+            let answer = is_match(pattern, path, SyntaxCheck::PartThatWasRead, &mut meter);
+            answer == Err(MatchError::Work(WorkLimitExceeded::Steps(steps)))
+        };
+        assert!(costs_more_than(999, &"b".repeat(1_000), "a"));
+        let class = format!("*[{}]", "b".repeat(1_000));
+        assert!(costs_more_than(99_999, &class, &"a".repeat(100)));
     }
 
     proptest! {
@@ -523,8 +544,8 @@ mod tests {
             pattern in r"[\[\]{},*?!^\\a-cé/.-]{0,20}",
             path in "[a-cé/.]{0,12}",
         ) {
-            for unread in [Unread::Ignored, Unread::Validated] {
-                let _answer = is_match(&pattern, &path, unread, &mut meter());
+            for check in [SyntaxCheck::PartThatWasRead, SyntaxCheck::WholePattern] {
+                let _answer = is_match(&pattern, &path, check, &mut meter());
             }
             let _answer = is_well_formed(&pattern);
         }
@@ -532,7 +553,8 @@ mod tests {
         #[test]
         fn a_path_that_is_spelled_out_matches(path in "[a-cé*?\\[\\]{},/!-]{0,12}") {
             let spelled: String = path.chars().flat_map(|it| ['\\', it]).collect();
-            prop_assert!(is_match(&spelled, &path, Unread::Validated, &mut meter()).unwrap());
+            let answer = is_match(&spelled, &path, SyntaxCheck::WholePattern, &mut meter());
+            prop_assert_eq!(answer, Ok(true));
         }
     }
 }

@@ -5,7 +5,7 @@
 use golang::meter::{Meter, WorkLimitExceeded};
 use tree::RelPath;
 
-use crate::doublestar::{MatchError, Unread, is_match};
+use crate::doublestar::{MatchError, SyntaxCheck, is_match};
 
 /// The patterns of a copy.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl<'a> Exclusion<'a> {
 
 /// What is malformed matches nothing.
 fn matches(pattern: &str, path: &str, meter: &mut Meter) -> Result<bool, WorkLimitExceeded> {
-    match is_match(pattern, path, Unread::Ignored, meter) {
+    match is_match(pattern, path, SyntaxCheck::PartThatWasRead, meter) {
         Ok(is_match) => Ok(is_match),
         Err(MatchError::Malformed) => Ok(false),
         Err(MatchError::Work(error)) => Err(error),

@@ -5,16 +5,25 @@
 
 use golang::glob::path_match;
 use golang::meter::{Meter, WorkLimitExceeded};
-use tree::{FileKind, FileTree, RelPath};
+use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
-use crate::doublestar::{self, MatchError, Unread};
+use crate::doublestar::{self, MatchError, SyntaxCheck};
+
+/// Steps that listing an entry of a folder takes, about.
+pub(crate) const STEPS_PER_LISTED_ENTRY: u64 = 64;
+
+/// Bytes that a path or a pattern takes beside its text, about.
+pub(crate) const BYTES_PER_PATH: u64 = 64;
 
 /// Why no paths were found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GlobError {
     /// The pattern is malformed, in Go's words.
     #[error("syntax error in pattern")]
     Malformed,
+    /// The tree does not list a folder that it has.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
     /// The work is too much.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
@@ -52,13 +61,12 @@ pub(crate) fn simple(
     let (literal, segments) = segments.split_at(literal);
     let Some(start) = literal_path(literal) else { return Ok(Vec::new()) };
     let mut found = vec![start];
-    if segments.is_empty() {
-        found.retain(|path| tree.entry(path).is_some());
-    }
+    found.retain(|path| tree.entry(path).is_some());
     for segment in segments {
+        meter.steps(1 + segment.len() as u64)?;
         let mut next = Vec::new();
         for folder in &found {
-            for (name, _) in tree.list(folder).unwrap_or_default() {
+            for (name, _) in listed(tree, folder, meter)? {
                 meter.steps((1 + segment.len() as u64) * (1 + name.len() as u64))?;
                 if path_match(segment, &name).map_err(|_| GlobError::Malformed)? {
                     add(folder, &name, &mut next, meter)?;
@@ -107,7 +115,7 @@ fn without_groups(pattern: &str, meter: &mut Meter) -> Result<Vec<String>, GlobE
     let mut plain = Vec::new();
     while let Some(pattern) = waiting.pop() {
         meter.steps(1 + pattern.len() as u64)?;
-        meter.bytes(pattern.len() as u64)?;
+        meter.bytes(BYTES_PER_PATH + pattern.len() as u64)?;
         let Some(open) = first_group(&pattern) else {
             plain.push(pattern);
             continue;
@@ -161,6 +169,7 @@ fn of_alternative(
     pattern: &str,
     meter: &mut Meter,
 ) -> Result<Vec<RelPath>, GlobError> {
+    meter.steps(1 + pattern.len() as u64)?;
     let segments: Vec<&str> = pattern.split('/').collect();
     let literal = segments.iter().take_while(|segment| !has_unescaped_meta(segment)).count();
     let (literal, segments) = segments.split_at(literal);
@@ -174,26 +183,25 @@ fn of_alternative(
     let start = if literal.is_empty() { Some(RelPath::root()) } else { literal_path(&parts) };
     let Some(start) = start else { return Ok(Vec::new()) };
     let mut found = vec![start];
-    if segments.is_empty() {
-        found.retain(|path| tree.entry(path).is_some());
-    }
+    found.retain(|path| tree.entry(path).is_some());
     for (at, segment) in segments.iter().enumerate() {
+        meter.steps(1 + segment.len() as u64)?;
         let is_last = at + 1 == segments.len();
         let mut next = Vec::new();
         for folder in &found {
             match *segment {
                 "" => {
-                    if tree.list(folder).is_ok() {
+                    charge(folder.as_str().len(), meter)?;
+                    if is_folder(tree, folder) {
                         next.push(folder.clone());
                     }
                 }
                 "**" => all_below(tree, folder, is_last, &mut next, meter)?,
                 segment => {
-                    for (name, kind) in tree.list(folder).unwrap_or_default() {
+                    for (name, kind) in listed(tree, folder, meter)? {
                         let is_wanted = is_last || kind == FileKind::Dir;
-                        if doublestar::is_match(segment, &name, Unread::Ignored, meter)?
-                            && is_wanted
-                        {
+                        let check = SyntaxCheck::PartThatWasRead;
+                        if doublestar::is_match(segment, &name, check, meter)? && is_wanted {
                             add(folder, &name, &mut next, meter)?;
                         }
                     }
@@ -213,13 +221,14 @@ fn all_below(
     into: &mut Vec<RelPath>,
     meter: &mut Meter,
 ) -> Result<(), GlobError> {
-    if tree.list(folder).is_err() {
+    charge(folder.as_str().len(), meter)?;
+    if !is_folder(tree, folder) {
         return Ok(());
     }
     let mut waiting = vec![folder.clone()];
     while let Some(path) = waiting.pop() {
         let mut children = Vec::new();
-        for (name, kind) in tree.list(&path).unwrap_or_default() {
+        for (name, kind) in listed(tree, &path, meter)? {
             if with_files || kind == FileKind::Dir {
                 add(&path, &name, &mut children, meter)?;
             }
@@ -230,15 +239,41 @@ fn all_below(
     Ok(())
 }
 
+fn is_folder(tree: &dyn FileTree, path: &RelPath) -> bool {
+    tree.entry(path).map(FileMetadata::kind) == Some(FileKind::Dir)
+}
+
+/// What is directly in a folder, and nothing in a file.
+fn listed(
+    tree: &dyn FileTree,
+    folder: &RelPath,
+    meter: &mut Meter,
+) -> Result<Vec<(String, FileKind)>, GlobError> {
+    meter.steps(STEPS_PER_LISTED_ENTRY)?;
+    let entries = match tree.list(folder) {
+        Ok(entries) => entries,
+        Err(TreeError::NotDirectory(_)) => return Ok(Vec::new()),
+        Err(error @ (TreeError::NotFound(_) | TreeError::IsDirectory(_))) => {
+            return Err(error.into());
+        }
+    };
+    meter.steps(STEPS_PER_LISTED_ENTRY * entries.len() as u64)?;
+    Ok(entries)
+}
+
+/// To be called before a path with a text of so many bytes is made.
+fn charge(length: usize, meter: &mut Meter) -> Result<(), WorkLimitExceeded> {
+    meter.steps(1 + length as u64)?;
+    meter.bytes(BYTES_PER_PATH + length as u64)
+}
+
 fn add(
     folder: &RelPath,
     name: &str,
     into: &mut Vec<RelPath>,
     meter: &mut Meter,
 ) -> Result<(), WorkLimitExceeded> {
-    let length = (folder.as_str().len() + name.len()) as u64;
-    meter.steps(1 + length)?;
-    meter.bytes(length)?;
+    charge(folder.as_str().len() + name.len(), meter)?;
     // The names of a tree lead nowhere else.
     into.extend(folder.join(name));
     Ok(())
@@ -337,6 +372,20 @@ mod tests {
         assert!(found("a/./*").is_empty() && found("/*").is_empty() && found("{}*").is_empty());
         let found = with_double_stars(&tree, "{a", &mut meter(100_000));
         assert_eq!(found, Err(GlobError::Malformed));
+    }
+
+    #[test]
+    fn each_listed_entry_and_each_path_that_is_found_is_counted() {
+        let files: Vec<String> = (0..1_000).map(|at| at.to_string()).collect();
+        let wide = MemoryTree::from_files(files.iter().map(|file| (file, ""))).unwrap();
+        // Each of the three parts lists the root.
+        let steps = 3 * 1_000 * STEPS_PER_LISTED_ENTRY;
+        let exceeded = Err(GlobError::Work(WorkLimitExceeded::Steps(steps)));
+        assert_eq!(with_double_stars(&wide, "**/**/**", &mut meter(steps)), exceeded);
+        let bytes = 1_000 * BYTES_PER_PATH;
+        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes }, Stop::default());
+        let exceeded = Err(GlobError::Work(WorkLimitExceeded::Bytes(bytes)));
+        assert_eq!(simple(&wide, "*", &mut meter), exceeded);
     }
 
     #[test]

@@ -46,11 +46,14 @@ pub enum MergeError {
 /// # Errors
 /// One of them is no map, or too large.
 pub(crate) fn merged(base: &[u8], overlay: &[u8], meter: &mut Meter) -> Result<String, MergeError> {
+    let left = meter.left().bytes;
     let overlay = load(overlay, meter)?;
     let mut merged = load(base, meter)?;
     lay_over(&mut merged, overlay);
     let text = goyaml::emit_value(&&Value::Object(merged), MAX_MERGED_BYTES)
         .map_err(|error| MergeError::Write(error.to_string()))?;
+    // Only the text is kept.
+    meter.free(left - meter.left().bytes);
     meter.bytes(text.len() as u64)?;
     Ok(text)
 }
@@ -186,6 +189,15 @@ mod tests {
         assert_eq!(documents(b"a: |\r\n  x"), Ok(vec![b"a: |\n  x\n".to_vec()]));
         let error = merge("--- x\n", "").unwrap_err().to_string();
         assert_eq!(error, "error reading YAML document: invalid Yaml document separator: x");
+    }
+
+    #[test]
+    fn of_a_merge_only_the_text_stays_counted() {
+        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes: 2_000 }, Stop::default());
+        for _ in 0..100 {
+            assert_eq!(merged(b"a: 1\n", b"b: 1\n", &mut meter).as_deref(), Ok("a: 1\nb: 1\n"));
+        }
+        assert_eq!(meter.left().bytes, 1_000);
     }
 
     #[test]

@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use golang::meter::{Meter, WorkLimitExceeded};
 use golang::regexp::{self, Regexp};
 use golang::unicode;
-use tree::{FileKind, FileTree, RelPath};
+use tree::{FileKind, FileTree, RelPath, TreeError};
 
 use crate::build::SourceTrees;
+use crate::glob::{BYTES_PER_PATH, STEPS_PER_LISTED_ENTRY};
 use crate::names::{label_name_problem, label_value_problem, subdomain_problem};
 use crate::spec::{CopyOperation, GeneratorSpec, OutputArtifact};
 use crate::validate::quoted;
@@ -21,6 +22,9 @@ pub(crate) const MAX_REQUESTS: usize = 5_000;
 
 /// Steps that examining a folder takes beside matching its path, about.
 const STEPS_PER_FOLDER: u64 = 64;
+
+/// Bytes that a text of a request takes beside its characters, about.
+const BYTES_PER_TEXT: u64 = 48;
 
 /// An artifact to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +49,9 @@ pub enum PathPatternError {
         /// Why.
         problem: PatternProblem,
     },
+    /// The source does not list a folder that it has.
+    #[error("failed to list the directories for pathPattern: {0}")]
+    List(#[from] TreeError),
     /// The work is too much.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
@@ -54,7 +61,7 @@ impl PathPatternError {
     /// Whether only another spec or other sources help.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
-        !matches!(self, Self::Work(WorkLimitExceeded::Time))
+        !matches!(self, Self::List(_) | Self::Work(WorkLimitExceeded::Time))
     }
 }
 
@@ -179,7 +186,9 @@ pub fn artifact_requests(
                     error,
                 })
             })?;
-            meter.bytes(request_bytes(&request))?;
+            let bytes = request_bytes(&request) + BYTES_PER_PATH + folder.as_str().len() as u64;
+            meter.steps(bytes)?;
+            meter.bytes(bytes)?;
             let name = &request.artifact.name;
             if let Some(problem) = subdomain_problem(name) {
                 return Err(failed(PatternProblem::Name { name: quoted(name), problem }));
@@ -201,20 +210,20 @@ pub fn artifact_requests(
 }
 
 /// All folders but the root, in the order of a walk.
-fn folders(tree: &dyn FileTree, meter: &mut Meter) -> Result<Vec<RelPath>, WorkLimitExceeded> {
+fn folders(tree: &dyn FileTree, meter: &mut Meter) -> Result<Vec<RelPath>, PathPatternError> {
     let mut folders = Vec::new();
     let mut waiting = vec![RelPath::root()];
     while let Some(path) = waiting.pop() {
         let mut children = Vec::new();
-        for (name, kind) in tree.list(&path).unwrap_or_default() {
-            meter.steps(1)?;
+        for (name, kind) in tree.list(&path)? {
+            meter.steps(STEPS_PER_LISTED_ENTRY)?;
             if kind == FileKind::Dir {
+                meter.bytes(BYTES_PER_PATH + (path.as_str().len() + name.len()) as u64)?;
                 // The names of a tree lead nowhere else.
                 children.extend(path.join(&name));
             }
         }
         waiting.extend(children.into_iter().rev());
-        meter.bytes(path.as_str().len() as u64)?;
         if !path.is_root() {
             folders.push(path);
         }
@@ -354,13 +363,24 @@ fn render(template: &str, values: &BTreeMap<String, String>) -> Result<String, T
     Ok(text + rest)
 }
 
-/// About how many bytes a request takes.
+/// About how many bytes a request takes, and its name a second time, by which collisions are found.
 fn request_bytes(request: &ArtifactRequest) -> u64 {
+    let ArtifactRequest { artifact, labels } = request;
+    let OutputArtifact { name, revision, origin_revision, copy } = artifact;
     let of_copy = |copy: &CopyOperation| {
-        copy.from.len() + copy.to.len() + copy.exclude.iter().map(String::len).sum::<usize>()
+        let CopyOperation { from, to, exclude, strategy: _ } = copy;
+        // The list of patterns itself takes as much as an empty text.
+        BYTES_PER_TEXT + string_bytes([from, to]) + string_bytes(exclude)
     };
-    let copies: usize = request.artifact.copy.iter().map(of_copy).sum();
-    (request.artifact.name.len() + copies) as u64
+    let copies: u64 = copy.iter().map(of_copy).sum();
+    string_bytes([name, name, revision, origin_revision])
+        + string_bytes(labels.keys())
+        + string_bytes(labels.values())
+        + copies
+}
+
+fn string_bytes<'a>(strings: impl IntoIterator<Item = &'a String>) -> u64 {
+    strings.into_iter().map(|text| BYTES_PER_TEXT + text.len() as u64).sum()
 }
 
 #[cfg(test)]
@@ -417,6 +437,30 @@ mod tests {
         assert!(
             error.is_terminal() && error.to_string().contains("not a valid Kubernetes label key")
         );
+    }
+
+    #[test]
+    fn what_requests_and_folders_keep_is_counted() {
+        let files: Vec<String> = (0..100).map(|at| format!("{at}/f")).collect();
+        let tree = MemoryTree::from_files(files.iter().map(|file| (file, ""))).unwrap();
+        let sources = SourceTrees::from([("src", &tree as &dyn FileTree)]);
+        let refused = |copy: Vec<CopyOperation>, bytes: u64| {
+            let artifact =
+                OutputArtifact { name: "a-{x}".to_owned(), copy, ..OutputArtifact::default() };
+            let spec = GeneratorSpec {
+                path_pattern: "@src/{x}".to_owned(),
+                artifacts: vec![artifact],
+                ..GeneratorSpec::default()
+            };
+            let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes }, Stop::default());
+            let wanted = PathPatternError::Work(WorkLimitExceeded::Bytes(bytes));
+            artifact_requests(&spec, &sources, &mut meter).is_err_and(|error| error == wanted)
+        };
+        assert!(refused(Vec::new(), 100 * BYTES_PER_PATH));
+        // Patterns without a character take memory, too.
+        let exclude = vec![String::new(); 1_000];
+        let copy = CopyOperation { exclude, ..CopyOperation::default() };
+        assert!(refused(vec![copy], 100 * 1_000 * BYTES_PER_TEXT));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct GeneratorSpec {
     /// What is made of them.
     #[serde(deserialize_with = "nil")]
     pub artifacts: Vec<OutputArtifact>,
-    /// `@alias/pattern` of folders, each of which has all the artifacts; empty if they are made once.
+    /// All artifacts are made once for each folder that this pattern, `@alias/pattern`, matches; just once if it is empty.
     pub path_pattern: String,
     /// What all ExternalArtifacts have.
     pub common_metadata: Option<CommonMetadata>,

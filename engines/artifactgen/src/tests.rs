@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use golang::meter::{Allowance, Meter, Stop};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use tree::{FileMetadata, FileTree, MemoryTree, RelPath, TreeLimits};
+use tree::{FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError, TreeLimits};
 
 use super::*;
 
@@ -252,6 +252,40 @@ fn a_build_that_is_too_much_ends_with_an_error() {
     let error = build(&artifact("a", &[("@s/d", "@artifact/")]), &inputs, &mut self::meter());
     let error = error.unwrap_err().to_string();
     assert!(error.ends_with("one more than the 10 files and directories allowed"), "{error}");
+}
+
+/// Says that all paths are folders and lists none of them.
+struct TreeWithoutLists;
+
+impl FileTree for TreeWithoutLists {
+    fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
+        Err(TreeError::NotFound(path.clone()))
+    }
+
+    fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError> {
+        Err(TreeError::NotFound(dir.clone()))
+    }
+
+    fn entry(&self, _: &RelPath) -> Option<FileMetadata> {
+        Some(FileMetadata::Dir)
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_listed_is_not_taken_for_an_empty_one() {
+    let sources = SourceTrees::from([("s", &TreeWithoutLists as &dyn FileTree)]);
+    for (from, wanted) in [
+        ("@s/d", "failed to read what is to be copied: `d` does not exist"),
+        ("@s/d/*", "failed to list the files of source 's': `d` does not exist"),
+    ] {
+        let artifact = artifact("a", &[(from, "@artifact/")]);
+        let error = built(&artifact, &sources, &mut meter()).unwrap_err().to_string();
+        assert!(error.ends_with(wanted), "{error}");
+    }
+    let path_pattern = "@s/{x}".to_owned();
+    let spec = GeneratorSpec { path_pattern, ..GeneratorSpec::default() };
+    let error = artifact_requests(&spec, &sources, &mut meter()).unwrap_err();
+    assert!(matches!(error, PathPatternError::List(_)) && !error.is_terminal(), "{error}");
 }
 
 #[test]

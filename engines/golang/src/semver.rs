@@ -24,7 +24,7 @@ pub use version::{Version, VersionError};
 pub const MAX_VERSION: usize = 256;
 
 /// Longest constraint that is read, in bytes. Differs(go): it has no limit.
-pub const MAX_CONSTRAINT: usize = 1024;
+pub(crate) const MAX_CONSTRAINT_BYTES: usize = 1024;
 
 /// What may stand in a pre-release or in metadata, between the dots.
 fn is_identifier(byte: u8) -> bool {

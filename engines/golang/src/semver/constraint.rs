@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::version::compare_parts;
-use super::{MAX_CONSTRAINT, Version, is_identifier};
+use super::{MAX_CONSTRAINT_BYTES, Version, is_identifier};
 use crate::strconv::{Quoting, quote};
 
 /// Longest constraint of Masterminds/semver 3.5, in bytes.
@@ -25,8 +25,8 @@ pub enum ConstraintError {
     /// It has the form, but what is compared with is no version.
     #[error("`{0}` compares with something that is not a version")]
     NotAVersion(String),
-    /// It is longer than [`MAX_CONSTRAINT`].
-    #[error("a version constraint may be {MAX_CONSTRAINT} bytes long, and this one has {0}")]
+    /// It is longer than [`MAX_CONSTRAINT_BYTES`].
+    #[error("a version constraint may be {MAX_CONSTRAINT_BYTES} bytes long, and this one has {0}")]
     TooLong(usize),
 }
 
@@ -82,7 +82,7 @@ impl Constraint {
     /// # Errors
     /// If the text is no constraint, or too long. An empty one is none; `*` admits every release.
     pub fn parse(text: &str) -> Result<Self, ConstraintError> {
-        if text.len() > MAX_CONSTRAINT {
+        if text.len() > MAX_CONSTRAINT_BYTES {
             return Err(ConstraintError::TooLong(text.len()));
         }
         let text = without_hyphens(text);
@@ -410,8 +410,11 @@ mod tests {
                 "{text}"
             );
         }
-        let long = "1 ".repeat(MAX_CONSTRAINT);
-        assert_eq!(Constraint::parse(&long), Err(ConstraintError::TooLong(2 * MAX_CONSTRAINT)));
+        let long = "1 ".repeat(MAX_CONSTRAINT_BYTES);
+        assert_eq!(
+            Constraint::parse(&long),
+            Err(ConstraintError::TooLong(2 * MAX_CONSTRAINT_BYTES))
+        );
     }
 
     proptest! {
