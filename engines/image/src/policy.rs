@@ -16,6 +16,9 @@ use crate::tags::cost;
 /// The longest `spec.filterTags.extract`, in bytes. Differs(flux): it has no limit.
 const MAX_EXTRACT_BYTES: usize = 4096;
 
+/// Bytes that a tag that the filter lets through takes beside its text, about.
+const BYTES_PER_CANDIDATE: u64 = 128;
+
 /// `spec.policy` of an ImagePolicy: the first that is there counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyChoice {
@@ -58,6 +61,11 @@ pub enum PolicyError {
     /// The filter costs too much for so many tags.
     #[error("failed to filter tags: {0}; use a simpler pattern")]
     Work(#[from] WorkLimitExceeded),
+    /// Comparing so many tags costs too much.
+    #[error(
+        "failed to compare tags: {0}; use a shorter range, or a filter that lets fewer tags through"
+    )]
+    Comparison(WorkLimitExceeded),
     /// What the filter extracts is too long.
     #[error("failed to filter tags: {0}")]
     Extraction(regexp::Error),
@@ -78,6 +86,7 @@ impl PolicyError {
         match self {
             Self::Choice(_) | Self::Pattern { .. } | Self::Extract => true,
             Self::Work(_)
+            | Self::Comparison(_)
             | Self::Extraction(_)
             | Self::NoTags
             | Self::NoVersion
@@ -94,7 +103,7 @@ enum SortOrder {
 
 #[derive(Debug, Clone)]
 enum Ranking {
-    SemVer(Constraint),
+    SemVer { range: Constraint, range_bytes: u64 },
     Alphabetical(SortOrder),
     Numerical(SortOrder),
 }
@@ -120,7 +129,9 @@ impl Policy {
     pub fn new(choice: &PolicyChoice) -> Result<Self, PolicyError> {
         let ranking = match choice {
             PolicyChoice { semver: Some(range), .. } => {
-                Ranking::SemVer(Constraint::parse_in_go_words(range).map_err(PolicyError::Choice)?)
+                let range_bytes = range.len() as u64;
+                let range = Constraint::parse_in_go_words(range).map_err(PolicyError::Choice)?;
+                Ranking::SemVer { range, range_bytes }
             }
             PolicyChoice { alphabetical: Some(text), .. } => Ranking::Alphabetical(order(text)?),
             PolicyChoice { numerical: Some(text), .. } => Ranking::Numerical(order(text)?),
@@ -137,7 +148,7 @@ impl Policy {
     /// Differs(flux): tags that are equal after the filter are taken in the order of the list, too; there it is random.
     ///
     /// # Errors
-    /// The filter is none or costs more than `meter` allows, no tag is left, or one is no number.
+    /// The filter is none, it or comparing the tags costs more than `meter` allows, no tag is left, or one is no number.
     pub fn latest(
         &self,
         filter: Option<&FilterTags>,
@@ -145,26 +156,33 @@ impl Policy {
         meter: &mut Meter,
     ) -> Result<String, PolicyError> {
         let Some(filter) = filter else {
-            let texts: Vec<&str> = tags.iter().map(String::as_str).collect();
-            let best = self.best(&texts)?;
-            return texts.get(best).map(|tag| (*tag).to_owned()).ok_or(PolicyError::NoTags);
+            let strings: Vec<&str> = tags.iter().map(String::as_str).collect();
+            let best = self.best(&strings, meter)?;
+            return strings.get(best).map(|tag| (*tag).to_owned()).ok_or(PolicyError::NoTags);
         };
         let candidates = filter.candidates(tags, meter)?;
-        let texts: Vec<&str> = candidates.iter().map(|it| it.text.as_str()).collect();
-        let best = self.best(&texts)?;
+        let strings: Vec<&str> = candidates.iter().map(|it| it.text.as_str()).collect();
+        let best = self.best(&strings, meter)?;
         candidates.get(best).map(|it| it.tag.to_owned()).ok_or(PolicyError::NoTags)
     }
 
-    /// The place of the best of some texts.
-    fn best(&self, texts: &[&str]) -> Result<usize, PolicyError> {
-        if texts.is_empty() {
+    /// The place of the best of some strings.
+    fn best(&self, strings: &[&str], meter: &mut Meter) -> Result<usize, PolicyError> {
+        if strings.is_empty() {
             return Err(PolicyError::NoTags);
         }
+        let range_bytes = match &self.ranking {
+            Ranking::SemVer { range_bytes, .. } => *range_bytes,
+            Ranking::Alphabetical(_) | Ranking::Numerical(_) => 0,
+        };
+        for text in strings {
+            meter.steps(1 + range_bytes + text.len() as u64).map_err(PolicyError::Comparison)?;
+        }
         match &self.ranking {
-            Ranking::SemVer(range) => highest(range, texts),
-            Ranking::Numerical(order) => largest(*order, texts),
+            Ranking::SemVer { range, .. } => highest(range, strings),
+            Ranking::Numerical(order) => largest(*order, strings),
             Ranking::Alphabetical(order) => {
-                let places = texts.iter().enumerate();
+                let places = strings.iter().enumerate();
                 let best = match order {
                     SortOrder::Ascending => places.max_by_key(|(_, text)| **text),
                     SortOrder::Descending => places.min_by_key(|(_, text)| **text),
@@ -201,7 +219,8 @@ impl FilterTags {
                 pattern.expand_first(tag, &self.extract).map_err(PolicyError::Extraction)?
             };
             let Some(text) = text else { continue };
-            meter.bytes(text.len() as u64)?;
+            // It is kept twice.
+            meter.bytes(BYTES_PER_CANDIDATE + 2 * text.len() as u64)?;
             match known.get(&text).and_then(|at| candidates.get_mut(*at)) {
                 Some(same) => same.tag = tag,
                 None => {
@@ -225,9 +244,9 @@ fn order(text: &str) -> Result<SortOrder, PolicyError> {
 }
 
 /// The first of the highest versions in a range. Only what has three parts is a version.
-fn highest(range: &Constraint, texts: &[&str]) -> Result<usize, PolicyError> {
+fn highest(range: &Constraint, strings: &[&str]) -> Result<usize, PolicyError> {
     let mut best: Option<(Version, usize)> = None;
-    for (at, text) in texts.iter().enumerate() {
+    for (at, text) in strings.iter().enumerate() {
         if text.matches('.').count() < 2 {
             continue;
         }
@@ -242,10 +261,10 @@ fn highest(range: &Constraint, texts: &[&str]) -> Result<usize, PolicyError> {
 
 /// The last of the largest or smallest numbers. Parity(flux): NaN is better than what is before it, and what follows it
 /// is better than NaN.
-fn largest(order: SortOrder, texts: &[&str]) -> Result<usize, PolicyError> {
+fn largest(order: SortOrder, strings: &[&str]) -> Result<usize, PolicyError> {
     let mut best = 0;
     let mut number = f64::NAN;
-    for (at, text) in texts.iter().enumerate() {
+    for (at, text) in strings.iter().enumerate() {
         let next =
             parse_float(text, 64).map_err(|_| PolicyError::NotANumber((*text).to_owned()))?;
         let is_worse = match order {
@@ -324,6 +343,20 @@ mod tests {
         let doubled = filter("(?s).*", &"$0".repeat(2048));
         let error = latest(&semver("*"), Some(&doubled), &[&long[..4096]]).unwrap_err();
         assert!(matches!(error, PolicyError::Work(_)), "{error}");
+    }
+
+    #[test]
+    fn comparing_and_keeping_tags_is_counted() {
+        let tags: Vec<String> = (0..1_000).map(|at| format!("1.0.{at}")).collect();
+        let mut meter = Meter::new(Allowance { steps: 200_000, bytes: 0 }, Stop::default());
+        let range = vec!["1.0.0"; 30].join("||");
+        let error = Policy::new(&semver(&range)).unwrap().latest(None, &tags, &mut meter);
+        assert_eq!(error, Err(PolicyError::Comparison(WorkLimitExceeded::Steps(200_000))));
+        let bytes = 1_000 * BYTES_PER_CANDIDATE;
+        let mut meter = Meter::new(Allowance { steps: u64::MAX, bytes }, Stop::default());
+        let filter = filter(".", "");
+        let error = Policy::new(&semver("*")).unwrap().latest(Some(&filter), &tags, &mut meter);
+        assert_eq!(error, Err(PolicyError::Work(WorkLimitExceeded::Bytes(bytes))));
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 //! Elsewhere: changing them (`rewrite.rs`), telling so (`commit.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Which object a document of a file is. What it does not say is empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -34,8 +35,8 @@ pub type ObjectChanges<'r> = BTreeMap<&'r ObjectIdentifier, Vec<&'r Change>>;
 /// A change and where it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PlacedChange {
-    file: String,
-    object: ObjectIdentifier,
+    file: Arc<str>,
+    object: Arc<ObjectIdentifier>,
     change: Change,
 }
 
@@ -48,10 +49,10 @@ pub struct UpdateResult {
 }
 
 impl UpdateResult {
-    /// Adds a change.
-    pub fn add(&mut self, file: &str, object: &ObjectIdentifier, change: Change) {
-        let file = file.to_owned();
-        let object = object.clone();
+    /// Adds a change. All changes of a file or an object share its names, however long those are.
+    pub fn add(&mut self, file: &Arc<str>, object: &Arc<ObjectIdentifier>, change: Change) {
+        let file = Arc::clone(file);
+        let object = Arc::clone(object);
         self.changes.push(PlacedChange { file, object, change });
     }
 
@@ -95,15 +96,16 @@ mod tests {
             let [old_value, new_value, setter] = ["a", new, "ns:p"].map(str::to_owned);
             Change { old_value, new_value, setter }
         };
-        let object = |name: &str| ObjectIdentifier { name: name.to_owned(), ..Default::default() };
+        let object =
+            |name: &str| Arc::new(ObjectIdentifier { name: name.to_owned(), ..Default::default() });
         let mut result = UpdateResult::default();
-        result.add("z.yaml", &object("b"), change("2"));
-        result.add("a.yaml", &object("a"), change("1"));
-        result.add("a.yaml", &object("b"), change("2"));
+        result.add(&"z.yaml".into(), &object("b"), change("2"));
+        result.add(&"a.yaml".into(), &object("a"), change("1"));
+        result.add(&"a.yaml".into(), &object("b"), change("2"));
         let new =
             |changes: &[&Change]| changes.iter().map(|it| it.new_value.clone()).collect::<Vec<_>>();
         assert_eq!(new(&result.changes()), ["2", "1"]);
-        assert_eq!(new(&result.objects()[&object("b")]), ["2", "2"]);
+        assert_eq!(new(&result.objects()[&*object("b")]), ["2", "2"]);
         assert_eq!(result.files()["a.yaml"].len(), 2);
         assert_eq!(result.files().into_keys().collect::<Vec<_>>(), ["a.yaml", "z.yaml"]);
     }

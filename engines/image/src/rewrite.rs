@@ -13,6 +13,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use goyaml::YamlLimits;
 
@@ -176,7 +177,8 @@ impl<'s> Rewriter<'s> {
 
     /// Reads the next file, under the name that changes are listed by.
     pub fn file(&mut self, name: &str, content: &[u8]) {
-        if !has_marker(content) {
+        // An update with too many changes does nothing at all, so what follows them need not be read.
+        if self.rewrite.result.len() > self.limits.changes || !has_marker(content) {
             return;
         }
         let text = match self.admitted(content) {
@@ -191,8 +193,9 @@ impl<'s> Rewriter<'s> {
                 for (line, reason) in kept.problems {
                     self.leave_out(name, line, reason);
                 }
+                let file: Arc<str> = name.into();
                 for (object, change) in kept.changes {
-                    self.rewrite.result.add(name, &object, change);
+                    self.rewrite.result.add(&file, &object, change);
                 }
                 self.rewrite.files.extend(kept.text.map(|text| (name.to_owned(), text)));
             }

@@ -13,7 +13,7 @@ fn message(template: &str) -> Result<String, CommitMessageError> {
     let mut changed = UpdateResult::default();
     let object = ObjectIdentifier { kind: "Pod".to_owned(), ..ObjectIdentifier::default() };
     let [old_value, new_value, setter] = ["a:1", "a:2", "ns:p"].map(str::to_owned);
-    changed.add("a.yaml", &object, Change { old_value, new_value, setter });
+    changed.add(&"a.yaml".into(), &Arc::new(object), Change { old_value, new_value, setter });
     let data = CommitData { namespace: "ns", name: "auto", changed: &changed, values: None };
     std::thread::scope(|scope| {
         let work = || commit_message(template, &data, &environment());

@@ -5,6 +5,7 @@
 //! become files, and some annotations and names end the run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use goyaml::YamlLimits;
 use goyaml::v3::{Layout, Node, Style, YamlNodeKind, emit_each};
@@ -42,7 +43,7 @@ pub(super) struct FluxDocument {
     file: Option<String>,
     /// A document, or the item.
     node: Node,
-    object: ObjectIdentifier,
+    object: Arc<ObjectIdentifier>,
     changes: Vec<Change>,
     /// Whether a value became another one, even if that is not reported.
     is_changed: bool,
@@ -149,7 +150,7 @@ fn with_values(
             quote_if_special(node);
         }
     });
-    let object = identity(root(&node));
+    let object = Arc::new(identity(root(&node)));
     FluxDocument { file, node, object, changes, is_changed, is_wide }
 }
 
@@ -211,7 +212,7 @@ pub(super) fn write(
     let changed = documents.iter().filter(|document| document.is_changed);
     let changed: BTreeSet<String> = changed.map(FluxDocument::key).collect();
     for document in &documents {
-        let key = document.key();
+        let key: Arc<str> = document.key().into();
         for change in &document.changes {
             result.add(&key, &document.object, change.clone());
         }
@@ -279,11 +280,11 @@ fn path_of(document: &FluxDocument) -> Result<String, RewriteError> {
         return Ok(key);
     }
     let root = document.root();
-    let ObjectIdentifier { kind, name, namespace, .. } = &document.object;
+    let ObjectIdentifier { kind, name, namespace, .. } = &*document.object;
     let metadata = field(root, "metadata");
     let has_map =
         |name: &str| metadata.and_then(|it| field(it, name)).is_some_and(|it| !is_nothing(it));
-    let is_known = document.object != ObjectIdentifier::default()
+    let is_known = *document.object != ObjectIdentifier::default()
         || has_map("labels")
         || has_map("annotations");
     if !is_known {

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 use goyaml::YamlLimits;
 use goyaml::v3::{self, Layout, Node, Note, Style, YamlNodeKind, scalar_places};
@@ -18,7 +19,7 @@ use crate::setter::{Assignment, Setters};
 pub(super) struct KeepResult {
     /// The new content; nothing if nothing changes.
     pub(super) text: Option<String>,
-    pub(super) changes: Vec<(ObjectIdentifier, Change)>,
+    pub(super) changes: Vec<(Arc<ObjectIdentifier>, Change)>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -51,14 +52,14 @@ struct ObjectNode<'n> {
     node: &'n mut Node,
     is_in_flow: bool,
     /// Whose changes these are, if not its own.
-    owner: Option<ObjectIdentifier>,
+    owner: Option<Arc<ObjectIdentifier>>,
 }
 
 /// What setting the values of a document did.
 #[derive(Debug, Default)]
 struct DocumentEdits {
     edits: Vec<ScalarEdit>,
-    changes: Vec<(ObjectIdentifier, Change)>,
+    changes: Vec<(Arc<ObjectIdentifier>, Change)>,
     /// Whether a value becomes another one. Without that a value that only needs quotes stays as it is.
     is_changed: bool,
 }
@@ -149,8 +150,8 @@ fn set_values(
             }
             done.edits.push(ScalarEdit { line, column, style, tag, is_in_flow, value });
         });
-        let object = owner.unwrap_or_else(|| identity(node));
-        done.changes.extend(changes.into_iter().map(|change| (object.clone(), change)));
+        let object = owner.unwrap_or_else(|| Arc::new(identity(node)));
+        done.changes.extend(changes.into_iter().map(|change| (Arc::clone(&object), change)));
     }
     done
 }
@@ -163,7 +164,7 @@ fn objects(document: &mut Node, is_only: bool) -> Vec<ObjectNode<'_>> {
     if !(is_only && is_list(root)) {
         return vec![ObjectNode { node: root, is_in_flow: false, owner: None }];
     }
-    let list = identity(root);
+    let list = Arc::new(identity(root));
     let is_in_flow = root.style.contains(Style::FLOW);
     let mut objects = Vec::new();
     let mut entries = root.content.iter_mut();
@@ -173,7 +174,7 @@ fn objects(document: &mut Node, is_only: bool) -> Vec<ObjectNode<'_>> {
             let items = value.content.iter_mut();
             objects.extend(items.map(|node| ObjectNode { node, is_in_flow, owner: None }));
         } else {
-            objects.push(ObjectNode { node: value, is_in_flow, owner: Some(list.clone()) });
+            objects.push(ObjectNode { node: value, is_in_flow, owner: Some(Arc::clone(&list)) });
         }
     }
     objects

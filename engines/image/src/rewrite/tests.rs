@@ -136,6 +136,22 @@ fn limits_leave_files_out_or_end_the_update() {
     let rewrite = rewriter.finish("/r").unwrap();
     assert_eq!((rewrite.files.len(), rewrite.problems.len()), (1, 1));
     assert_eq!(rewrite.problems[0].file, "large.yaml");
+    let no_changes = RewriteLimits { changes: 0, ..limits };
+    let mut ended = Rewriter::new(&setters, RewriteMode::KeepBytes, no_changes);
+    ended.file("a.yaml", text.as_bytes());
+    ended.file("b.yaml", text.as_bytes());
+    assert_eq!(ended.bytes, text.len());
+    assert_eq!(ended.finish("/r"), Err(RewriteError::Changes(0)));
+}
+
+#[test]
+fn all_changes_of_an_object_share_its_names() {
+    let text = format!("a: old {TAG}\nb: old {TAG}\n");
+    let text = PlainText::new(&text);
+    let mut markers = SeenMarkers::default();
+    let kept = keep::rewrite(&text, &setters("v2"), &mut markers, &YamlLimits::default());
+    let [(first, _), (second, _)] = kept.changes.as_slice() else { panic!("{kept:?}") };
+    assert!(Arc::ptr_eq(first, second));
 }
 
 /// Documents with markers in many places.

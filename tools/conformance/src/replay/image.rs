@@ -298,7 +298,8 @@ fn commit_template(case: Case) -> Judgement {
     for AddedChange { file, object, old, new, setter } in changed.unwrap_or_default() {
         let Identity { api_version, kind, name, namespace } = object;
         let object = ObjectIdentifier { api_version, kind, name, namespace };
-        result.add(&file, &object, Change { old_value: old, new_value: new, setter });
+        let change = Change { old_value: old, new_value: new, setter };
+        result.add(&file.into(), &Arc::new(object), change);
     }
     let values = values.as_ref();
     let data = CommitData { namespace: "flux-system", name: "apps", changed: &result, values };

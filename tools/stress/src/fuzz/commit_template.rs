@@ -59,7 +59,7 @@ fn read(input: &[u8]) {
     let [kind, old_value, new_value, setter] = ["Pod", "a:1", "a:2", "ns:p:tag"].map(str::to_owned);
     let object = ObjectIdentifier { kind, ..ObjectIdentifier::default() };
     let mut changed = UpdateResult::default();
-    changed.add("a.yaml", &object, Change { old_value, new_value, setter });
+    changed.add(&"a.yaml".into(), &Arc::new(object), Change { old_value, new_value, setter });
     let values = [("a".to_owned(), "b".to_owned())].into();
     let data =
         CommitData { namespace: "ns", name: "auto", changed: &changed, values: Some(&values) };
