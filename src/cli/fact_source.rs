@@ -160,7 +160,12 @@ impl<'c> Facts<'c> {
                 Ok(FactAnswer::Objects(self.warnings(query).await?))
             }
             Query::Incidents { namespace, kind } => {
-                Ok(FactAnswer::Objects(open_incidents(self.cluster, namespace, kind).await?))
+                let found = match open_incidents(self.cluster, namespace, kind).await {
+                    // Where their definition is missing there is none.
+                    Err(ClusterError::NoSuchKind { .. }) => Vec::new(),
+                    found => found?,
+                };
+                Ok(FactAnswer::Objects(found))
             }
             Query::Lines { namespace, pod, container } => {
                 let printed = self.cluster.last_lines(namespace, pod, container).await?;
@@ -305,7 +310,7 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
-    use fake_cluster::answering;
+    use fake_cluster::{answering, with_objects};
 
     #[tokio::test]
     async fn a_pod_in_trouble_is_found_on_any_page_and_comes_first() {
@@ -340,6 +345,17 @@ mod tests {
         let names: Vec<&str> = pods.iter().map(Object::name).collect();
         assert_eq!(names, ["b", "a"]);
         assert!(pods[1].get("spec").is_none(), "no more is kept of it than its name");
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_the_definition_of_incidents_has_none() {
+        let (cluster, _) = with_objects(Vec::new()).await;
+        let mut facts = Facts::new(&cluster);
+        let query = Query::Incidents { namespace: "apps".to_owned(), kind: "Provider".to_owned() };
+        facts.ask(vec![query.clone()]).await.unwrap();
+        let answer = facts.known().get(&query);
+        let is_empty = matches!(answer, Some(FactAnswer::Objects(found)) if found.is_empty());
+        assert!(is_empty, "{answer:?}");
     }
 
     #[test]

@@ -10,11 +10,15 @@ use crate::fact::Query;
 use crate::result::Problem;
 use crate::walk::{CausePath, QueryResult, Walk, cause, shortened};
 
+/// The API group of Providers; other groups have kinds of that name, too.
+const GROUP: &str = "notification.toolkit.fluxcd.io";
+
 impl Walk<'_> {
     /// Why the service of a Provider does not accept notifications, if an Incident says so.
     pub(crate) fn undelivered(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
         let id = object.id();
-        if id.kind != "Provider" || !self.is_explaining {
+        let is_provider = id.group == GROUP && id.kind == "Provider";
+        if !is_provider || !self.is_explaining {
             return Ok(None);
         }
         let query = Query::Incidents { namespace: id.namespace.clone(), kind: id.kind.clone() };

@@ -66,10 +66,13 @@ impl Cluster {
     }
 
     fn why(&self, subject: &str) -> Why {
-        let id = id(subject);
+        self.explained(&id(subject))
+    }
+
+    fn explained(&self, id: &ObjectId) -> Why {
         let mut known = QueryAnswers::default();
         for _ in 0..100 {
-            match explain(&id, &known, now()) {
+            match explain(id, &known, now()) {
                 Ok(why) => return why,
                 Err(queries) => {
                     assert!(!queries.is_empty());

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use cause::Problem;
 use cause::incident::{self as failures, IncidentIdentity, ObjectVerdict, Own, Reach, is_over};
 use crds::incidents::{Incident, IncidentState, IncidentStep};
-use crds::notification::Alert;
+use crds::notification::{Alert, Provider};
 use kube::core::ResourceExt as _;
 use notify::ObjectReference;
 use objects::ObjectId;
@@ -259,6 +259,12 @@ impl IncidentRun {
     async fn pass(&mut self) {
         self.book.pass();
         self.teller.record(&mut self.book).await;
+        // All Providers were listed before the first pass, so one that is not seen does not exist.
+        let now = jiff::Timestamp::now();
+        self.deliveries.retain(|place| {
+            let provider = self.context.seen::<Provider>(&place.namespace, &place.name);
+            deliveries::is_judged(provider.as_deref(), now)
+        });
         let is_failing = self.deliveries.has_failures();
         let is_kept = self.book.is_kept(self.delivery.is_incident_wanted(), is_failing).await;
         self.delivery.keeps_incidents(is_kept);
@@ -396,7 +402,7 @@ impl IncidentRun {
             let is_of_audience = || {
                 self.observed.is_selected(incident) && !audience.of(objects_of(incident)).is_empty()
             };
-            // Each process says what it could not deliver.
+            // No Alert has to select a Provider for this incident.
             if lasts(known, failing, incident.failure.is_waiting)
                 && (identity.1 == Problem::Delivery || is_of_audience())
             {

@@ -9,9 +9,8 @@ use crds::notification::Provider;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::core::ResourceExt as _;
-use reconcile::ObjectKey;
 
-use super::delivery::{Lanes, LastDeliveries};
+use super::delivery::Lanes;
 use windlass_cluster::kind::OurKind;
 use windlass_runtime::context::Context;
 use windlass_runtime::hold;
@@ -45,10 +44,6 @@ impl ControllerKind for ProviderController {
             tend(&object, &context).await
         }
         .boxed()
-    }
-
-    fn forget(node: &ObjectKey, context: &Context) {
-        context.shared::<LastDeliveries>().forget(&node.namespace, &node.name);
     }
 }
 

@@ -102,6 +102,17 @@ fn a_provider_whose_notifications_are_not_delivered_is_not_ready_and_neither_is_
 }
 
 #[test]
+fn incidents_of_providers_are_not_asked_for_about_one_of_another_group() {
+    let provider = json!({"apiVersion": "other.fluxcd.io/v1", "kind": "Provider",
+        "metadata": {"name": "slack", "namespace": "apps"}});
+    let mut cluster = Cluster::of(&[provider]);
+    let namespace = "apps".to_owned();
+    cluster.refused.push(Query::Incidents { namespace, kind: "Provider".to_owned() });
+    let why = cluster.explained(&ObjectId::new("apps", "slack", "other.fluxcd.io", "Provider"));
+    assert!(why.remarks.is_empty(), "{:?}", why.remarks);
+}
+
+#[test]
 fn a_service_account_that_does_not_exist_is_the_cause() {
     let account = json!({"spec": {"serviceAccountName": "deployer"}});
     let message = "ConfigMap/apps/a dry-run failed (Forbidden): configmaps \"a\" is forbidden: User \

@@ -34,6 +34,20 @@ const MAX_INLINE_RESPONSE_BYTES: usize = 64 << 10;
 /// second of a processor.
 const MAX_MASKING_WORK_BYTES: usize = 16 << 20;
 
+/// An attempt that has ended.
+pub(super) struct DeliveryAttempt {
+    pub(super) outcome: DeliveryOutcome,
+    /// Whether the outcome comes from a request to the service.
+    pub(super) is_of_service: bool,
+}
+
+impl DeliveryAttempt {
+    /// One that ended without a request to the service.
+    pub(super) fn unsent(outcome: DeliveryOutcome) -> Self {
+        Self { outcome, is_of_service: false }
+    }
+}
+
 /// How an attempt ended.
 pub(super) enum DeliveryOutcome {
     /// It was sent, or the service needs nothing of it; with the id that the service gave the message.
@@ -61,6 +75,8 @@ struct Last {
     fault: Option<String>,
     may_help: bool,
     retry_after: Option<Duration>,
+    /// It was sent to the service.
+    is_of_service: bool,
 }
 
 /// Tries to send a notification.
@@ -68,6 +84,17 @@ pub(super) async fn attempt(
     context: &Arc<Context>,
     permits: &Permits,
     notification: &Notification,
+) -> DeliveryAttempt {
+    let mut last = Last::default();
+    let outcome = send_notification(context, permits, notification, &mut last).await;
+    DeliveryAttempt { outcome, is_of_service: last.is_of_service }
+}
+
+async fn send_notification(
+    context: &Arc<Context>,
+    permits: &Permits,
+    notification: &Notification,
+    last: &mut Last,
 ) -> DeliveryOutcome {
     let namespace = &notification.namespace;
     let provider = context.seen::<Provider>(namespace, &notification.provider);
@@ -95,11 +122,14 @@ pub(super) async fn attempt(
         Ok(Err(text)) => return DeliveryOutcome::Refused(failed(&event, &text)),
         Err(broken) => return DeliveryOutcome::Refused(failed(&event, &broken.to_string())),
     };
-    let mut last = Last::default();
-    let said = converse(context, permits, namespace, dispatch, &mut last).await;
+    let said = converse(context, permits, namespace, dispatch, last).await;
     let (dispatch, said) = match said {
         Ok(said) => said,
-        Err(broken) => return DeliveryOutcome::Refused(failed(&event, &broken.to_string())),
+        Err(broken) => {
+            // The service has answered; windlass did not read it.
+            last.is_of_service = false;
+            return DeliveryOutcome::Refused(failed(&event, &broken.to_string()));
+        }
     };
     let failure = match said {
         Err(failure) => failure,
@@ -250,18 +280,20 @@ async fn converse(
         };
         let outcome = tokio::time::timeout(allowed, send(sender, parcel)).await;
         drop(permit);
+        let is_of_service = !matches!(&outcome, Ok((_, None)));
         let late = |limit| format!("the service did not respond within {limit:?}");
         let (outcome, letter) = match outcome {
             Ok((outcome, letter)) => (outcome, letter),
             Err(_) if allowed < left => (Err((late(allowed), true)), None),
             Err(_) => {
                 last.may_help = true;
+                last.is_of_service = true;
                 let failure = DeliveryFailure { stage: Stage::Post, message: late(limit) };
                 return Ok((dispatch, Err(failure)));
             }
         };
         left = left.saturating_sub(begun.elapsed());
-        *last = judged(&outcome);
+        *last = Last { is_of_service, ..judged(&outcome) };
         let outcome = match letter {
             Some(letter) => letter.judged(outcome),
             None => outcome,
@@ -302,10 +334,10 @@ fn judged(outcome: &DeliveryResult) -> Last {
             let fault =
                 may_help.then(|| format!("the service answered with status {}", answer.status));
             let now = jiff::Timestamp::now();
-            Last { fault, may_help, retry_after: retry_after(answer, now) }
+            Last { fault, may_help, retry_after: retry_after(answer, now), ..Last::default() }
         }
         Err((text, may_help)) => {
-            Last { fault: Some(text.clone()), may_help: *may_help, retry_after: None }
+            Last { fault: Some(text.clone()), may_help: *may_help, ..Last::default() }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use reconcile::Time;
 
+use super::attempt::{DeliveryAttempt, DeliveryOutcome};
 use super::provider_queues::ProviderKey;
 
 /// How the last notification of a Provider ended.
@@ -15,7 +16,7 @@ use super::provider_queues::ProviderKey;
 pub(crate) enum LastDelivery {
     /// The service accepted it.
     Accepted,
-    /// It was discarded, or several attempts failed.
+    /// A request failed for good, or several attempts failed.
     Failed {
         /// Since when the service has accepted none.
         since: Time,
@@ -24,18 +25,32 @@ pub(crate) enum LastDelivery {
     },
 }
 
-/// How the last notification of each Provider ended that was sent any since the process started.
+/// The last result for each Provider to which this process has sent a notification.
 #[derive(Default)]
 pub(crate) struct LastDeliveries(Mutex<BTreeMap<ProviderKey, LastDelivery>>);
 
 impl LastDeliveries {
+    /// Records what an attempt says of the service of a Provider: nothing, if the service was not asked.
+    pub(super) fn record(&self, place: &ProviderKey, attempt: &DeliveryAttempt) {
+        if !attempt.is_of_service {
+            return;
+        }
+        match &attempt.outcome {
+            DeliveryOutcome::Delivered(_) => self.accepted(place),
+            DeliveryOutcome::Refused(warning) | DeliveryOutcome::Later(warning, _) => {
+                self.failed(place, &warning.message);
+            }
+            DeliveryOutcome::Unwanted => {}
+        }
+    }
+
     /// The service of a Provider accepted a notification.
-    pub(super) fn accepted(&self, place: &ProviderKey) {
+    fn accepted(&self, place: &ProviderKey) {
         self.0.lock().insert(place.clone(), LastDelivery::Accepted);
     }
 
-    /// A notification of a Provider was discarded, or several attempts failed.
-    pub(super) fn failed(&self, place: &ProviderKey, message: &str) {
+    /// The service of a Provider did not accept a notification.
+    fn failed(&self, place: &ProviderKey, message: &str) {
         let mut all = self.0.lock();
         let since = match all.get(place) {
             Some(LastDelivery::Failed { since, .. }) => *since,
@@ -45,10 +60,9 @@ impl LastDeliveries {
         all.insert(place.clone(), LastDelivery::Failed { since, message });
     }
 
-    /// A Provider was deleted.
-    pub(crate) fn forget(&self, namespace: &str, name: &str) {
-        let place = ProviderKey { namespace: namespace.to_owned(), name: name.to_owned() };
-        self.0.lock().remove(&place);
+    /// Forgets the results of other Providers.
+    pub(crate) fn retain(&self, is_kept: impl Fn(&ProviderKey) -> bool) {
+        self.0.lock().retain(|place, _| is_kept(place));
     }
 
     /// All of them.
@@ -64,11 +78,57 @@ impl LastDeliveries {
 
 #[cfg(test)]
 mod tests {
+    use notify::Warning;
+
     use super::*;
+
+    fn place(name: &str) -> ProviderKey {
+        ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn what_did_not_come_from_a_request_says_nothing_of_the_service() {
+        let warning = || Warning {
+            reason: "Failed",
+            message: "404".to_owned(),
+            annotations: BTreeMap::new(),
+        };
+        let refused = || DeliveryOutcome::Refused(warning());
+        let later = || DeliveryOutcome::Later(warning(), None);
+        let accepted = || DeliveryOutcome::Delivered(None);
+        let sent = |outcome| DeliveryAttempt { outcome, is_of_service: true };
+        let last = LastDeliveries::default();
+        let chat = place("chat");
+        // It panicked or expired, or the Provider or the event is unsuitable.
+        last.record(&chat, &DeliveryAttempt::unsent(refused()));
+        last.record(&chat, &DeliveryAttempt::unsent(later()));
+        assert!(last.all().is_empty());
+        for failed in [refused(), later()] {
+            last.record(&chat, &sent(failed));
+            assert!(last.has_failures());
+            // The service needs nothing of an event.
+            last.record(&chat, &DeliveryAttempt::unsent(accepted()));
+            last.record(&chat, &sent(DeliveryOutcome::Unwanted));
+            assert!(last.has_failures());
+            last.record(&chat, &sent(accepted()));
+            assert!(!last.has_failures());
+        }
+    }
+
+    #[test]
+    fn the_failure_of_a_provider_that_is_gone_is_forgotten_and_that_of_another_stays() {
+        let last = LastDeliveries::default();
+        last.failed(&place("gone"), "404");
+        last.failed(&place("chat"), "404");
+        last.retain(|it| *it == place("chat"));
+        assert_eq!(last.all().into_keys().collect::<Vec<_>>(), [place("chat")]);
+        last.retain(|_| false);
+        assert!(!last.has_failures());
+    }
 
     #[test]
     fn a_failure_is_as_old_as_the_first_one_since_a_success_and_says_what_the_last_one_did() {
-        let place = ProviderKey { namespace: "apps".to_owned(), name: "chat".to_owned() };
+        let place = place("chat");
         let last = LastDeliveries::default();
         let failure = || match last.all().remove(&place) {
             Some(LastDelivery::Failed { since, message }) => Some((since, message)),
@@ -82,8 +142,5 @@ mod tests {
         last.accepted(&place);
         assert_eq!(last.all().get(&place), Some(&LastDelivery::Accepted));
         assert!(!last.has_failures());
-        last.failed(&place, "404");
-        last.forget("apps", "chat");
-        assert!(last.all().is_empty());
     }
 }

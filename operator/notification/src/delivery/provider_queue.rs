@@ -13,7 +13,7 @@ use notify::Warning;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Delivery;
-use super::attempt::{DeliveryOutcome, attempt};
+use super::attempt::{DeliveryAttempt, DeliveryOutcome, attempt};
 use super::incidents::IncidentDeliveryOutcome;
 use super::provider_queues::ProviderKey;
 use super::spool::Notification;
@@ -95,13 +95,15 @@ pub(super) async fn work(delivery: Arc<Delivery>, place: ProviderKey) {
             continue;
         };
         let ended = if !delivery.is_current(&notification) {
-            DeliveryOutcome::Unwanted
+            DeliveryAttempt::unsent(DeliveryOutcome::Unwanted)
         } else if is_expired(&notification) {
-            DeliveryOutcome::Refused(expired(&notification))
+            DeliveryAttempt::unsent(DeliveryOutcome::Refused(expired(&notification)))
         } else {
             let trying = attempt(&delivery.context, &delivery.permits, &notification);
             let ended = AssertUnwindSafe(trying).catch_unwind().await;
-            ended.unwrap_or_else(|_| DeliveryOutcome::Refused(panicked(&notification)))
+            ended.unwrap_or_else(|_| {
+                DeliveryAttempt::unsent(DeliveryOutcome::Refused(panicked(&notification)))
+            })
         };
         let pause = delivery.settle(&place, number, &notification, ended, &mut trouble).await;
         delivery.troubles.keep(&place, trouble);
@@ -155,23 +157,28 @@ impl Delivery {
         place: &ProviderKey,
         number: u64,
         notification: &Notification,
-        ended: DeliveryOutcome,
+        ended: DeliveryAttempt,
         trouble: &mut Trouble,
     ) -> Option<Duration> {
-        let is_delivered = matches!(ended, DeliveryOutcome::Delivered(_));
+        let has_expired = is_expired(notification);
+        // The next attempt may succeed.
+        let is_early = matches!(ended.outcome, DeliveryOutcome::Later(..))
+            && !has_expired
+            && trouble.attempts + 1 < MIN_FAILED_ATTEMPTS;
+        if !is_early {
+            self.last.record(place, &ended);
+        }
+        let is_delivered = matches!(ended.outcome, DeliveryOutcome::Delivered(_));
         // One that waited for too long is sent if its incident is still open.
-        let is_ended = is_delivered
-            || matches!(ended, DeliveryOutcome::Refused(_)) && !is_expired(notification);
+        let is_ended =
+            is_delivered || matches!(ended.outcome, DeliveryOutcome::Refused(_)) && !has_expired;
         let mut message = None;
-        let outcome = match ended {
-            DeliveryOutcome::Later(warning, asked) if !is_expired(notification) => {
+        let outcome = match ended.outcome {
+            DeliveryOutcome::Later(warning, asked) if !has_expired => {
                 trouble.attempts += 1;
                 let pause = trouble.pause(asked);
                 self.context.metrics.notified(NotificationOutcome::Retried);
                 self.tell_trouble(place, &warning, Some(pause), trouble);
-                if trouble.attempts >= MIN_FAILED_ATTEMPTS {
-                    self.last.failed(place, &warning.message);
-                }
                 if trouble.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
                     self.lanes.step_back(place);
                 }
@@ -180,13 +187,11 @@ impl Delivery {
             DeliveryOutcome::Later(warning, _) | DeliveryOutcome::Refused(warning) => {
                 self.warn(&notification.namespace, &notification.alert, warning.clone());
                 self.tell_trouble(place, &warning, None, trouble);
-                self.last.failed(place, &warning.message);
                 NotificationOutcome::Failed
             }
             DeliveryOutcome::Unwanted => NotificationOutcome::Unwanted,
             DeliveryOutcome::Delivered(id) => {
                 message = id;
-                self.last.accepted(place);
                 if std::mem::take(trouble).told.is_some() {
                     let waiting = self.lanes.waiting(place).saturating_sub(1);
                     let text = format!("notifications are delivered again; {waiting} are waiting");

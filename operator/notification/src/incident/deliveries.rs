@@ -10,11 +10,18 @@ use cause::incident::{ObjectVerdict, Own, RootFailure};
 use crds::notification::Provider;
 use kube::core::Resource as _;
 use objects::ObjectId;
+use reconcile::Time;
 
 use crate::delivery::{LastDelivery, ProviderKey};
+use windlass_runtime::hold::is_suspended;
 
 /// The reason of what an Incident of a Provider says.
 const REASON: &str = "DeliveryFailed";
+
+/// Whether a Provider is judged by how its last notification ended: not one that does not exist or is suspended.
+pub(super) fn is_judged(provider: Option<&Provider>, now: Time) -> bool {
+    provider.is_some_and(|it| !is_suspended(it, now))
+}
 
 /// Judges Providers by how their last notifications ended. One of which that is not known, such as after a restart, is neither
 /// well nor failing.
@@ -51,8 +58,24 @@ pub(super) fn judge(
 #[cfg(test)]
 mod tests {
     use cause::incident::{incidents, is_over};
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_provider_that_does_not_exist_or_is_suspended_is_not_judged() {
+        let provider = |is_suspended: bool| -> Provider {
+            let spec = json!({"type": "slack", "suspend": is_suspended});
+            let metadata = json!({"name": "chat", "namespace": "apps"});
+            let object = json!({"apiVersion": Provider::api_version(&()), "kind": "Provider",
+                "metadata": metadata, "spec": spec});
+            serde_json::from_value(object).unwrap()
+        };
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        assert!(is_judged(Some(&provider(false)), now));
+        assert!(!is_judged(Some(&provider(true)), now));
+        assert!(!is_judged(None, now));
+    }
 
     #[test]
     fn a_provider_fails_until_its_service_accepts_a_notification() {
