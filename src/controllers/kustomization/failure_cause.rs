@@ -10,7 +10,7 @@ use cause::pod::Trouble;
 use objects::Masking;
 use reconcile::{ObjectKey, Rest, reason};
 
-use crate::controllers::release_runner::workload_pods::{find_pod, resource};
+use crate::controllers::release_runner::workload_pods::{WorkloadPods, resource};
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
 
@@ -70,7 +70,8 @@ async fn trouble(cluster: &Cluster, node: &ObjectKey, kind: &Resource) -> Option
     if kind.gvk.kind == "Pod" {
         return cause::pod::trouble(&object);
     }
-    find_pod(cluster, &object, cause::pod::trouble).await
+    let mut pods = WorkloadPods::of(cluster, &object).await;
+    pods.find(cause::pod::trouble).await
 }
 
 fn with_cause(text: &str, cause: &str) -> String {

@@ -4,6 +4,9 @@
 //!
 //! Differs(flux): there a failed wait names the object and its state alone.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use apply::Report;
 use cause::event::last_seen;
 use cause::pod::Trouble;
@@ -12,7 +15,7 @@ use serde_json::Value;
 use sources::bases::without_credentials;
 
 use super::manifest_objects::Member;
-use super::workload_pods;
+use super::workload_pods::WorkloadPods;
 use windlass_cluster::Cluster;
 use windlass_cluster::object_pages::ObjectQuery;
 
@@ -36,16 +39,16 @@ pub(super) async fn of(cluster: &Cluster, member: &Member, report: &Report) -> O
     };
     let now = jiff::Timestamp::now();
     let mut unready = Vec::new();
-    let deep = find_pod(cluster, member, |pod| {
-        let is_new = unready.len() < MOST_UNREADY && unready.iter().all(|it| it != pod.name());
-        if is_new && !apply::health::read(pod, &[], now).is_current() {
+    let mut pods = WorkloadPods::of(cluster, &member.object).await;
+    let deep = find_pod(cluster, member, &mut pods, |pod| {
+        if unready.len() < MOST_UNREADY && !apply::health::read(pod, &[], now).is_current() {
             unready.push(pod.name().to_owned());
         }
         cause::pod::trouble(pod).map(text_of)
     });
     let deep = deep.await;
     let event = match deep {
-        None => last_warning(cluster, member, &unready).await,
+        None => last_warning(cluster, member, &mut pods, &unready).await,
         Some(_) => None,
     };
     let text = match (own, deep.or(event)) {
@@ -72,12 +75,13 @@ fn is_pod(member: &Member) -> bool {
 async fn find_pod<T>(
     cluster: &Cluster,
     member: &Member,
+    pods: &mut WorkloadPods<'_>,
     mut check: impl FnMut(&Object) -> Option<T>,
 ) -> Option<T> {
-    let Member { id, object, resource } = member;
+    let Member { id, resource, .. } = member;
     match is_pod(member) {
         true => check(&cluster.get(resource, &id.namespace, &id.name).await.ok()??),
-        false => workload_pods::find_pod(cluster, object, check).await,
+        false => pods.find(check).await,
     }
 }
 
@@ -94,15 +98,21 @@ pub(super) async fn last_line(
         let container = cause::pod::failed(pod)?.to_owned();
         Some((pod.name().to_owned(), container))
     };
-    let (pod, container) = find_pod(cluster, member, failed).await?;
+    let mut pods = WorkloadPods::of(cluster, &member.object).await;
+    let (pod, container) = find_pod(cluster, member, &mut pods, failed).await?;
     let printed = cluster.last_lines(&member.id.namespace, &pod, &container).await.ok()?;
     let line = printed.lines().rev().find(|line| !line.trim().is_empty())?;
     let line: String = line.chars().filter(|letter| !letter.is_control()).collect();
     Some(shortened(&without_credentials(&masked(&line))))
 }
 
-/// The newest warning about an object, its Pods that are not ready, or its ReplicaSets.
-async fn last_warning(cluster: &Cluster, member: &Member, unready: &[String]) -> Option<String> {
+/// The newest warning about an object, its Pods that are not ready, or those of its ReplicaSets that it does not replace.
+async fn last_warning(
+    cluster: &Cluster,
+    member: &Member,
+    pods: &mut WorkloadPods<'_>,
+    unready: &[String],
+) -> Option<String> {
     let ObjectId { namespace, name, kind, .. } = &member.id;
     let resource = cluster.resource(&Gvk::new("v1", "Event")).await.ok()?;
     let mut about = vec![named(kind, name)];
@@ -113,7 +123,7 @@ async fn last_warning(cluster: &Cluster, member: &Member, unready: &[String]) ->
         // windlass may not list ReplicaSets, so those of others are among them.
         about.push("involvedObject.kind=ReplicaSet".to_owned());
     }
-    let mut last: Option<Object> = None;
+    let mut newest: BTreeMap<[String; 2], Object> = BTreeMap::new();
     for about in about {
         let query = ObjectQuery {
             resource: &resource,
@@ -122,27 +132,40 @@ async fn last_warning(cluster: &Cluster, member: &Member, unready: &[String]) ->
             field_selector: &format!("type=Warning,{about}"),
         };
         let keep_newest = |event: &Object| {
-            let is_newest = last.as_ref().is_none_or(|it| last_seen(it) <= last_seen(event));
-            if is_newest && !(kind == "Deployment" && is_of_other_replica_set(event, name)) {
-                last = Some(event.clone());
+            let about = involved(event);
+            let known = newest.get(&about);
+            let is_newest = known.is_none_or(|it| last_seen(it) <= last_seen(event));
+            if is_newest && !(kind == "Deployment" && is_of_other_replica_set(&about, name)) {
+                newest.insert(about, event.clone());
             }
             None::<()>
         };
         // A list that fails leaves the others.
         drop(cluster.find_object(query, MOST_WARNINGS, keep_newest).await);
     }
-    let last = last?;
-    let text = |key: &str| last.get(key).and_then(Value::as_str).unwrap_or_default();
-    Some(format!("{}: {}", text("reason"), text("message")))
+    let mut newest: Vec<([String; 2], Object)> = newest.into_iter().collect();
+    newest.sort_by_key(|(_, event)| Reverse(last_seen(event)));
+    for ([kind, name], event) in newest {
+        if kind == "ReplicaSet" && pods.replaces(&name).await {
+            continue;
+        }
+        let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default();
+        return Some(format!("{}: {}", text("reason"), text("message")));
+    }
+    None
 }
 
-/// Whether an event is about a ReplicaSet that does not belong to a Deployment. Those of the Deployment are named after it,
-/// followed by a hash.
-fn is_of_other_replica_set(event: &Object, deployment: &str) -> bool {
-    let involved = event.get("involvedObject");
-    let text = |field: &str| involved.and_then(|it| it.get(field)?.as_str()).unwrap_or_default();
-    let hash = text("name").strip_prefix(deployment).and_then(|rest| rest.strip_prefix('-'));
-    text("kind") == "ReplicaSet" && hash.is_none_or(|hash| hash.contains('-'))
+/// Kind and name of the object that an event is about.
+fn involved(event: &Object) -> [String; 2] {
+    let of = event.get("involvedObject").unwrap_or(&Value::Null);
+    ["kind", "name"].map(|key| of[key].as_str().unwrap_or_default().to_owned())
+}
+
+/// Whether an object is a ReplicaSet that does not belong to a Deployment. Those of the Deployment are named after it, followed
+/// by a hash.
+fn is_of_other_replica_set([kind, name]: &[String; 2], deployment: &str) -> bool {
+    let hash = name.strip_prefix(deployment).and_then(|rest| rest.strip_prefix('-'));
+    kind == "ReplicaSet" && hash.is_none_or(|hash| hash.contains('-'))
 }
 
 /// The field selector of events about an object.
@@ -233,6 +256,49 @@ mod tests {
                 "type=Warning,involvedObject.kind=ReplicaSet&continue=x",
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn neither_pods_nor_warnings_of_a_replica_set_that_is_replaced_are_the_cause() {
+        let controlled = |kind: &str, name: &str, owner: &str, by: &str, revision: &str| {
+            let version = if kind == "Pod" { "v1" } else { "apps/v1" };
+            json!({"apiVersion": version, "kind": kind, "status": {"phase": "Pending"},
+                "metadata": {"name": name, "namespace": "shop",
+                    "annotations": {"deployment.kubernetes.io/revision": revision},
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": by,
+                        "controller": true}]}})
+        };
+        let cluster = answering(move |(request, _)| {
+            let set = |name: &str, revision: &str| {
+                controlled("ReplicaSet", name, "Deployment", "web", revision)
+            };
+            let answer = match () {
+                () if request.contains("/replicasets/web-1") => set("web-1", "1"),
+                () if request.contains("/replicasets/web-2") => set("web-2", "2"),
+                () if request.contains("/deployments/web") => {
+                    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+                        "metadata": {"name": "web", "namespace": "shop",
+                            "annotations": {"deployment.kubernetes.io/revision": "2"}}})
+                }
+                () if request.contains("/pods?") => {
+                    json!({"items": [controlled("Pod", "web-1-a", "ReplicaSet", "web-1", "")]})
+                }
+                () if request.contains("web-1-a") => {
+                    json!({"items": [event("Pod", "web-1-a", "2026-01-04T00:00:00Z")]})
+                }
+                () if request.contains("ReplicaSet") => json!({"items": [
+                    event("ReplicaSet", "web-1", "2026-01-03T00:00:00Z"),
+                    event("ReplicaSet", "web-2", "2026-01-02T00:00:00Z")]}),
+                () if request.contains("/events?") => json!({"items": []}),
+                () => return (200, Body::from(KINDS)),
+            };
+            (200, Body::from(answer.to_string()))
+        })
+        .await;
+        let report = Report { status: Health::InProgress, ..Report::not_found() };
+        let report = Report { message: String::new(), ..report };
+        let cause = of(&cluster, &member(), &report).await;
+        assert_eq!(cause.as_deref(), Some("Failed: web-2"));
     }
 
     #[tokio::test]

@@ -2,9 +2,9 @@
 //!
 //! Elsewhere: what a Pod says, and which ReplicaSets are replaced (engine `cause`).
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use objects::{Gvk, Object, ObjectId};
+use objects::{Gvk, Object};
 
 use windlass_cluster::Cluster;
 use windlass_cluster::discovery::Resource;
@@ -13,7 +13,7 @@ use windlass_cluster::object_pages::ObjectQuery;
 /// How many Pods of a workload are read.
 const MOST_PODS: usize = 6_400;
 
-/// How many ReplicaSets of a Deployment are passed over.
+/// How many ReplicaSets of a Deployment are passed over; one more is read.
 const MOST_REPLACED: usize = 8;
 
 /// A namespaced kind of Kubernetes itself.
@@ -23,61 +23,90 @@ pub(crate) fn resource(version: &str, kind: &str, plural: &str) -> Resource {
     Resource { gvk, plural, namespaced: true, watchable: true }
 }
 
-/// What `check` returns for the first Pod for which it returns anything, of those that a workload selects; none where the
-/// cluster does not tell. A Pod may be checked several times.
-pub(crate) async fn find_pod<T>(
-    cluster: &Cluster,
-    workload: &Object,
-    mut check: impl FnMut(&Object) -> Option<T>,
-) -> Option<T> {
-    let selector = cause::pod::selector(workload)?;
-    let pods = resource("v1", "Pod", "pods");
-    let mut replaced: BTreeSet<ObjectId> = BTreeSet::new();
-    for _ in 0..=MOST_REPLACED {
-        let query = ObjectQuery {
+/// The Pods of a workload; what tells which of them are replaced is read once.
+pub(crate) struct WorkloadPods<'c> {
+    cluster: &'c Cluster,
+    workload: &'c Object,
+    /// A Deployment as the cluster has it, since the manifest of a release has no revision. None for another kind, or where the
+    /// cluster does not tell.
+    deployment: Option<Object>,
+    /// Whether the Deployment replaces a ReplicaSet, by the names of those that were read.
+    replica_sets: BTreeMap<String, bool>,
+}
+
+impl<'c> WorkloadPods<'c> {
+    /// The Pods of a workload of any kind.
+    pub(crate) async fn of(cluster: &'c Cluster, workload: &'c Object) -> Self {
+        let mut deployment = None;
+        if (workload.api_version(), workload.kind()) == ("apps/v1", "Deployment") {
+            let kind = resource("apps/v1", "Deployment", "deployments");
+            let live = cluster.get(&kind, workload.namespace(), workload.name()).await;
+            deployment = live.ok().flatten();
+        }
+        Self { cluster, workload, deployment, replica_sets: BTreeMap::new() }
+    }
+
+    /// What `check` returns for the first Pod for which it returns anything, of those that the workload selects and does not
+    /// replace; none where the cluster does not tell.
+    pub(crate) async fn find<T>(
+        &mut self,
+        mut check: impl FnMut(&Object) -> Option<T>,
+    ) -> Option<T> {
+        let cluster = self.cluster;
+        let workload = self.workload;
+        let selector = cause::pod::selector(workload)?;
+        let pods = resource("v1", "Pod", "pods");
+        let mut pages = cluster.object_pages(ObjectQuery {
             resource: &pods,
             namespace: workload.namespace(),
             label_selector: &selector,
             field_selector: "",
-        };
-        let in_newest = |pod: &Object| {
-            let set = cause::pod::replica_set(pod).filter(|_| is_deployment(workload));
-            match set.as_ref().is_some_and(|set| replaced.contains(set)) {
-                true => None,
-                false => Some((check(pod)?, set)),
+        });
+        let mut read = 0;
+        while let Some(page) = pages.next().await.ok()? {
+            read += page.objects.len();
+            for pod in page.objects {
+                if let Some(set) = cause::pod::replica_set(&pod)
+                    && self.replaces(&set.name).await
+                {
+                    continue;
+                }
+                if let Some(found) = check(&pod) {
+                    return Some(found);
+                }
             }
-        };
-        let (found, set) = cluster.find_object(query, MOST_PODS, in_newest).await.ok()??;
-        let Some(set) = set else { return Some(found) };
-        if !is_replaced(cluster, workload, &set).await {
-            return Some(found);
+            if read >= MOST_PODS {
+                break;
+            }
         }
-        replaced.insert(set);
+        None
     }
-    None
-}
 
-fn is_deployment(workload: &Object) -> bool {
-    (workload.api_version(), workload.kind()) == ("apps/v1", "Deployment")
-}
-
-/// Whether a ReplicaSet belongs to an older revision of a Deployment; `false` where the cluster does not tell.
-async fn is_replaced(cluster: &Cluster, deployment: &Object, set: &ObjectId) -> bool {
-    let namespace = deployment.namespace();
-    let deployments = resource("apps/v1", "Deployment", "deployments");
-    let sets = resource("apps/v1", "ReplicaSet", "replicasets");
-    // The manifest of a release has no revision.
-    let live = cluster.get(&deployments, namespace, deployment.name()).await;
-    let set = cluster.get(&sets, namespace, &set.name).await;
-    match (live, set) {
-        (Ok(Some(live)), Ok(Some(set))) => cause::pod::is_replaced(&set, &live),
-        _ => false,
+    /// Whether the workload is a Deployment that replaces a ReplicaSet; `false` where the cluster does not tell, and `true` for
+    /// those that are too many to be read.
+    pub(crate) async fn replaces(&mut self, replica_set: &str) -> bool {
+        let Some(deployment) = &self.deployment else { return false };
+        if let Some(is_replaced) = self.replica_sets.get(replica_set) {
+            return *is_replaced;
+        }
+        if self.replica_sets.len() > MOST_REPLACED {
+            return true;
+        }
+        let kind = resource("apps/v1", "ReplicaSet", "replicasets");
+        let found = self.cluster.get(&kind, deployment.namespace(), replica_set).await;
+        let is_replaced =
+            matches!(&found, Ok(Some(set)) if cause::pod::is_replaced(set, deployment));
+        self.replica_sets.insert(replica_set.to_owned(), is_replaced);
+        is_replaced
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use axum::body::Body;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
 
     use super::*;
@@ -101,8 +130,12 @@ mod tests {
             "spec": {"selector": {"matchLabels": {"app": "web"}}}})
     }
 
-    async fn first_pod_where(newest: &'static str) -> Option<String> {
+    /// The first Pod that is checked, and how many requests that took.
+    async fn first_pod_where(newest: &'static str) -> (Option<String>, usize) {
+        let requests = Arc::new(Mutex::new(0_usize));
+        let counted = requests.clone();
         let cluster = answering(move |(request, _)| {
+            *counted.lock() += 1;
             let answer = match () {
                 () if request.contains("/replicasets/web-1") => {
                     controlled("ReplicaSet", "web-1", "web", "1")
@@ -120,15 +153,20 @@ mod tests {
         })
         .await;
         let workload = Object::new(deployment("")).unwrap();
-        find_pod(&cluster, &workload, |pod| Some(pod.name().to_owned())).await
+        *requests.lock() = 0;
+        let mut pods = WorkloadPods::of(&cluster, &workload).await;
+        let found = pods.find(|pod| Some(pod.name().to_owned())).await;
+        let requests = *requests.lock();
+        (found, requests)
     }
 
     #[tokio::test]
     async fn pods_of_a_replica_set_that_a_deployment_replaces_are_passed_over() {
-        assert_eq!(first_pod_where("2").await.as_deref(), Some("web-2-a"));
+        // The Deployment, the list, and each ReplicaSet once.
+        assert_eq!(first_pod_where("2").await, (Some("web-2-a".to_owned()), 4));
         // It was rolled back.
-        assert_eq!(first_pod_where("1").await.as_deref(), Some("web-1-a"));
-        assert_eq!(first_pod_where("").await.as_deref(), Some("web-1-a"), "it is not known");
-        assert_eq!(first_pod_where("3").await, None);
+        assert_eq!(first_pod_where("1").await, (Some("web-1-a".to_owned()), 3));
+        assert_eq!(first_pod_where("").await.0.as_deref(), Some("web-1-a"), "it is not known");
+        assert_eq!(first_pod_where("3").await, (None, 4));
     }
 }
