@@ -1,5 +1,6 @@
 //! windlass is killed while it fetches: what it serves is whole before and after, and what it left behind is swept.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -84,22 +85,39 @@ async fn finish(
         .await
 }
 
-/// Stops its clockwork while it writes an artifact; tells whether it was still writing.
-fn freeze_while_it_writes(operator: &Operator, slot: &Path) -> Result<bool> {
-    let is_writing = || -> Result<bool> {
-        let names =
-            std::fs::read_dir(slot)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        Ok(names.into_iter().any(|name| name.starts_with(".unfinished-")))
-    };
+/// The names in the folder of the artifacts.
+fn names(slot: &Path) -> Result<BTreeSet<String>> {
+    let entries = std::fs::read_dir(slot)?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+}
+
+fn is_unfinished(name: &str) -> bool {
+    name.starts_with(".unfinished-")
+}
+
+/// Stops its clockwork while it writes an artifact beside those of before; returns whether it was still writing. On a busy
+/// machine it may have written all of it before this was seen.
+fn freeze_while_it_writes(
+    operator: &Operator,
+    slot: &Path,
+    before: &BTreeSet<String>,
+) -> Result<bool> {
     let deadline = Instant::now() + DEFAULT_WAIT_TIMEOUT;
-    while !is_writing()? {
+    loop {
+        let now = names(slot)?;
+        if now.iter().any(|name| is_unfinished(name)) {
+            break;
+        }
+        if !now.is_subset(before) {
+            return Ok(false);
+        }
         ensure!(Instant::now() < deadline, "nothing is written");
         std::thread::sleep(Duration::from_micros(100));
     }
     operator.freeze()?;
     // The signal reaches each of its threads by itself.
     std::thread::sleep(Duration::from_millis(20));
-    is_writing()
+    Ok(names(slot)?.iter().any(|name| is_unfinished(name)))
 }
 
 /// Publishes versions until it is stopped in the middle of writing one; gives that version.
@@ -114,8 +132,9 @@ async fn caught_writing(
         upstream.publish(version).await?;
         upstream.reconcile(story, Some(MIDDLE)).await?;
         upstream.relay.held(DEFAULT_WAIT_TIMEOUT).await?;
+        let before = names(&slot)?;
         upstream.relay.open();
-        if freeze_while_it_writes(&windlass.operator, &slot)? {
+        if freeze_while_it_writes(&windlass.operator, &slot, &before)? {
             return Ok(version);
         }
         windlass.operator.thaw()?;
