@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use e2e::git_server::{Access, GitServer, SshServer, StoryRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
 use e2e::harness::{Story, StoryTarget};
@@ -287,11 +287,10 @@ impl Upstream {
     pub(crate) async fn await_version(&self, story: &Story, version: u32) -> Result<DynamicObject> {
         let begun = std::time::Instant::now();
         while self.served(story).await? != Some(version) {
-            ensure!(
-                begun.elapsed() < DEFAULT_WAIT_TIMEOUT,
-                "version {version} of {:?} did not come",
-                self.way
-            );
+            if begun.elapsed() > DEFAULT_WAIT_TIMEOUT {
+                let status = story.expect(&self.target()).await?.data["status"].take();
+                bail!("version {version} of {:?} did not come; its status is {status}", self.way);
+            }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         story.await_ready(&self.target()).await
