@@ -49,7 +49,7 @@ impl<'p> FieldPathPart<'p> {
         is_meant.then_some(Self::Item(at))
     }
 
-    /// What is there in a value.
+    /// The value of this field of an object, or item of a list; none if the parent lacks it.
     pub(crate) fn child(self, value: &Value) -> Option<&Value> {
         match self {
             Self::Field(name) => value.get(name),

@@ -1,6 +1,6 @@
 //! One copy: from the tree of a source into the artifact that is being made.
 //!
-//! Here: what of a source is copied, where it goes, and how: over what is there, merged with it, or out of an archive.
+//! Here: which files of a source are copied, to which paths, and by which strategy: Overwrite, Merge or Extract.
 //! Elsewhere: reading the two ends (`copy_path.rs`), finding paths (`glob.rs`), leaving some out (`exclude.rs`), YAML
 //! (`merge.rs`).
 //!
@@ -98,7 +98,7 @@ pub enum CopyError {
     /// A folder where an archive is wanted.
     #[error("extract strategy is not supported for directories, got '{0}'")]
     FolderAsArchive(String),
-    /// A file that is no archive by its name.
+    /// The name of a file has no suffix of an archive.
     #[error("extract strategy requires tarball file (.tar.gz or .tgz), got '{0}'")]
     NoArchive(String),
     /// One of several files was not copied.
@@ -176,7 +176,7 @@ impl CopyError {
 /// Does one copy.
 ///
 /// # Errors
-/// It is refused, finds nothing, does not fit with what is there, or is too much.
+/// The copy is refused, matches no file, conflicts with a file of the artifact, or exceeds a limit.
 pub(crate) fn copy(
     operation: &CopyOperation,
     inputs: &BuildInputs<'_>,
@@ -220,7 +220,7 @@ fn check_exclude(pattern: &str, meter: &mut Meter) -> Result<(), CopyError> {
     }
 }
 
-/// Whether a file is an archive by its name.
+/// Whether the name of a file has the suffix of an archive.
 fn is_tarball(path: &RelPath) -> bool {
     let path = path.as_str().to_lowercase();
     path.ends_with(".tar.gz") || path.ends_with(".tgz")

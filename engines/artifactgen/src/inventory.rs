@@ -1,6 +1,7 @@
 //! What a generator made before, and whether it has to be made again.
 //!
-//! Here: comparing what was made with what is there. Elsewhere: storing, applying and removing (the program).
+//! Here: comparing the inventory with the ExternalArtifacts and stored files that exist. Elsewhere: storing, applying and
+//! removing them (the program).
 //!
 //! Source of the semantics: source-watcher 2.2 `artifactgenerator_drift.go`, `findOrphanedReferences`, `notify`.
 
@@ -138,7 +139,7 @@ pub fn orphans<'a>(
         .collect()
 }
 
-/// What is told of artifacts with new digests, a line for each; none if there are none.
+/// The message of the event about artifacts with new digests, a line for each; none if no digest is new.
 #[must_use]
 pub fn changes_message(before: &[InventoryEntry], now: &[InventoryEntry]) -> Option<String> {
     let key = |entry: &InventoryEntry| {
@@ -150,7 +151,7 @@ pub fn changes_message(before: &[InventoryEntry], now: &[InventoryEntry]) -> Opt
     (!changed.is_empty()).then(|| format!("external artifacts reconciled: {}", changed.join("\n")))
 }
 
-/// What is told of an ExternalArtifact with a new digest.
+/// The message of the event about one ExternalArtifact with a new digest.
 #[must_use]
 pub fn reconciled_message(entry: &InventoryEntry, revision: &str) -> String {
     let InventoryEntry { namespace, name, .. } = entry;

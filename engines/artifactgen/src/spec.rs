@@ -91,7 +91,7 @@ pub struct CopyOperation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum CopyStrategy {
-    /// They replace what is there.
+    /// Copied files replace existing files of the same path.
     #[default]
     Overwrite,
     /// YAML files are laid over those that are there.

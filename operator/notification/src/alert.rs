@@ -1,4 +1,5 @@
-//! Alert: which events go to a Provider. Nothing runs for it; whoever dispatches an event reads it.
+//! Alert: which events go to a Provider. A run ends an expired suspension and removes the finalizer of Flux, nothing else: the
+//! dispatcher reads Alerts when it dispatches an event.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -210,7 +210,7 @@ pub(super) fn report<K: Model>(
     (before, after, event)
 }
 
-/// What is told of the whole: what each release did is told by it.
+/// The event about the Helmfile as a whole, if its result is new; each release has events of its own.
 fn event<K: Model>(
     before: &HelmfileStatus,
     after: &HelmfileStatus,

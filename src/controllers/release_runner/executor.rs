@@ -111,7 +111,7 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) known: Mutex<ObservedReleaseState>,
 }
 
-/// What is told of objects that were corrected; nothing if none were. The end of the run tells why others were not.
+/// The event about objects whose drift was corrected; none if no object was. The end of the run reports why others were not.
 fn corrected(known: &ReleaseStatus, record: &Record, changed: &[ObjectChange]) -> Option<Event> {
     let release = snapshot::latest(&known.history)
         .map_or_else(|| record.full_name(), release::Snapshot::full_name);

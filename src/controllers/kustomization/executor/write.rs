@@ -52,7 +52,7 @@ struct WriteFailure {
     is_transient: bool,
 }
 
-/// Where a run rests because of a withheld write, unless other writes failed: their failures are told first.
+/// The result of a run whose write was withheld; none if other writes failed, since the status reports failures first.
 fn withheld_rest(failed: &[WriteFailure], withheld: Option<Rest>) -> Option<Rest> {
     withheld.filter(|_| failed.is_empty())
 }
