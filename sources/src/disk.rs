@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use kustomize::{BuildFiles, Error, RepositoryAddress, ResolvedPath, path_text};
+use kustomize::{BuildFiles, Error, RepositoryAddress, ResolvedPath};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
@@ -103,7 +103,7 @@ pub fn reason(error: &io::Error) -> String {
 
 /// Names the part of a path that cannot be examined.
 fn first_missing(path: &Path, error: &io::Error) -> String {
-    let clean = path_text::clean(&path.to_string_lossy());
+    let clean = golang::path::clean(&path.to_string_lossy());
     let parts: Vec<&str> = clean.split('/').collect();
     let heads = || (1..=parts.len()).map(|length| parts[..length].join("/"));
     let missing = heads().find(|head| !head.is_empty() && fs::symlink_metadata(head).is_err());

@@ -305,7 +305,7 @@ impl PreparedCopy<'_> {
 
     /// Copies one file, or a folder with its name, as `cp -r` does.
     fn single(&mut self, source: CopySource<'_>, exclude: &[String]) -> Result<(), CopyError> {
-        let text = copy_path::clean(source.pattern);
+        let text = golang::path::clean(source.pattern);
         let unreachable = |reason: String| CopyError::Unreachable { path: text.clone(), reason };
         let path = RelPath::parse(&text).map_err(|error| {
             unreachable(match error {

@@ -3,7 +3,7 @@
 //!
 //! Here: versions and version ranges ([`semver`]), regular expressions ([`regexp`]), times ([`time`]), globs ([`glob`]),
 //! Go's values as templates see them ([`value`]), their text ([`fmt`], [`strconv`]), JSON ([`json`]), URLs ([`url`]),
-//! classes of characters ([`unicode`]), and what work on a text may use up ([`meter`]).
+//! paths ([`path`]), classes of characters ([`unicode`]), and what work on a text may use up ([`meter`]).
 //! Elsewhere: YAML as Go reads and writes it (`goyaml`), templates (`gotemplate`), durations (`reconcile`), what Go
 //! answers to single strings (`cargo xtask conformance`).
 
@@ -11,6 +11,7 @@ pub mod fmt;
 pub mod glob;
 pub mod json;
 pub mod meter;
+pub mod path;
 pub mod regexp;
 pub mod semver;
 pub mod strconv;

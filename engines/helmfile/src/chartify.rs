@@ -22,12 +22,13 @@ use crate::charts::has_patches;
 use crate::error::{Error, Result};
 use crate::load::Helmfile;
 use crate::maps::Map;
-use crate::place::{base, clean};
+use crate::place::base;
 use crate::render::{Chart, Options, words};
 use crate::spec::Release;
 use crate::template::Renderer;
 use crate::world::HelmfileEnvironment;
 use crate::yaml;
+use golang::path::clean;
 use overlay::Overlay;
 
 /// What renders charts.

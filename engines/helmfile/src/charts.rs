@@ -8,11 +8,11 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::hooks;
 use crate::load::Helmfile;
-use crate::place::join;
 use crate::spec::{Hook, Release};
 use crate::storage::is_remote;
 use crate::world::HelmfileEnvironment;
 use crate::yaml;
+use golang::path::join;
 
 /// What preparing charts has said.
 #[derive(Debug, Default)]

@@ -10,13 +10,14 @@ use sha2::{Digest as _, Sha256};
 use crate::charts::{in_repository, is_local, normal};
 use crate::error::{Error, Result};
 use crate::load::Helmfile;
-use crate::place::{base, join};
+use crate::place::base;
 use crate::plan::Plan;
 use crate::remote::ChartError;
 use crate::select::selected;
 use crate::spec::{Release, Repository};
 use crate::world::HelmfileEnvironment;
 use crate::yaml::{self, Out};
+use golang::path::join;
 
 /// The version of helmfile that is named in lock files.
 const VERSION: &str = "v1.8.0";

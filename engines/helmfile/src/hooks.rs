@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::load::Helmfile;
-use crate::place::join;
 use crate::remote::Address;
 use crate::spec::{Hook, Release};
 use crate::template::{Renderer, hook_data};
 use crate::world::HelmfileEnvironment;
+use golang::path::join;
 
 /// How many bytes the manifests of all hooks of a plan may have.
 pub(crate) const MAX_HOOK_MANIFEST_BYTES: usize = 8 << 20;

@@ -14,7 +14,7 @@ use crate::field::{Field, How};
 use crate::hcl;
 use crate::inherited::InheritedState;
 use crate::maps::{Map, overlay};
-use crate::place::{WorkingDirectory, base, join, parent};
+use crate::place::{WorkingDirectory, base, parent};
 use crate::policy;
 use crate::secrets::{self, OfEnvironment};
 use crate::settings::Settings;
@@ -25,6 +25,7 @@ use crate::trail::Trail;
 use crate::values::Loader;
 use crate::world::HelmfileEnvironment;
 use crate::yaml;
+use golang::path::join;
 
 /// How many bases a helmfile may read, with those of all its parts.
 const MAX_BASES_PER_HELMFILE: usize = 1_000;

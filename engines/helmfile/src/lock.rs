@@ -6,9 +6,10 @@ use crate::charts::in_repository;
 use crate::error::{Error, Result};
 use crate::field::{Field, entries, spec};
 use crate::load::Helmfile;
-use crate::place::{base, join};
+use crate::place::base;
 use crate::spec::Repository;
 use crate::yaml;
+use golang::path::join;
 
 spec! {
     /// A chart with its version.

@@ -55,7 +55,7 @@ impl WorkingDirectory {
             return Err(failed("its path leads out of what is fetched".to_owned()));
         }
         let directory = fetch.fetch(&address).map_err(failed)?;
-        Ok(Some(join(&directory, &address.file)))
+        Ok(Some(golang::path::join(&directory, &address.file)))
     }
 
     /// The same files, seen from another directory.
@@ -207,41 +207,10 @@ impl WorkingDirectory {
     }
 }
 
-/// Go's `filepath.Clean`.
-pub(crate) fn clean(path: &str) -> String {
-    let is_absolute = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => match parts.last() {
-                Some(&"..") | None if !is_absolute => parts.push(".."),
-                _ => drop(parts.pop()),
-            },
-            name => parts.push(name),
-        }
-    }
-    match (is_absolute, parts.is_empty()) {
-        (true, _) => format!("/{}", parts.join("/")),
-        (false, true) => ".".to_owned(),
-        (false, false) => parts.join("/"),
-    }
-}
-
-/// Go's `filepath.Join` of two.
-pub(crate) fn join(base: &str, path: &str) -> String {
-    match (base, path) {
-        ("", "") => String::new(),
-        ("", path) => clean(path),
-        (base, "") => clean(base),
-        (base, path) => clean(&format!("{base}/{path}")),
-    }
-}
-
 /// Go's `filepath.Dir`.
 pub(crate) fn parent(path: &str) -> String {
     match path.rfind('/') {
-        Some(at) => clean(&path[..=at]),
+        Some(at) => golang::path::clean(&path[..=at]),
         None => ".".to_owned(),
     }
 }

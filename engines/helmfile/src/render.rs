@@ -17,7 +17,7 @@ use crate::graph::{Needs, groups};
 use crate::hooks::{self, ManifestHook};
 use crate::load::Helmfile;
 use crate::operation::Operation;
-use crate::place::{base, clean};
+use crate::place::base;
 use crate::plan::{Plan, ReleaseIdentity};
 use crate::references;
 use crate::select::{check_duplicates, selected};
@@ -25,6 +25,7 @@ use crate::spec::{Release, SetValue};
 use crate::trail::Trail;
 use crate::world::HelmfileEnvironment;
 use crate::yaml;
+use golang::path::clean;
 
 /// What releases are rendered for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -16,8 +16,9 @@ use serde_json::Value as Json;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::maps::{Lists, Map, merge};
-use crate::place::{WorkingDirectory, join};
+use crate::place::WorkingDirectory;
 use crate::world::{Fill, HelmfileEnvironment};
+use golang::path::join;
 
 /// The name under which every text is parsed.
 const NAME: &str = "stringTemplate";

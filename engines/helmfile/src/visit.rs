@@ -8,12 +8,13 @@ use crate::error::{Error, Result};
 use crate::inherited::InheritedState;
 use crate::load::{Helmfile, HelmfileLoadInputs, HelmfileLoader};
 use crate::maps;
-use crate::place::{WorkingDirectory, base, join, parent};
+use crate::place::{WorkingDirectory, base, parent};
 use crate::select::are_compatible;
 use crate::settings::Settings;
 use crate::spec::SubHelmfile;
 use crate::trail::Trail;
 use crate::world::HelmfileEnvironment;
+use golang::path::join;
 
 /// How deep helmfiles may be below each other.
 const MAX_HELMFILE_DEPTH: usize = 50;

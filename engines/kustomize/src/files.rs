@@ -113,11 +113,9 @@ impl<T: Tree> BuildFiles for InTree<T> {
         let found = Self::path(path)?;
         let missing = || Error::new(format!("lstat {path}: no such file or directory"));
         Ok(match self.0.entry(&found).ok_or_else(missing)?.kind() {
-            tree::FileKind::Dir => {
-                ResolvedPath::Dir(crate::path_text::join("/", &found.to_string()))
-            }
+            tree::FileKind::Dir => ResolvedPath::Dir(golang::path::join("/", &found.to_string())),
             tree::FileKind::File => {
-                let path = crate::path_text::join("/", &found.to_string());
+                let path = golang::path::join("/", &found.to_string());
                 let (dir, name) = crate::path_text::split(&path);
                 ResolvedPath::File { dir: dir.to_owned(), name: name.to_owned() }
             }

@@ -16,7 +16,6 @@ use crate::loader::Loader;
 use crate::manifest;
 use crate::merge;
 use crate::output;
-use crate::path_text;
 use crate::resource::Resource;
 use crate::resources::Resources;
 use crate::schema::Schema;
@@ -66,14 +65,14 @@ impl Chart {
         let home = if globals.chart_home.is_empty() { "charts" } else { &globals.chart_home };
         let mut home = match home.starts_with('/') {
             true => home.to_owned(),
-            false => path_text::join(loader.root(), home),
+            false => golang::path::join(loader.root(), home),
         };
         if !chart.version.is_empty() && !chart.repo.is_empty() {
-            home = path_text::join(&home, &format!("{}-{}", chart.name, chart.version));
+            home = golang::path::join(&home, &format!("{}-{}", chart.name, chart.version));
         }
         for file in &mut chart.additional_values_files {
             loader.load(file).within(|| "could not load additionalValuesFile")?;
-            *file = path_text::join(loader.root(), file);
+            *file = golang::path::join(loader.root(), file);
         }
         match chart.values_merge.as_str() {
             "" => "override".clone_into(&mut chart.values_merge),
@@ -118,7 +117,7 @@ impl Chart {
     fn values(&self, loader: &Loader<'_>, schema: &Schema) -> Result<Vec<u8>> {
         let Inflation { chart, home, .. } = &self.0;
         let file = if chart.values_file.is_empty() {
-            path_text::join(&path_text::join(home, &chart.name), "values.yaml")
+            golang::path::join(&golang::path::join(home, &chart.name), "values.yaml")
         } else {
             chart.values_file.clone()
         };

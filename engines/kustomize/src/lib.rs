@@ -48,7 +48,7 @@ pub mod merge;
 mod origin;
 mod output;
 pub mod path;
-pub mod path_text;
+mod path_text;
 mod pattern;
 mod plugin;
 mod reference;

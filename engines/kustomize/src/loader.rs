@@ -104,7 +104,7 @@ impl<'f> Loader<'f> {
         if path.starts_with('/') {
             return Err(Error::new(format!("new root '{path}' cannot be absolute")));
         }
-        let root = self.dir(&path_text::join(&self.root, path))?;
+        let root = self.dir(&golang::path::join(&self.root, path))?;
         if let Some((_, clone)) = self.repositories.last()
             && !path_text::is_within(&root, clone)
         {
@@ -136,7 +136,7 @@ impl<'f> Loader<'f> {
 
     fn at_repository(&self, repository: &RepositoryAddress) -> Result<Self> {
         let clone = self.files.checkout(repository)?;
-        let path = path_text::join(&clone, &repository.dir);
+        let path = golang::path::join(&clone, &repository.dir);
         let root = match self.resolve(&path)? {
             ResolvedPath::Dir(dir) => dir,
             ResolvedPath::File { name, .. } => {
@@ -179,7 +179,7 @@ impl<'f> Loader<'f> {
     /// # Errors
     /// The build has used up what it may.
     pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<[u8]>>> {
-        if self.files.is_missing(&path_text::join(&self.root, name)) {
+        if self.files.is_missing(&golang::path::join(&self.root, name)) {
             return Ok(None);
         }
         match self.load(name) {
@@ -204,8 +204,11 @@ impl<'f> Loader<'f> {
         if is_remote(path) {
             return self.files.fetch(path);
         }
-        let path =
-            if path.starts_with('/') { path.to_owned() } else { path_text::join(&self.root, path) };
+        let path = if path.starts_with('/') {
+            path.to_owned()
+        } else {
+            golang::path::join(&self.root, path)
+        };
         if self.restriction == Restriction::None {
             return self.files.read(&path);
         }
@@ -215,7 +218,7 @@ impl<'f> Loader<'f> {
                 let root = &self.root;
                 Err(Error::new(format!("security; file '{path}' is not in or below '{root}'")))
             }
-            ResolvedPath::File { dir, name } => self.files.read(&path_text::join(&dir, &name)),
+            ResolvedPath::File { dir, name } => self.files.read(&golang::path::join(&dir, &name)),
         }
     }
 }

@@ -7,7 +7,6 @@ use crate::budget::{BuildBudget, weight_of_scalar};
 use crate::edit;
 use crate::error::Result;
 use crate::id::Id;
-use crate::path_text;
 use crate::repository::RepositoryAddress;
 use crate::resource::{self, Resource};
 
@@ -36,9 +35,9 @@ impl Origin {
             Some(repository) => {
                 origin.repo = repository.url();
                 origin.reference = repository.reference;
-                origin.path = path_text::join("", &repository.dir);
+                origin.path = golang::path::join("", &repository.dir);
             }
-            None => origin.path = path_text::join(&origin.path, path),
+            None => origin.path = golang::path::join(&origin.path, path),
         }
         origin
     }
@@ -48,7 +47,7 @@ impl Origin {
         let text = str::to_owned;
         Self {
             path: String::new(),
-            configured_in: path_text::join(&self.path, file),
+            configured_in: golang::path::join(&self.path, file),
             configured_by: [text("builtin"), text(kind), String::new(), String::new()],
             ..self.clone()
         }

@@ -1,29 +1,5 @@
-//! Paths as strings: joining and cleaning as Go's `path/filepath` does on Unix.
-
-/// The shortest text for the same path, `.` if nothing is left.
-pub fn clean(path: &str) -> String {
-    let is_absolute = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => drop(parts.pop()),
-            ".." if is_absolute => {}
-            part => parts.push(part),
-        }
-    }
-    if parts.is_empty() {
-        return if is_absolute { "/" } else { "." }.to_owned();
-    }
-    let mut text = String::with_capacity(path.len());
-    for part in parts {
-        if is_absolute || !text.is_empty() {
-            text.push('/');
-        }
-        text.push_str(part);
-    }
-    text
-}
+//! Paths as strings: their folders and names, and lines of YAML that became one path. Elsewhere: joining and cleaning
+//! (`golang::path`).
 
 /// A path that two lines of YAML became, of which the first one leads nowhere.
 pub(crate) struct JoinedLines<'p> {
@@ -51,15 +27,6 @@ pub(crate) fn joined_lines(path: &str) -> Option<JoinedLines<'_>> {
     }
     let (lost, kept) = path.rsplit_once(MARK).filter(|_| is_left)?;
     Some(JoinedLines { lost, kept })
-}
-
-/// Two paths one behind the other, cleaned; empty ones do not count.
-pub fn join(left: &str, right: &str) -> String {
-    match (left, right) {
-        ("", "") => String::new(),
-        ("", path) | (path, "") => clean(path),
-        (left, right) => clean(&[left, "/", right].concat()),
-    }
 }
 
 /// The folder and the name of a cleaned absolute path.

@@ -1,7 +1,5 @@
 //! Addresses of Git repositories, as kustomize tells them from paths.
 
-use crate::path_text;
-
 /// What an address says: which repository, which folder in it, and which commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryAddress {
@@ -43,7 +41,7 @@ impl RepositoryAddress {
         if path.is_empty() {
             return None;
         }
-        let first = path_text::clean(dir.strip_prefix('/').unwrap_or(&dir));
+        let first = golang::path::clean(dir.strip_prefix('/').unwrap_or(&dir));
         if first == ".." || first.starts_with("../") {
             return None;
         }

@@ -86,7 +86,7 @@ impl<'b> KustomizationTarget<'b> {
         let mut warnings = Vec::new();
         let parsed = Kustomization::parse(&text, dir, &build.budget, &mut warnings);
         warnings.into_iter().for_each(|warning| build.warn(warning));
-        let (kustomization, held) = parsed.if_exhausted(|| path_text::join(dir, file))?;
+        let (kustomization, held) = parsed.if_exhausted(|| golang::path::join(dir, file))?;
         Ok(Self {
             build,
             loader,
@@ -259,7 +259,7 @@ impl<'b> KustomizationTarget<'b> {
         self.build.warn_of_loss(format!(
             "{}: `{}` is not built, because the line `- {}` is indented deeper than the one before it, which makes \
              both one path",
-            path_text::join(self.loader.root(), self.file),
+            golang::path::join(self.loader.root(), self.file),
             shown(lost),
             shown(kept)
         ));
@@ -359,7 +359,7 @@ impl<'b> KustomizationTarget<'b> {
 
     /// Where something is done, and what.
     fn doing(&self, kind: &str) -> String {
-        format!("{kind} of {}", path_text::join(self.loader.root(), self.file))
+        format!("{kind} of {}", golang::path::join(self.loader.root(), self.file))
     }
 
     fn plugin_transformers(

@@ -171,7 +171,7 @@ impl<F: BuildFiles> BuildFiles for Remotes<F> {
         let Some((worktree, mount, inside)) = self.mounted(path) else {
             return self.files.resolve(path);
         };
-        let at = |inside: &str| kustomize::path_text::join(mount, inside);
+        let at = |inside: &str| golang::path::join(mount, inside);
         match worktree.resolve(inside) {
             Ok(worktree::WorktreeTarget::Dir(dir)) => Ok(ResolvedPath::Dir(at(&dir))),
             Ok(worktree::WorktreeTarget::File(file)) => {
@@ -187,7 +187,7 @@ impl<F: BuildFiles> BuildFiles for Remotes<F> {
         let Some((worktree, mount, inside)) = self.mounted(path) else {
             return self.files.read(path);
         };
-        let at = |inside: &str| kustomize::path_text::join(mount, inside);
+        let at = |inside: &str| golang::path::join(mount, inside);
         match worktree.read(inside) {
             Ok(Some(content)) => Ok(content.into()),
             Ok(None) => Err(Error::new(format!("read {path}: is a directory"))),

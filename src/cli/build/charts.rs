@@ -83,7 +83,7 @@ impl BuildFiles for WithCharts<'_> {
 fn template_args(inflation: &Inflation) -> Vec<String> {
     let Inflation { chart, home, .. } = inflation;
     let name = if chart.release_name.is_empty() { "--generate-name" } else { &chart.release_name };
-    let path = kustomize::path_text::join(home, &chart.name);
+    let path = golang::path::join(home, &chart.name);
     let mut args = vec![name.to_owned(), path];
     let mut add = |flag: &str, value: &str| {
         if !value.is_empty() {

@@ -228,7 +228,7 @@ fn checked_name(path: &str) -> Result<String, ArchiveError> {
     if rest.starts_with('/') {
         return Err(ArchiveError::Absolute);
     }
-    let name = super::name::clean(&rest);
+    let name = golang::path::clean(&rest);
     if name == "." {
         return Err(ArchiveError::OutsideBase(quoted(path)));
     }

@@ -23,7 +23,7 @@ pub fn crds(chart: &Chart) -> Vec<Crd> {
     while let Some((place, chart)) = pending.pop() {
         let files = chart.files.iter().filter(|file| is_crd(&file.name));
         found.extend(files.map(|file| Crd {
-            path: super::name::clean(&format!("{place}/{}", file.name)),
+            path: golang::path::clean(&format!("{place}/{}", file.name)),
             file: file.clone(),
         }));
         let inner = chart.charts.iter().rev();

@@ -7,26 +7,6 @@ pub(crate) fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), Quoting::Printable)).into_owned()
 }
 
-/// The shortest path that means the same, as Go's `path.Clean` finds it.
-pub(super) fn clean(path: &str) -> String {
-    let is_rooted = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.last().is_some_and(|last| *last != "..") => _ = parts.pop(),
-            ".." if is_rooted => {}
-            part => parts.push(part),
-        }
-    }
-    let joined = parts.join("/");
-    match (is_rooted, joined.as_str()) {
-        (true, _) => format!("/{joined}"),
-        (false, "") => ".".to_owned(),
-        (false, _) => joined,
-    }
-}
-
 /// The last part of a path, as Go's `path.Base` finds it.
 pub(crate) fn base(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit('/').next() {
@@ -44,22 +24,7 @@ pub(crate) fn extension(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{base, clean, extension};
-
-    #[test]
-    fn paths_are_cleaned_as_go_does() {
-        let cases = [
-            ("", "."),
-            ("a/../..", ".."),
-            ("../../a", "../../a"),
-            ("a//b/./c/..", "a/b"),
-            ("/..", "/"),
-            ("/a/../../b", "/b"),
-        ];
-        for (path, cleaned) in cases {
-            assert_eq!(clean(path), cleaned, "{path}");
-        }
-    }
+    use super::{base, extension};
 
     #[test]
     fn parts_of_names_are_those_of_go() {

@@ -10,10 +10,11 @@ use crate::charts::normal;
 use crate::error::Result;
 use crate::load::Helmfile;
 use crate::maps::Map;
-use crate::place::{base, clean, join};
+use crate::place::base;
 use crate::render::Options;
 use crate::spec::Release;
 use crate::yaml;
+use golang::path::{clean, join};
 
 /// The files in which a chart names its dependencies, besides `Chart.yaml`.
 const LOCKS: [&str; 3] = ["requirements.yaml", "requirements.lock", "Chart.lock"];

@@ -8,10 +8,10 @@ use tree::FileKind as EntryKind;
 
 use super::{Host, go, with_helpers};
 use crate::error::Error;
-use crate::place::join;
 use crate::references;
 use crate::world::Program;
 use crate::yaml;
+use golang::path::join;
 
 /// What a value costs that becomes text, in bytes, besides its own text.
 const NODE_OVERHEAD_BYTES: usize = 64;

@@ -225,7 +225,7 @@ pub(super) fn write(
         if path.starts_with('/') {
             return Err(ended("package paths may not be absolute paths"));
         }
-        let clean = clean_path(&path);
+        let clean = golang::path::clean(&path);
         if clean.contains("..") {
             let reason = format!("resource must be written under package {folder}: {clean}");
             return Err(RewriteError::AsFlux(reason));
@@ -292,20 +292,6 @@ fn path_of(document: &FluxDocument) -> Result<String, RewriteError> {
     }
     let folder = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
     Ok(format!("{folder}{}_{name}.yaml", golang::unicode::lower(kind)))
-}
-
-/// Go's `filepath.Clean` of a relative path.
-fn clean_path(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
-        match (part, parts.last()) {
-            ("..", Some(last)) if *last != ".." => {
-                parts.pop();
-            }
-            _ => parts.push(part),
-        }
-    }
-    parts.join("/")
 }
 
 /// The text of some documents.

@@ -5,7 +5,6 @@ use goyaml::v3::YamlNodeKind;
 use crate::edit;
 use crate::error::{Error, Result};
 use crate::path;
-use crate::path_text;
 use crate::resources::Resources;
 use crate::schema::Schema;
 use crate::selector::Selector;
@@ -85,7 +84,7 @@ fn inserted(path: &str, position: usize, part: &str) -> String {
     }
     parts.insert(position.min(parts.len()), part);
     let joined = parts.join("/");
-    if joined.is_empty() { joined } else { path_text::clean(&joined) }
+    if joined.is_empty() { joined } else { golang::path::clean(&joined) }
 }
 
 impl ValueAdd {

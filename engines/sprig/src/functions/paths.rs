@@ -1,6 +1,7 @@
 //! Paths with slashes, as Go's `path` and, on Linux, `path/filepath` see them.
 
 use golang::GoRuntimeValue;
+use golang::path::clean_bytes;
 
 use crate::arguments::{SprigResult, text};
 use crate::table::{SprigFunctionEntry, plain};
@@ -32,14 +33,14 @@ fn base(args: &[GoRuntimeValue]) -> SprigResult {
 
 /// Without `.`, and without `..` where what is before it can be left out.
 fn clean(args: &[GoRuntimeValue]) -> SprigResult {
-    Ok(GoRuntimeValue::string(cleaned(text(args, 0))))
+    Ok(GoRuntimeValue::string(clean_bytes(text(args, 0))))
 }
 
 /// All but the last element.
 fn dir(args: &[GoRuntimeValue]) -> SprigResult {
     let path = text(args, 0);
     let end = path.iter().rposition(|byte| *byte == b'/').map_or(0, |last| last + 1);
-    Ok(GoRuntimeValue::string(cleaned(&path[..end])))
+    Ok(GoRuntimeValue::string(clean_bytes(&path[..end])))
 }
 
 /// What follows the last point of the last element, with the point.
@@ -53,30 +54,6 @@ fn ext(args: &[GoRuntimeValue]) -> SprigResult {
 /// Whether it begins with a slash.
 fn is_abs(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Bool(text(args, 0).starts_with(b"/")))
-}
-
-fn cleaned(path: &[u8]) -> Vec<u8> {
-    let is_rooted = path.starts_with(b"/");
-    let mut elements: Vec<&[u8]> = Vec::new();
-    for element in path.split(|byte| *byte == b'/') {
-        match element {
-            b"" | b"." => {}
-            b".." => match elements.last() {
-                Some(last) if *last != b".." => {
-                    elements.pop();
-                }
-                _ if is_rooted => {}
-                _ => elements.push(element),
-            },
-            element => elements.push(element),
-        }
-    }
-    let joined = elements.join(&b'/');
-    match (is_rooted, joined.is_empty()) {
-        (true, _) => [b"/", &*joined].concat(),
-        (false, true) => b".".to_vec(),
-        (false, false) => joined,
-    }
 }
 
 #[cfg(test)]
