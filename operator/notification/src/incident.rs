@@ -17,6 +17,8 @@ mod incident_store;
 mod notifier;
 mod observed;
 mod suppression;
+#[cfg(test)]
+mod testing;
 mod turns;
 mod wording;
 

@@ -456,17 +456,7 @@ impl Teller {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(text: &str) -> Time {
-        text.parse().unwrap()
-    }
-
-    fn status() -> IncidentStatus {
-        let objects: Vec<String> = (0..20).map(|at| format!("Kustomization/apps/k{at}")).collect();
-        serde_json::from_value(json!({"state": "Open", "openedAt": "2026-11-24T12:00:00Z",
-            "message": "authentication failed", "affected": {"count": 200, "objects": objects}}))
-        .unwrap()
-    }
+    use crate::incident::testing::{at, status};
 
     fn outcome(saying: Saying, is_delivered: bool) -> IncidentDeliveryOutcome {
         let opened = at("2026-11-24T12:00:00Z").as_second();

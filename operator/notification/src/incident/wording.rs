@@ -88,17 +88,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn at(text: &str) -> Time {
-        text.parse().unwrap()
-    }
-
-    fn status() -> IncidentStatus {
-        let objects: Vec<String> = (0..20).map(|at| format!("Kustomization/apps/k{at}")).collect();
-        serde_json::from_value(json!({"state": "Open", "openedAt": "2026-11-24T12:00:00Z",
-            "message": "authentication failed", "affected": {"count": 200, "objects": objects}}))
-        .unwrap()
-    }
+    use crate::incident::testing::{at, status};
 
     #[test]
     fn messages_name_the_first_objects_and_count_the_others() {
