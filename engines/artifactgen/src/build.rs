@@ -85,7 +85,7 @@ pub enum ArtifactBuildError {
 /// The same sources give the same tree. Bodies are shared with the sources where they are not merged or extracted.
 ///
 /// # Errors
-/// A copy is refused, finds nothing or does not fit with those before it, or the work is too much.
+/// A copy is refused, matches no file or conflicts with an earlier copy, or it costs more than the meter allows.
 pub fn build(
     artifact: &OutputArtifact,
     inputs: &BuildInputs<'_>,

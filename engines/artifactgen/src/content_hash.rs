@@ -13,7 +13,7 @@ const ADLER_MODULUS: u32 = 65_521;
 /// So many bytes can be added before a sum has to be reduced.
 const ADLER_CHUNK_BYTES: usize = 5_552;
 
-/// Why there is no number.
+/// Why the content of a tree could not be hashed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentHashError {
     /// A file's name has a line break.
@@ -22,7 +22,7 @@ pub enum ContentHashError {
     /// A file that the artifact lists cannot be read.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// The work is too much.
+    /// It costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }

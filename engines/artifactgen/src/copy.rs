@@ -124,7 +124,7 @@ pub enum CopyError {
     /// The only file, folder or archive was not copied.
     #[error(transparent)]
     Place(Box<PlaceError>),
-    /// The work is too much.
+    /// It costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
@@ -162,7 +162,7 @@ pub enum PlaceError {
         /// Why.
         reason: String,
     },
-    /// The work is too much.
+    /// It costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
@@ -414,7 +414,7 @@ impl PreparedCopy<'_> {
         Ok(())
     }
 
-    /// Parity(flux): a file in the place of a folder is no error until something goes into the folder.
+    /// Parity(flux): a file in the place of a folder is not an error until something goes into the folder.
     fn place_folder(&mut self, to: &RelPath) -> Result<(), PlaceError> {
         self.meter.steps(STEPS_PER_ENTRY)?;
         match self.artifact.entry(to) {

@@ -13,7 +13,7 @@ use golang::meter::{Meter, WorkLimitExceeded};
 pub(crate) enum MatchError {
     /// It is malformed, as far as it was read.
     Malformed,
-    /// The work is too much.
+    /// It costs more than the meter allows.
     Work(WorkLimitExceeded),
 }
 

@@ -23,7 +23,7 @@ impl<'a> Exclusion<'a> {
     /// Whether a path of the source is left out.
     ///
     /// # Errors
-    /// The work is too much.
+    /// It costs more than the meter allows.
     pub(crate) fn excludes(
         &self,
         path: &RelPath,

@@ -24,7 +24,7 @@ pub(crate) enum GlobError {
     /// The tree does not list a folder that it has.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// The work is too much.
+    /// It costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
@@ -41,7 +41,7 @@ impl From<MatchError> for GlobError {
 /// The paths that Go's `fs.Glob` finds, in its order.
 ///
 /// # Errors
-/// The pattern, or its beginning up to a slash, is malformed, or the work is too much.
+/// The pattern, or its beginning up to a slash, is malformed, or it costs more than the meter allows.
 pub(crate) fn simple(
     tree: &dyn FileTree,
     pattern: &str,
@@ -83,7 +83,7 @@ pub(crate) fn simple(
 /// Differs(doublestar): where several alternatives of a group before `**` match, what they find is sorted as a whole.
 ///
 /// # Errors
-/// The pattern is malformed, or the work is too much.
+/// The pattern is malformed, or it costs more than the meter allows.
 pub(crate) fn with_double_stars(
     tree: &dyn FileTree,
     pattern: &str,

@@ -78,7 +78,7 @@ pub enum Drift {
     ExternalArtifactsChanged,
 }
 
-/// Why artifacts have to be made again; none if all is as it was.
+/// Why artifacts have to be made again; none if nothing changed.
 ///
 /// `stored` examines the file of an archive; it is called for none if there is another cause. `external` lists name and
 /// digest of the ExternalArtifacts with the generator's label; one without an artifact has an empty digest.

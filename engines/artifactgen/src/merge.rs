@@ -28,13 +28,13 @@ pub enum MergeError {
     /// A file that cannot be divided into documents.
     #[error("error reading YAML document: {0}")]
     Read(String),
-    /// A document that is no map.
+    /// A document that is not a map.
     #[error("cannot unmarshal YAML document: {0}")]
     Document(String),
     /// A result that cannot be written.
     #[error("failed to merged YAML: {0}")]
     Write(String),
-    /// The work is too much.
+    /// It costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
@@ -44,7 +44,7 @@ pub enum MergeError {
 /// Maps are merged; all else, null included, replaces what was there.
 ///
 /// # Errors
-/// One of them is no map, or too large.
+/// One of them is not a map, or too large.
 pub(crate) fn merged(base: &[u8], overlay: &[u8], meter: &mut Meter) -> Result<String, MergeError> {
     let left = meter.left().bytes;
     let overlay = load(overlay, meter)?;

@@ -52,7 +52,7 @@ pub enum PathPatternError {
     /// The source does not list a folder that it has.
     #[error("failed to list the directories for pathPattern: {0}")]
     List(#[from] TreeError),
-    /// The work is too much.
+    /// It costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
@@ -80,7 +80,7 @@ pub enum PatternProblem {
     /// `{}`.
     #[error("empty capture variable")]
     Empty,
-    /// A variable, in quotes, that is no name.
+    /// A variable, in quotes, that is not a name.
     #[error("capture variable {0} must be a valid capture name matching [A-Za-z_][A-Za-z0-9_]*")]
     Variable(String),
     /// A variable, in quotes, that is there twice.
@@ -153,7 +153,7 @@ pub struct TemplateError {
 /// The artifacts that a generator asks for, with what the pattern of paths captured put into them.
 ///
 /// # Errors
-/// The pattern cannot be used, not with these folders, or the work is too much.
+/// The pattern is invalid or does not fit these folders, or it costs more than the meter allows.
 pub fn artifact_requests(
     spec: &GeneratorSpec,
     sources: &SourceTrees<'_>,

@@ -110,7 +110,7 @@ const REMOVED_FIELDS: [[&str; 3]; 2] = [
 /// It needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
 ///
 /// # Errors
-/// The text is no template, it fails, or it takes too long or makes too much.
+/// The text is not a template, it fails, or it takes too long or makes too much.
 pub fn commit_message(
     template: &str,
     data: &CommitData<'_>,

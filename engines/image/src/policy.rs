@@ -45,7 +45,7 @@ pub enum PolicyError {
     /// `spec.policy` means nothing.
     #[error("invalid policy: {0}")]
     Choice(String),
-    /// `spec.filterTags.pattern` is no regular expression.
+    /// `spec.filterTags.pattern` is not a regular expression.
     #[error("failed to filter tags: invalid regular expression pattern '{pattern}': {error}")]
     Pattern {
         /// The pattern.
@@ -75,7 +75,7 @@ pub enum PolicyError {
     /// No tag is a version in the range.
     #[error("unable to determine latest version from provided list")]
     NoVersion,
-    /// A tag is no number.
+    /// A tag is not a number.
     #[error("failed to parse invalid numeric value '{0}'")]
     NotANumber(String),
 }
@@ -148,7 +148,7 @@ impl Policy {
     /// Differs(flux): tags that are equal after the filter are taken in the order of the list, too; there it is random.
     ///
     /// # Errors
-    /// The filter is none, it or comparing the tags costs more than `meter` allows, no tag is left, or one is no number.
+    /// The filter is invalid, it or comparing the tags costs more than `meter` allows, no tag is left, or one is not a number.
     pub fn latest(
         &self,
         filter: Option<&FilterTags>,

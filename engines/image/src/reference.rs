@@ -24,7 +24,7 @@ pub enum ImageNameError {
         /// What is in front of `://`.
         scheme: String,
     },
-    /// It is no reference.
+    /// It is not a reference.
     #[error("could not parse reference: {0}")]
     Malformed(String),
     /// It has a tag or a digest.
@@ -56,7 +56,7 @@ impl ImageName {
     /// Reads `spec.image` and `spec.insecure` of an ImageRepository.
     ///
     /// # Errors
-    /// In Flux's words: the text has a scheme, a tag or a digest, or is no reference at all.
+    /// In Flux's words: the text has a scheme, a tag or a digest, or is not a reference.
     pub fn parse(image: &str, is_insecure: bool) -> Result<Self, ImageNameError> {
         if let Some((scheme, _)) = image.split_once("://") {
             let scheme = scheme.to_owned();

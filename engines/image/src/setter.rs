@@ -32,7 +32,7 @@ pub struct PolicyResult {
     pub latest: Option<ImageRef>,
 }
 
-/// A policy has a result that is no image.
+/// A policy has a result that is not an image reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("encountered invalid image ref {}: could not parse reference: {reference}", quoted(.reference))]
 pub struct InvalidImageRef {
@@ -55,7 +55,7 @@ impl Setters {
     /// counts.
     ///
     /// # Errors
-    /// A result is no image, even if no file asks for it.
+    /// A result is not an image reference, even if no file asks for it.
     pub fn new(policies: &[PolicyResult]) -> Result<Self, InvalidImageRef> {
         let mut values = BTreeMap::new();
         for PolicyResult { namespace, name, latest } in policies {
@@ -100,15 +100,15 @@ pub(crate) struct Assignment {
 pub(crate) enum Marker {
     /// The value gets another one.
     Assign(Assignment),
-    /// There is no setter of that name.
+    /// No setter has this name.
     Unknown(String),
 }
 
 impl Marker {
-    /// Reads the comment of a value, with its `#`; nothing if it is no marker.
+    /// Reads the comment of a value, with its `#`; nothing if it is not a marker.
     ///
     /// Parity(flux): besides `{"$imagepolicy": "…"}` there are two forms that kyaml reads, a `$ref` to a setter and a whole
-    /// setter. Differs(flux): a whole setter that is not of strings is no marker; there the run fails.
+    /// setter. Differs(flux): a whole setter that is not of strings is not a marker; there the run fails.
     pub(crate) fn read(comment: &str, setters: &Setters) -> Option<Self> {
         let text = comment.trim_start_matches('#');
         let decoded = json::decode(text.as_bytes()).ok()?;

@@ -20,7 +20,7 @@ const MAX_STORED_LINE_BYTES: usize = 1024;
 /// Why tags were not filtered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExclusionError {
-    /// A pattern is no regular expression.
+    /// A pattern is not a regular expression.
     #[error("failed to compile regex {pattern}: {error}")]
     Pattern {
         /// The pattern.
@@ -56,7 +56,7 @@ impl TagList {
     /// Of what a registry lists, what no pattern matches. Tags that are listed twice are kept twice.
     ///
     /// # Errors
-    /// A pattern is no regular expression, or matching uses up what `meter` allows.
+    /// A pattern is not a regular expression, or matching uses up what `meter` allows.
     pub fn of_scan(
         listed: Vec<String>,
         exclusion_list: &[String],

@@ -34,7 +34,7 @@ pub trait Object: Any + fmt::Debug + Send + Sync {
         self.fields().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// The keys and values of a map whose keys are no strings, in Go's order; nothing for everything else.
+    /// The keys and values of a map whose keys are not strings, in Go's order; nothing for everything else.
     fn entries(&self) -> Option<Vec<(GoRuntimeValue, GoRuntimeValue)>> {
         None
     }
