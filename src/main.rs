@@ -2,8 +2,9 @@
 //!
 //! Here: the start and the exit status. Elsewhere: commands (`cli`), kinds (`controllers`), the time that renders and builds
 //! may take (`time_limit`); notifications (crate `notification-controller`);
-//! what any kind needs to be run (crate `windlass-runtime`); HTTP, flags and logs (crate
-//! `windlass-serve`); the Kubernetes client, events and metrics (crate `windlass-cluster`).
+//! what any kind needs to be run (crate `windlass-runtime`); sources (crate
+//! `source-controller`); HTTP, flags and logs (crate `windlass-serve`);
+//! the Kubernetes client, events and metrics (crate `windlass-cluster`).
 
 mod cli;
 mod controllers;

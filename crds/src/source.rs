@@ -1,6 +1,6 @@
 //! The group `source.toolkit.fluxcd.io/v1`: where manifests and charts come from.
 //!
-//! Here: one file per kind. Elsewhere: fetching (`sources`), running (`src/controllers`).
+//! Here: one file per kind. Elsewhere: fetching (`sources`), running (`operator/source`).
 
 mod bucket;
 mod external_artifact;

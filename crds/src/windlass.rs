@@ -1,6 +1,6 @@
 //! The group `source.windlass.dev/v1alpha1`: sources that Flux does not have.
 //!
-//! Here: one file per kind. Elsewhere: fetching (`sources`), running (`src/controllers`).
+//! Here: one file per kind. Elsewhere: fetching (`sources`), running (`operator/source`).
 
 mod http_archive;
 

@@ -1,7 +1,7 @@
 //! What holds for every kind of source alike, whatever its protocol: one module a promise, each told of all kinds.
 //!
 //! In a process of its own, because each story here has a windlass of its own. Elsewhere: what is particular to a kind
-//! (`stories`, `bucket`, `charts.rs`, `oci.rs`), the run that all sources share (`src/controllers/source.rs`).
+//! (`stories`, `bucket`, `charts.rs`, `oci.rs`), the run that all sources share (`operator/source/src/source.rs`).
 
 mod access;
 mod busy;

@@ -17,8 +17,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::applier::ApplierController;
-use super::external_artifact::ExternalArtifactController;
-use super::source::SourceController;
 use super::{helm_release, helmfile, kustomization};
 use notification_controller::alert::AlertController;
 use notification_controller::delivery::Delivery;
@@ -26,6 +24,8 @@ use notification_controller::incident;
 use notification_controller::provider::ProviderController;
 use notification_controller::receiver::ReceiverController;
 use notification_controller::receiver::hooks::hooks;
+use source_controller::external_artifact::ExternalArtifactController;
+use source_controller::source::SourceController;
 use windlass_cluster::Cluster;
 use windlass_cluster::events::Events;
 use windlass_cluster::metrics::Metrics;

@@ -1,8 +1,10 @@
-//! Clusters whose API server is that of tests (crate `fake-api-server`).
+//! Clusters whose API server is that of tests (crate `fake-api-server`); what kinds promise of their fields ([`promise`]).
 //!
 //! Elsewhere: the same for tests of the client itself, which cannot use this crate (`operator/cluster`).
 
 #![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
+
+pub mod promise;
 
 use axum::body::Body;
 use fake_api_server::FakeApiServer;

@@ -1,16 +1,19 @@
 //! What an object of any kind needs to be run.
 //!
 //! Here: how a kind is run ([`run`]) and what it says of that ([`kind`]); what every run may use ([`context`]): the queue
-//! ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`permit`]), sources ([`catalog`]) and their files
+//! ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`permit`]), work that blocks
+//! ([`blocking_task`]), sources ([`catalog`]) and their files
 //! ([`artifact`]), what specs name ([`reference`]), clusters and users ([`target`]), applied objects ([`object_watcher`]),
 //! servers ([`http_clients`]); whether a run may begin ([`gate`], [`hold`], [`window`], [`lifecycle`]); and what is said of
 //! it ([`record`], [`progress`], [`hold_conditions`], [`audit`]).
-//! Elsewhere: the kinds, and what sources and appliers share (the program), notifications (crate
+//! Elsewhere: sources (crate `source-controller`), other kinds, and what appliers share (the
+//! program), notifications (crate
 //! `notification-controller`), the Kubernetes client (crate `windlass-cluster`),
 //! flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
 
 pub mod artifact;
 pub mod audit;
+pub mod blocking_task;
 pub mod catalog;
 pub mod context;
 pub mod crd_watch;

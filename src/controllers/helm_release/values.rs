@@ -16,8 +16,8 @@ use kube::core::ResourceExt as _;
 use objects::Masking;
 use reconcile::{Reason, Rest, Wake};
 
-use crate::controllers::source::executor::blocking;
 use windlass_cluster::ClusterError;
+use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::reference::References;
 
 /// The values could not be put together.

@@ -15,7 +15,7 @@ use reconcile::Rest;
 use sources::http::refusal;
 
 use super::charts::{ChartRemote, Charts};
-use crate::controllers::helm_repository::{self, is_registry, with_address};
+use source_controller::helm_repository::{self, is_registry, with_address};
 use windlass_runtime::context::Context;
 use windlass_runtime::reference::References;
 use windlass_runtime::target::ClusterTarget;

@@ -41,28 +41,28 @@ const PLACES: [(&str, &[&str]); 46] = [
     ("src/cli/helmfile", &["releases::helmfile", "stories::helmfile", "cli::"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
-    ("src/controllers/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
+    ("operator/source/src/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
     ("src/controllers/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("operator/notification/src/delivery", &["notifications::", "services::"]),
-    ("src/controllers/external_artifact", &["stories::sources", "references::", "kinds::"]),
+    ("operator/source/src/external_artifact", &["stories::sources", "references::", "kinds::"]),
     (
-        "src/controllers/git_repository",
+        "operator/source/src/git_repository",
         &["stories::git", "stories::sources", "stories::verification", "sources::"],
     ),
     (
-        "src/controllers/helm_chart",
+        "operator/source/src/helm_chart",
         &["charts::", "stories::helm_chart", "stories::verified_charts", "stories::chart_places"],
     ),
     ("src/controllers/helm_release", &["releases::", "releases_alone::"]),
     (
-        "src/controllers/helm_repository",
+        "operator/source/src/helm_repository",
         &["charts::", "stories::helm_chart", "stories::chart_places", "sources::"],
     ),
     (
         "src/controllers/helmfile",
         &["releases::helmfile", "releases_alone::", "stories::helmfile", "releases::places"],
     ),
-    ("src/controllers/http_archive", &["stories::http_archive", "sources::"]),
+    ("operator/source/src/http_archive", &["stories::http_archive", "sources::"]),
     (
         "operator/notification/src/incident",
         &["notifications::incidents", "notifications::takeover", "cli::incidents"],
@@ -78,7 +78,7 @@ const PLACES: [(&str, &[&str]); 46] = [
             "releases::approvals",
         ],
     ),
-    ("src/controllers/oci_repository", &["oci::", "stories::oci", "stories::image_signatures"]),
+    ("operator/source/src/oci_repository", &["oci::", "stories::oci", "stories::image_signatures"]),
     ("operator/notification/src/provider", &["notifications::", "services::"]),
     (
         "operator/notification/src/receiver",
@@ -343,10 +343,11 @@ mod tests {
 
     #[test]
     fn a_controller_concerns_the_program_and_its_own_stories() {
-        let selection = of(&["src/controllers/oci_repository/resolve.rs"]);
+        let selection = of(&["operator/source/src/oci_repository/resolve.rs"]);
         let packages = selection.packages.clone().unwrap();
         assert!(
-            packages.contains("windlass")
+            packages.contains("source-controller")
+                && packages.contains("windlass")
                 && packages.contains("xtask")
                 && !packages.contains("helm")
         );

@@ -38,11 +38,13 @@ const NOT_PURE: [&str; 17] = [
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 9] = [
+const MAY_USE_CRDS: [&str; 11] = [
     "windlass",
     "windlass-cluster",
     "notification-controller",
+    "source-controller",
     "windlass-runtime",
+    "fake-cluster",
     "e2e",
     "bench",
     "conformance",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controllers::promise;
+use fake_cluster::promise;
 use windlass_serve::settings::Settings;
 
 fn spec(more: &Value) -> KustomizationSpec {

@@ -1,0 +1,300 @@
+//! What a Bucket asks for, checked; every field without support is refused by its name.
+
+mod cloud;
+
+use std::time::Duration;
+
+use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
+use objects::RedactedValue;
+use reconcile::{Reason, Rest, Wake, reason};
+use sources::bucket::{BucketIdentity, Endpoint, Error, Ldap, Remote, Server, bundle};
+use sources::http::{ClientIdentity, Proxy, Tls};
+use sources::plan::ArtifactInputs;
+use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+use url::Url;
+
+use super::executor::{BucketFetchSpec, classify};
+use super::resolve::{BucketInputs, SourceSecretData};
+use crate::source::{LONGEST_TIMEOUT, SourceSpec};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The `sts` of the spec cannot be used.
+const INVALID_STS_CONFIGURATION: Reason = Reason::new("InvalidSTSConfiguration");
+
+/// Fields that were given and have no support, in the spec's order.
+pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
+    // No `..`: a new field must be thought about here.
+    let BucketSpec {
+        provider: _,
+        bucket_name: _,
+        endpoint: _,
+        sts: _,
+        insecure: _,
+        region: _,
+        prefix: _,
+        secret_ref: _,
+        service_account_name,
+        cert_secret_ref: _,
+        proxy_secret_ref: _,
+        interval: _,
+        timeout: _,
+        ignore: _,
+        suspend: _,
+    } = spec;
+    service_account_name.iter().map(|_| "spec.serviceAccountName").collect()
+}
+
+/// Checks a spec.
+pub(super) fn wish(
+    object: &Bucket,
+    resolved: BucketInputs,
+) -> Result<SourceSpec<BucketFetchSpec>, Rest> {
+    let spec = &object.spec;
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        let text = windlass_runtime::unsupported::unsupported_text(&fields);
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+    }
+    let endpoint =
+        endpoint(spec).map_err(|e| Rest::Stalled(URL_INVALID, format!("spec.endpoint: {e}")))?;
+    let identity = identity(spec, &endpoint, &resolved)?;
+    let tls = tls(spec, resolved.certificates.as_ref())?;
+    let proxy = resolved.proxy.as_ref().map(Proxy::from_secret).transpose();
+    let proxy = proxy.map_err(|error| unusable(format!("failed to get proxy URL: {error}")))?;
+    let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
+    let timeout = timeout
+        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .unwrap_or(DEFAULT_TIMEOUT)
+        .min(LONGEST_TIMEOUT);
+    if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
+        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+    }
+    let bundle = super::bundle(object).map(str::to_owned);
+    if let Some(key) = &bundle {
+        bundle::check(key).map_err(|error| {
+            let text = format!("annotation {}: {error}", super::BUNDLE);
+            Rest::Stalled(reason::INVALID_PATH, text)
+        })?;
+        if spec.prefix.is_some() {
+            let text = format!(
+                "spec.prefix cannot be combined with the annotation {}, which names the full key; remove one of them",
+                super::BUNDLE
+            );
+            return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+        }
+    }
+    let server = Server { endpoint, region: spec.region.clone(), identity, tls, proxy };
+    let remote = Remote {
+        server,
+        bucket: spec.bucket_name.clone(),
+        prefix: spec.prefix.clone().unwrap_or_default(),
+        timeout,
+        limits: tree::TreeLimits::default(),
+    };
+    let shape = ArtifactInputs::default().with("ignore", spec.ignore.clone());
+    Ok(SourceSpec { work: BucketFetchSpec { remote, bundle }, shape })
+}
+
+/// Where the store is.
+///
+/// Differs(flux): there nobody reads what is given for `gcp`.
+fn endpoint(spec: &BucketSpec) -> Result<Endpoint, Error> {
+    match spec.provider {
+        Some(BucketProvider::Azure) => Endpoint::parse_account(&spec.endpoint),
+        Some(BucketProvider::Gcp) => {
+            let host = spec.endpoint.strip_prefix("https://").unwrap_or(&spec.endpoint);
+            Endpoint::parse(host, spec.insecure)
+        }
+        Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
+            Endpoint::parse(&spec.endpoint, spec.insecure)
+        }
+    }
+}
+
+fn unusable(text: String) -> Rest {
+    Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+}
+
+/// The name of the Secret with credentials.
+fn name_of_secret(spec: &BucketSpec) -> &str {
+    spec.secret_ref.as_ref().map_or("", |reference| reference.name.as_str())
+}
+
+/// A key of a Secret as text.
+fn text<'d>(data: &'d SourceSecretData, key: &str) -> Option<&'d str> {
+    data.get(key).and_then(|bytes| std::str::from_utf8(bytes).ok())
+}
+
+/// As whom the server is asked, and by which protocol.
+fn identity(
+    spec: &BucketSpec,
+    endpoint: &Endpoint,
+    resolved: &BucketInputs,
+) -> Result<BucketIdentity, Rest> {
+    let secret = resolved.secret.as_ref();
+    match spec.provider {
+        Some(BucketProvider::Gcp) => {
+            cloud::google(spec, endpoint, secret).map(BucketIdentity::Google)
+        }
+        Some(BucketProvider::Azure) => {
+            cloud::azure(spec, endpoint, secret).map(BucketIdentity::Azure)
+        }
+        Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
+            identity_of_s3(spec, resolved)
+        }
+    }
+}
+
+/// As whom a server of S3 is asked.
+///
+/// Parity(flux): a Secret goes before the environment, which is asked for `aws` only; keys that are empty mean nobody.
+fn identity_of_s3(spec: &BucketSpec, resolved: &BucketInputs) -> Result<BucketIdentity, Rest> {
+    let is_aws = spec.provider == Some(BucketProvider::Aws);
+    if let Some(sts) = spec.sts.as_ref().filter(|sts| sts.provider == StsProvider::Ldap) {
+        return ldap(spec, sts, resolved).map(BucketIdentity::Ldap);
+    }
+    let sts = spec.sts.as_ref().map(|sts| sts_endpoint(spec, sts)).transpose()?;
+    let Some(data) = &resolved.secret else {
+        return Ok(if is_aws {
+            BucketIdentity::Environment { sts }
+        } else {
+            BucketIdentity::Anonymous
+        });
+    };
+    let name = name_of_secret(spec);
+    let (Some(access), Some(secret)) = (text(data, "accesskey"), text(data, "secretkey")) else {
+        return Err(unusable(format!(
+            "invalid '{name}' secret data: required fields 'accesskey' and 'secretkey'"
+        )));
+    };
+    match (access.is_empty(), secret.is_empty()) {
+        (true, true) => return Ok(BucketIdentity::Anonymous),
+        (false, false) => {}
+        _ => {
+            return Err(unusable(format!(
+                "invalid '{name}' secret data: one of 'accesskey' and 'secretkey' is empty"
+            )));
+        }
+    }
+    let session = text(data, "sessiontoken").filter(|token| !token.is_empty());
+    Ok(BucketIdentity::Keys {
+        access: access.to_owned(),
+        secret: RedactedValue::new(secret.to_owned()),
+        session: session.map(|token| RedactedValue::new(token.to_owned())),
+    })
+}
+
+/// Keys that would be used, and a service that gives others.
+const BOTH: &str = "spec.sts cannot be combined with spec.secretRef, which has the credentials; remove one of them";
+
+/// The user that a token service gives keys to.
+///
+/// Differs(flux): there a service is asked for nobody's keys where no Secret names a user.
+fn ldap(spec: &BucketSpec, sts: &BucketSts, resolved: &BucketInputs) -> Result<Ldap, Rest> {
+    let wrong = |text: &str| Err(Rest::Stalled(INVALID_STS_CONFIGURATION, text.to_owned()));
+    if !matches!(spec.provider, None | Some(BucketProvider::Generic)) {
+        return wrong("STS provider 'ldap' is supported for the 'generic' bucket provider only");
+    }
+    if spec.secret_ref.is_some() {
+        return wrong(BOTH);
+    }
+    let (Some(reference), Some(data)) = (&sts.secret_ref, &resolved.sts_secret) else {
+        return wrong(
+            "spec.sts.provider `ldap` requires spec.sts.secretRef, a Secret with `username` and `password`",
+        );
+    };
+    // An empty password would be accepted by directories that know nobody by it.
+    let some = |key| text(data, key).filter(|value| !value.is_empty());
+    let (Some(username), Some(password)) = (some("username"), some("password")) else {
+        return Err(unusable(format!(
+            "invalid '{}' secret data for 'ldap' STS provider: required fields username, password",
+            reference.name
+        )));
+    };
+    let endpoint = Url::parse(&sts.endpoint)
+        .map_err(|error| Rest::Stalled(URL_INVALID, format!("spec.sts.endpoint: {error}")))?;
+    let is_bare = endpoint.username().is_empty() && endpoint.password().is_none();
+    if !is_bare || !matches!(endpoint.scheme(), "http" | "https") {
+        return wrong(
+            "spec.sts.endpoint must be http:// or https:// and a host, without credentials",
+        );
+    }
+    let name = sts.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
+    let tls = resolved.sts_certificates.as_ref().map(|data| certificates("STS TLS", name, data));
+    Ok(Ldap {
+        endpoint,
+        username: username.to_owned(),
+        password: RedactedValue::new(password.to_owned()),
+        tls: tls.transpose()?.unwrap_or_default(),
+    })
+}
+
+/// Where a web identity is exchanged.
+///
+/// Parity(flux): only AWS's own services are asked, since whoever answers gets the token of windlass itself.
+fn sts_endpoint(spec: &BucketSpec, sts: &BucketSts) -> Result<Url, Rest> {
+    let wrong = |text: String| Err(Rest::Stalled(INVALID_STS_CONFIGURATION, text));
+    if spec.provider != Some(BucketProvider::Aws) {
+        return wrong(
+            "STS provider 'aws' is not supported for 'generic' bucket provider".to_owned(),
+        );
+    }
+    if spec.secret_ref.is_some() {
+        return wrong(BOTH.to_owned());
+    }
+    let field = "spec.sts.endpoint";
+    let url = Url::parse(&sts.endpoint)
+        .map_err(|error| Rest::Stalled(URL_INVALID, format!("{field}: {error}")))?;
+    let host = url.host_str().unwrap_or_default();
+    let name = host.strip_suffix(".cn").unwrap_or(host).strip_suffix(".amazonaws.com");
+    let is_sts = name.is_some_and(|name| name.split('.').any(|it| it == "sts" || it == "sts-fips"));
+    let is_plain = url.scheme() == "https" && url.path() == "/" && url.username().is_empty();
+    if !is_sts || !is_plain || url.query().is_some() {
+        return wrong(format!(
+            "{field} `{}` is not an AWS STS endpoint, such as https://sts.eu-west-1.amazonaws.com",
+            sts.endpoint
+        ));
+    }
+    Ok(url)
+}
+
+/// Whom connections trust, and what they show.
+///
+/// Differs(flux): there the system's authorities are trusted besides.
+fn tls(spec: &BucketSpec, data: Option<&SourceSecretData>) -> Result<Tls, Rest> {
+    let Some(data) = data else { return Ok(Tls::default()) };
+    let name = spec.cert_secret_ref.as_ref().map_or("", |reference| reference.name.as_str());
+    if spec.insecure {
+        let text = "spec.certSecretRef cannot be combined with spec.insecure; remove one of them";
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text.to_owned()));
+    }
+    certificates("TLS", name, data)
+}
+
+/// Certificates of a Secret; `what` they are for.
+fn certificates(what: &str, name: &str, data: &SourceSecretData) -> Result<Tls, Rest> {
+    let wrong = |why: &str| unusable(format!("failed to get {what} config: secret '{name}' {why}"));
+    // Parity(flux): the older names count as well.
+    let get = |new: &str, old: &str| data.get(new).or_else(|| data.get(old)).cloned();
+    let certificate = get("tls.crt", "certFile");
+    let key = get("tls.key", "keyFile");
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => {
+            Some(ClientIdentity { certificate, key: RedactedValue::new(key) })
+        }
+        (None, None) => None,
+        _ => return Err(wrong("must have both 'tls.crt' and 'tls.key', or neither")),
+    };
+    let ca = get("ca.crt", "caFile");
+    if ca.is_none() && identity.is_none() {
+        return Err(wrong("has neither 'ca.crt' nor 'tls.crt' and 'tls.key'"));
+    }
+    let tls = Tls { ca, identity };
+    // A Secret that cannot be used is told as such, and not as a server that cannot be reached.
+    sources::http::client(&tls, None).map_err(|error| classify(&error.into()))?;
+    Ok(tls)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Asking and fetching a Git remote, and putting together what the artifact is made of.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::source::{GitRepository, GitRepositoryStatus};
+use kube::core::ResourceExt as _;
+use reconcile::{Rest, Wake, reason};
+use sources::archive::{self, ExtractOptions};
+use sources::git::{Content, Reference, Remote, Revision};
+use sources::reason::{
+    AUTHENTICATION_FAILED, COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT, URL_INVALID,
+};
+use sources::store::{self, Store};
+use tokio_util::sync::CancellationToken;
+use tree::MemoryTree;
+
+use super::contents::{contents, load};
+use super::include::Include;
+use super::verify::Verification;
+use crate::source::executor::{SourceRun, StoredArtifact, keep};
+use windlass_cluster::error::chain;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::context::Context;
+
+/// What is fetched, and what is made of it.
+pub(crate) struct GitFetchSpec {
+    pub(super) remote: Remote,
+    pub(super) reference: Reference,
+    pub(super) content: Content,
+    pub(super) include: Vec<Include>,
+    /// Who has to have signed what, if anybody has to.
+    pub(super) signed: Option<Verification>,
+}
+
+/// Bytes of all the artifacts that are included, which are in memory at the same time.
+const MOST_INCLUDED: u64 = 512 << 20;
+
+/// The files of everything that is included.
+fn included<'i>(
+    store: &Store,
+    includes: &'i [Include],
+) -> Result<Vec<(&'i Include, Arc<MemoryTree>)>, Rest> {
+    let mut bytes = BTreeMap::new();
+    let files = |include: &'i Include| {
+        let Include { node, artifact, .. } = include;
+        let failed = |why: String| {
+            let text = format!("failed to copy '{}' include: {why}", node.name);
+            Rest::Failed(COPY_FAILURE, text, Wake::default())
+        };
+        let loaded = store.load(&artifact.path, &artifact.digest, &ExtractOptions::default());
+        let files = loaded.map_err(|error| match error {
+            // It is being replaced, or will be made again: either wakes us.
+            store::Error::Missing(_) | store::Error::Mismatch { .. } => {
+                let text = format!("no artifact available for include '{}'", node.name);
+                Rest::Blocked(NO_ARTIFACT, text, Wake::on([node.clone()]))
+            }
+            error => failed(chain(&error)),
+        })?;
+        bytes.insert(&artifact.digest, files.bytes());
+        if bytes.values().sum::<u64>() > MOST_INCLUDED {
+            let limit = MOST_INCLUDED >> 20;
+            return Err(failed(format!(
+                "the included artifacts are larger than {limit} MiB in total"
+            )));
+        }
+        Ok((include, files))
+    };
+    includes.iter().map(files).collect()
+}
+
+/// Fetches the remote as it is now, packs it and keeps it. Blocks.
+fn fetch_and_store(
+    work: &GitFetchSpec,
+    context: &sources::git::Context,
+    store: &Store,
+    object: &GitRepository,
+) -> Result<StoredArtifact<GitRepositoryStatus>, Rest> {
+    let GitFetchSpec { remote, reference, content, include, signed } = work;
+    let included = included(store, include)?;
+    let checkout = sources::git::checkout(remote, reference, content, context);
+    let checkout = checkout.map_err(|e| classify(&e))?;
+    let verified = signed.as_ref().map(|signed| signed.verify(&checkout)).transpose()?;
+    let unreadable = checkout.unreadable();
+    if !unreadable.is_empty() {
+        tracing::info!(
+            name = object.name_any(),
+            revision = %checkout.revision,
+            count = unreadable.len(),
+            paths = ?unreadable.iter().take(8).collect::<Vec<_>>(),
+            "files whose names are not UTF-8 are excluded from the artifact"
+        );
+    }
+    let ignore = object.spec.ignore.as_deref();
+    let contents = contents(&checkout, &included, ignore, &remote.limits)?;
+    let revision = checkout.revision.to_string();
+    let file = format!("{}.tar.gz", checkout.commit.sha);
+    let artifact = keep(store, object, &file, &revision, |out| {
+        let load = |body: &_| load(&checkout, body).map_err(|rest| rest.text().to_owned());
+        archive::write(out, &contents, |_, body| load(body)).map(drop)
+    })?;
+    let included: Vec<_> = include.iter().map(|include| include.artifact.clone()).collect();
+    let message = format!("stored artifact for commit '{}'", checkout.commit.short_summary());
+    let stored = StoredArtifact::new(artifact, message, move |status: &mut GitRepositoryStatus| {
+        status.included_artifacts.clone_from(&included);
+    });
+    Ok(StoredArtifact { verified, ..stored })
+}
+
+/// What a failed fetch means for the object.
+pub(super) fn classify(error: &sources::git::Error) -> Rest {
+    use sources::git::Error;
+    let text = chain(error);
+    match error {
+        Error::InvalidUrl { .. } => Rest::Stalled(URL_INVALID, text),
+        Error::Busy { busy, .. } => Rest::Failed(GIT_OPERATION_FAILED, text, Wake::at(busy.until)),
+        Error::InvalidReference { .. } => Rest::Stalled(GIT_OPERATION_FAILED, text),
+        Error::InvalidSparse { .. } => {
+            Rest::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
+        }
+        Error::BadSecret(_) | Error::AuthenticationFailed { .. } | Error::ProxyRefused { .. } => {
+            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        }
+        // A branch or a server may change without the spec, so the rest is tried again.
+        _ => Rest::Failed(GIT_OPERATION_FAILED, text, Wake::default()),
+    }
+}
+
+/// What a Git operation works with; its own time limit ends it, so nobody cancels.
+fn working(context: &Context) -> sources::git::Context {
+    sources::git::Context {
+        runtime: tokio::runtime::Handle::current(),
+        cancel: CancellationToken::new(),
+        scratch: context.artifacts.scratch(),
+        known: context.remotes.git.clone(),
+    }
+}
+
+/// The revision that the remote has now.
+pub(super) async fn ask(run: &Arc<SourceRun<GitRepository>>) -> Result<String, Rest> {
+    let working = working(&run.context);
+    let run = run.clone();
+    let tip = move || {
+        let GitFetchSpec { remote, reference, .. } = &run.work;
+        let tip = sources::git::tip(remote, reference, &working).map_err(|e| classify(&e))?;
+        Ok(Revision::new(reference, &tip).to_string())
+    };
+    blocking(GIT_OPERATION_FAILED, "reading the refs of the remote", tip).await
+}
+
+/// Fetches the remote as it is now, packs it and keeps it.
+pub(super) async fn fetch(
+    run: &Arc<SourceRun<GitRepository>>,
+) -> Result<StoredArtifact<GitRepositoryStatus>, Rest> {
+    let working = working(&run.context);
+    let run = run.clone();
+    let work = move || fetch_and_store(&run.work, &working, &run.context.artifacts, &run.object);
+    blocking(GIT_OPERATION_FAILED, "fetching", work).await
+}

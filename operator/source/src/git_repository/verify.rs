@@ -1,0 +1,67 @@
+//! Verifying who signed a commit and its tag, before anything is made of it.
+//!
+//! Elsewhere: signatures themselves (the engine `signatures`), what is told of it (`source`).
+
+use std::collections::BTreeMap;
+
+use reconcile::{Reason, Rest, Wake};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use signatures::git::{self, GitVerificationError, Keys, Mode, Tag};
+use sources::git::Checkout;
+
+use super::executor::classify;
+use crate::source::verified::VerificationRecord;
+
+/// Who has to have signed what.
+pub(super) struct Verification {
+    mode: Mode,
+    /// The data of the Secret with the keys.
+    keys: BTreeMap<String, Vec<u8>>,
+}
+
+impl Verification {
+    pub(super) fn new(mode: &str, keys: BTreeMap<String, Vec<u8>>) -> Self {
+        Self { mode: Mode::named(mode), keys }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// As the plan compares it: other keys have everything verified anew. Differs(flux): there only another mode has.
+    pub(super) fn shape(&self) -> Value {
+        let mut digest = Sha256::new();
+        for (name, value) in &self.keys {
+            for part in [name.as_bytes(), value] {
+                digest.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+                digest.update(part);
+            }
+        }
+        json!({"mode": self.mode.as_str(), "keys": hex::encode(digest.finalize())})
+    }
+
+    /// Verifies what was checked out.
+    pub(super) fn verify(&self, checkout: &Checkout) -> Result<VerificationRecord, Rest> {
+        let signable = checkout.signable().map_err(|error| classify(&error))?;
+        let tag = signable.tag.as_ref().map(|tag| {
+            let object = tag.object.as_ref();
+            let object = object.map(|(hash, object)| (hash.as_str(), object.as_slice()));
+            Tag { name: &tag.name, object }
+        });
+        let found = git::Checkout { commit: (&signable.sha, &signable.commit), tag };
+        let keys = self.keys.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+        let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
+        let text = git::verify(self.mode, &found, &Keys::new(keys), now).map_err(refused)?;
+        Ok(VerificationRecord { how: self.shape(), text })
+    }
+}
+
+fn refused(refused: GitVerificationError) -> Rest {
+    let GitVerificationError { reason, message, is_permanent } = refused;
+    let why = Reason::new(reason);
+    match is_permanent {
+        true => Rest::Stalled(why, message),
+        false => Rest::Failed(why, message, Wake::default()),
+    }
+}

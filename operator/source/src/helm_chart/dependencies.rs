@@ -1,0 +1,258 @@
+//! The dependencies of a chart in a tree: those that are not there are fetched.
+//!
+//! Here: finding the HelmRepository that has an address, and asking it. Elsewhere: which are missing and what their
+//! addresses mean (`sources::charts`), charts of registries (`registry.rs`).
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ArtifactSource as _;
+use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
+use helm::chart::Dependency;
+use kube::core::ResourceExt as _;
+use reconcile::{Rest, Wake, reason};
+use sources::charts::dependency::{self, GitFolder};
+use sources::charts::repository::normalized;
+use sources::charts::{
+    self, ChartRepository, Credentials, DependencyLocation, Index, IndexFetchResult,
+    LoadedChartFiles,
+};
+use sources::oci::chart;
+use sources::reason::DEPENDENCY_BUILD_ERROR;
+use tokio_util::sync::CancellationToken;
+use tree::{MemoryTree, RelPath};
+
+use super::{oci_registry, package};
+use crate::helm_repository::{self, executor, with_address};
+use crate::source::executor::SourceRun;
+use windlass_cluster::error::chain;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::catalog::own;
+use windlass_runtime::kind::node_named;
+use windlass_runtime::reference::References;
+
+/// Most dependencies of one chart that are fetched.
+const MAX_FETCHED_DEPENDENCIES: usize = 128;
+
+/// How long anything that no HelmRepository speaks of may take.
+const DEFAULT_FETCH_TIMEOUT: Duration = Duration::from_secs(60);
+
+type Chart = Arc<SourceRun<HelmChart>>;
+
+/// A repository with its index.
+type IndexedRepository = (Arc<ChartRepository>, Arc<Index>);
+
+/// Adds the charts that are listed and not there.
+pub(super) async fn add(
+    run: &Chart,
+    mut files: LoadedChartFiles,
+    tree: &Arc<MemoryTree>,
+    path: &RelPath,
+) -> Result<LoadedChartFiles, Rest> {
+    let missing = files.missing();
+    if missing.len() > MAX_FETCHED_DEPENDENCIES {
+        let text = format!(
+            "dependency build error: more than {MAX_FETCHED_DEPENDENCIES} dependencies are missing"
+        );
+        return Err(Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default()));
+    }
+    let mut opened = BTreeMap::new();
+    for dependency in missing {
+        let place = dependency::place(&dependency, path);
+        let is_local = matches!(place, Ok(DependencyLocation::Folder(_)));
+        let failed = |why: String| {
+            let what = if is_local { "local" } else { "remote" };
+            let text = format!(
+                "dependency build error: failed to add {what} dependency '{}': {why}",
+                dependency.name
+            );
+            Rest::Failed(DEPENDENCY_BUILD_ERROR, text, Wake::default())
+        };
+        let found = match place.map_err(|error| failed(chain(&error)))? {
+            DependencyLocation::Folder(path) => {
+                let found = dependency::from_tree(tree, &path, &dependency);
+                found.map_err(|error| chain(&error))
+            }
+            DependencyLocation::Repository(url) => {
+                from_repository(run, &url, &dependency, &mut opened).await
+            }
+            DependencyLocation::Registry(url) => from_registry(run, &url, &dependency).await,
+            DependencyLocation::Git(folder) => from_git(run, folder, &dependency).await,
+        };
+        files = package::with(files, found.map_err(failed)?)?;
+    }
+    Ok(files)
+}
+
+async fn from_repository(
+    run: &Chart,
+    url: &str,
+    dependency: &Dependency,
+    opened: &mut BTreeMap<String, IndexedRepository>,
+) -> Result<LoadedChartFiles, String> {
+    let Dependency { name, version, .. } = dependency;
+    let url = normalized(url).map_err(|error| chain(&error))?.to_string();
+    let (repository, index) = match opened.get(&url) {
+        Some(opened) => opened.clone(),
+        None => {
+            let new = open(run, &url).await?;
+            opened.insert(url.clone(), new.clone());
+            new
+        }
+    };
+    let chosen = index.choose(name, version).map_err(|error| {
+        format!(
+            "failed to get chart '{name}' version '{version}' from '{}': {error}",
+            repository.url()
+        )
+    })?;
+    let failed =
+        |why: String| format!("chart download of version '{}' failed: {why}", chosen.version);
+    let place = chosen.url.ok_or_else(|| failed("it has no downloadable URLs".to_owned()))?;
+    let archive = repository.chart(place, chosen.digest).await;
+    let archive = archive.map_err(|error| failed(chain(&error)))?;
+    let dependency = dependency.clone();
+    let at = repository.url();
+    reading(move || loaded(&archive, &dependency, &at)).await
+}
+
+/// Does something with a chart that blocks.
+async fn reading(
+    work: impl FnOnce() -> Result<LoadedChartFiles, String> + Send + 'static,
+) -> Result<LoadedChartFiles, String> {
+    let done = blocking(reason::FAILED, "reading the chart", || Ok(work())).await;
+    done.unwrap_or_else(|rest| Err(rest.text().to_owned()))
+}
+
+/// The chart in an archive, if it is the one that is meant. Blocks.
+fn loaded(archive: &[u8], dependency: &Dependency, at: &str) -> Result<LoadedChartFiles, String> {
+    let files = LoadedChartFiles::in_archive(archive).map_err(|error| chain(&error))?;
+    dependency::check(files, dependency, at).map_err(|error| chain(&error))
+}
+
+/// Parity(flux): the HelmRepository of the namespace that has the address says how the registry is spoken to; without
+/// one, everybody may pull from it.
+async fn from_registry(
+    run: &Chart,
+    url: &str,
+    dependency: &Dependency,
+) -> Result<LoadedChartFiles, String> {
+    let Dependency { name, version, .. } = dependency;
+    let context = &run.context;
+    let said = |rest: Rest| rest.text().to_owned();
+    let found = with_address(context, &namespace_of(run), url);
+    let object = found.unwrap_or_else(|| {
+        let type_ = Some(HelmRepositoryType::Oci);
+        let spec = HelmRepositorySpec { url: url.to_owned(), type_, ..Default::default() };
+        Arc::new(HelmRepository::new("", spec))
+    });
+    // Not watched: a failed build is repeated anyway.
+    let mut references = References::new(&context.watcher);
+    let secrets = helm_repository::secrets(&object, &mut references).await;
+    let remote = helm_repository::registry(context, &object, &secrets.map_err(said)?, name).await;
+    let remote = remote.map_err(said)?;
+    let known = &context.remotes.oci;
+    let chosen = chart::choose(&remote, known, version).await.map_err(|error| {
+        format!("failed to get chart '{name}' version '{version}' from '{url}': {}", chain(&error))
+    })?;
+    let layer = chart::fetch(&remote, known, &chosen).await.map_err(|error| {
+        format!("chart download of version '{chosen}' failed: {}", chain(&error))
+    })?;
+    let dependency = dependency.clone();
+    let at = url.to_owned();
+    reading(move || {
+        let archive = oci_registry::read(layer).map_err(|error| error.to_string())?;
+        loaded(&archive, &dependency, &at)
+    })
+    .await
+}
+
+/// Parity(flux): the HelmRepository of the namespace that has the address says how it is spoken to, and its index is
+/// used; without one, everybody may read it.
+async fn open(run: &Chart, url: &str) -> Result<IndexedRepository, String> {
+    let context = &run.context;
+    let found = with_address(context, &namespace_of(run), url);
+    let said = |rest: Rest| rest.text().to_owned();
+    let repository = match &found {
+        Some(object) => {
+            // Not watched: a failed build is repeated anyway.
+            let mut references = References::new(&context.watcher);
+            let secrets = helm_repository::secrets(object, &mut references).await;
+            helm_repository::repository(context, object, &secrets.map_err(said)?).map_err(said)?
+        }
+        None => {
+            let reach = helm_repository::reach(context);
+            let opened = ChartRepository::new(
+                url,
+                Credentials::default(),
+                false,
+                DEFAULT_FETCH_TIMEOUT,
+                &reach,
+            );
+            opened.map_err(|error| chain(&error))?
+        }
+    };
+    let index = match found.as_ref().and_then(|object| object.artifact()) {
+        Some(artifact) => {
+            let labels = found.as_ref().map(|object| object.labels().clone()).unwrap_or_default();
+            let is_elsewhere = !context.settings.selects(&labels);
+            if let Some(object) = &found {
+                let namespace = object.namespace().unwrap_or_default();
+                let name = object.name_any();
+                let node = node_named::<HelmRepository>(&namespace, &name);
+                own::check(&node, artifact, is_elsewhere)?;
+            }
+            executor::index(context, artifact, is_elsewhere).await?
+        }
+        None => download(&repository).await?,
+    };
+    Ok((Arc::new(repository), index))
+}
+
+fn namespace_of(run: &Chart) -> String {
+    run.object.namespace().unwrap_or_default()
+}
+
+async fn download(repository: &ChartRepository) -> Result<Arc<Index>, String> {
+    let answer = repository.index(None).await.map_err(|error| chain(&error))?;
+    let IndexFetchResult::Index { file, .. } = answer else {
+        return Err("unexpected response with HTTP status 304".to_owned());
+    };
+    let read = move || {
+        let mut text = Vec::new();
+        let read = file.take(charts::MAX_INDEX).read_to_end(&mut text);
+        read.map_err(|error| error.to_string())?;
+        Index::parse(&text).map(Arc::new).map_err(|error| chain(&error))
+    };
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|_| Err("reading the index was interrupted".to_owned()))
+}
+
+async fn from_git(
+    run: &Chart,
+    folder: GitFolder,
+    dependency: &Dependency,
+) -> Result<LoadedChartFiles, String> {
+    if run.context.settings.no_remote_bases {
+        return Err(
+            "charts in Git repositories that a Chart.yaml names are disabled by --no-remote-bases: put the chart into \
+             the source"
+                .to_owned(),
+        );
+    }
+    let working = sources::git::Context {
+        runtime: tokio::runtime::Handle::current(),
+        cancel: CancellationToken::new(),
+        scratch: run.context.artifacts.scratch(),
+        known: run.context.remotes.git.clone(),
+    };
+    let dependency = dependency.clone();
+    let fetch = move || {
+        dependency::from_git(&folder, &dependency, DEFAULT_FETCH_TIMEOUT, &working)
+            .map_err(|error| chain(&error))
+    };
+    let fetched = tokio::task::spawn_blocking(fetch).await;
+    fetched.unwrap_or_else(|_| Err("fetching was interrupted".to_owned()))
+}

@@ -1,0 +1,139 @@
+//! A chart of a registry: which version of it there is, and fetching that.
+//!
+//! Elsewhere: speaking to registries (`sources::oci`), what a HelmRepository of type `oci` says of one (`helm_repository`).
+
+use std::io::{self, Read as _};
+use std::sync::Arc;
+
+use crds::source::HelmChart;
+use reconcile::{Reason, Rest, Wake};
+use signatures::image;
+use sources::oci::{Digest, Error, Layer, RegistryCache, Remote, Session, chart};
+use sources::reason::{
+    AUTHENTICATION_FAILED, CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, INVALID_CHART_REFERENCE,
+};
+
+use super::executor::{ChartLookupResult, failed};
+use super::resolve::Registry;
+use crate::image_trust::{ImageTrustError, Verification, signer};
+use crate::source::busy;
+use crate::source::executor::SourceRun;
+use crate::source::verified::VerificationRecord;
+use windlass_cluster::error::chain;
+use windlass_runtime::blocking_task::blocking;
+
+/// What went wrong with a registry, in Flux's words.
+fn refused(what: &str, error: &Error) -> Rest {
+    let text = || format!("{what}: {}", chain(error));
+    match error {
+        Error::Busy(said) => busy(CHART_PULL_ERROR, said),
+        Error::Unauthorized { .. } | Error::Login { .. } => Rest::Failed(
+            AUTHENTICATION_FAILED,
+            format!("failed to authenticate with the registry: {}", chain(error)),
+            Wake::default(),
+        ),
+        // A version may be pushed later, and nobody tells of that: the registry is asked again.
+        Error::NoMatch { .. } | Error::NotFound { .. } => {
+            again(INVALID_CHART_REFERENCE, &format!("invalid chart reference: {}", text()))
+        }
+        Error::InvalidReference { .. } => failed(INVALID_CHART_REFERENCE, text()),
+        _ => failed(CHART_PULL_ERROR, text()),
+    }
+}
+
+fn again(why: Reason, text: &str) -> Rest {
+    Rest::Failed(why, text.to_owned(), Wake::default())
+}
+
+/// The name of a chart that may be in a folder of the repository.
+pub(super) fn name_of(chart: &str) -> &str {
+    chart.rsplit('/').next().unwrap_or(chart)
+}
+
+/// The version that there is.
+pub(super) async fn choose(
+    remote: &Remote,
+    known: &RegistryCache,
+    name: &str,
+    range: &str,
+) -> Result<(ChartLookupResult, String, String), Rest> {
+    let refused =
+        |error: Error| refused("failed to get chart version for remote reference", &error);
+    let version = chart::choose(remote, known, range).await.map_err(refused)?;
+    Ok((ChartLookupResult::Tag(version.clone()), name_of(name).to_owned(), version))
+}
+
+/// Fetches the archive of a version, once what its digest stands for is verified; gives who signed it, if anybody had to.
+///
+/// Differs(flux): what is verified is what is fetched. There the tag is asked for each time, and may be moved in between.
+pub(super) async fn pull(
+    run: &Arc<SourceRun<HelmChart>>,
+    registry: &Registry,
+    version: &str,
+) -> Result<(Vec<u8>, Option<VerificationRecord>), Rest> {
+    let refused = |error: Error| refused("failed to download chart for remote reference", &error);
+    let known = &run.context.remotes.oci;
+    let session = Session::new(&registry.remote, known).map_err(refused)?;
+    let digest = chart::resolve(&session, version).await.map_err(refused)?;
+    let verified = match &registry.signed {
+        Some(signed) => Some(verify(run, signed, &session, &digest).await?),
+        None => None,
+    };
+    let (_, layer) = chart::pull(&session, &digest).await.map_err(refused)?;
+    let read = move || read(layer).map_err(|error| failed(CHART_PULL_ERROR, error.to_string()));
+    let archive = blocking(CHART_PULL_ERROR, "reading the chart", read).await?;
+    Ok((archive, verified))
+}
+
+async fn verify(
+    run: &SourceRun<HelmChart>,
+    signed: &Verification,
+    session: &Session<'_>,
+    digest: &Digest,
+) -> Result<VerificationRecord, Rest> {
+    let verified = signed.verify(session, digest).await.map_err(|failure| match failure {
+        ImageTrustError::Registry(error) => {
+            refused("failed to fetch the signatures of the chart", &error)
+        }
+        ImageTrustError::Refused(why) => {
+            again(CHART_VERIFICATION_ERROR, &format!("chart verification error: {why}"))
+        }
+    })?;
+    let text = match verified {
+        image::ImageVerification::By(name) => {
+            format!("verified signature of version {}{}", run.work.built().version, signer(&name))
+        }
+        image::ImageVerification::Ignored => String::new(),
+    };
+    Ok(VerificationRecord { how: signed.how(), text })
+}
+
+/// The bytes of a layer. Blocks.
+pub(super) fn read(mut layer: Layer) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    layer.file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use sources::oci::Selection;
+
+    use super::*;
+
+    #[test]
+    fn a_version_that_is_not_there_is_looked_for_again_and_a_range_that_is_none_is_not() {
+        let none = refused("failed", &Error::NoMatch { range: "9.x".to_owned() });
+        assert!(matches!(none, Rest::Failed(INVALID_CHART_REFERENCE, ..)), "{none:?}");
+        assert_eq!(none.text(), "invalid chart reference: failed: no match found for semver: 9.x");
+        let range = Selection::parse("nonsense", None, true).unwrap_err();
+        let range = refused("failed", &range);
+        assert!(matches!(range, Rest::Stalled(INVALID_CHART_REFERENCE, _)), "{range:?}");
+    }
+
+    #[test]
+    fn the_folder_of_a_chart_is_not_its_name() {
+        assert_eq!(name_of("team/app"), "app");
+        assert_eq!(name_of("app"), "app");
+    }
+}

@@ -1,0 +1,109 @@
+//! Charts that have to be signed: `windlass.dev/verify-provenance`.
+//!
+//! Elsewhere: what a provenance file says (the engine `signatures`), fetching it (`sources::charts`).
+
+use std::collections::BTreeMap;
+
+use crds::source::HelmChart;
+use kube::core::ResourceExt as _;
+use reconcile::{Rest, Wake};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use signatures::provenance::{self, VerifiedChart as Signed};
+use sources::charts::repository::{ChartRepository, Error, file_name};
+use sources::reason::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
+
+use crate::source::busy;
+use crate::source::verified::VerificationRecord;
+use windlass_cluster::error::chain;
+use windlass_runtime::reference::References;
+
+/// Annotation of a HelmChart: the Secret with the public keys of whoever has to have signed the chart.
+pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";
+
+/// The Secret that the annotation names.
+pub(super) fn secret_of(object: &HelmChart) -> Option<&str> {
+    object.annotations().get(ANNOTATION).map(String::as_str)
+}
+
+/// Public keys, of which one has to have signed.
+pub(super) struct Keyring(Vec<u8>);
+
+pub(super) fn refused(why: &str) -> Rest {
+    let text = format!("chart verification error: {why}");
+    Rest::Failed(CHART_VERIFICATION_ERROR, text, Wake::default())
+}
+
+/// The repository did not say whether the chart is signed: that is no reason to withdraw one that is there.
+fn unanswered(file: &str, why: &str) -> Rest {
+    let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
+    Rest::Failed(CHART_PULL_ERROR, text, Wake::default())
+}
+
+impl Keyring {
+    /// Reads the Secret that the annotation names; every entry of it is a keyring.
+    pub(super) async fn read(
+        object: &HelmChart,
+        references: &mut References,
+    ) -> Result<Option<Self>, Rest> {
+        let Some(name) = secret_of(object) else { return Ok(None) };
+        let namespace = object.namespace().unwrap_or_default();
+        let failed = |why: String| {
+            let text = format!("failed to get secret '{namespace}/{name}': {why}");
+            Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
+        };
+        let data: Option<BTreeMap<String, Vec<u8>>> =
+            references.secret(&namespace, name).await.map_err(|error| failed(error.to_string()))?;
+        let missing = || failed(format!("not found; create it or correct annotation {ANNOTATION}"));
+        let data = data.ok_or_else(missing)?;
+        Ok(Some(Self(provenance::keyring(data.values().map(Vec::as_slice)))))
+    }
+
+    /// As the plan compares it.
+    pub(super) fn shape(&self) -> Value {
+        json!({"provenance": hex::encode(Sha256::digest(&self.0))})
+    }
+
+    /// Verifies an archive that came from `reference` of a repository.
+    pub(super) async fn verify(
+        &self,
+        repository: &ChartRepository,
+        reference: &str,
+        archive: &[u8],
+    ) -> Result<VerificationRecord, Rest> {
+        let file = file_name(reference);
+        let provenance = repository.provenance(reference).await.map_err(|error| match error {
+            // A server says so of a file that is not there; one that forbids it may have it.
+            Error::Status { status: 404 | 410, .. } => {
+                refused(&format!("the repository has no provenance file '{file}.prov'"))
+            }
+            Error::Busy(said) => busy(CHART_PULL_ERROR, &said),
+            error => unanswered(file, &chain(&error)),
+        })?;
+        let now = jiff::Timestamp::now().as_second().try_into().unwrap_or_default();
+        let signed = provenance::verify(file, archive, &provenance, &self.0, now);
+        let signed = signed.map_err(|why| refused(&why.to_string()))?;
+        Ok(VerificationRecord { how: self.shape(), text: told(file, &signed) })
+    }
+}
+
+fn told(file: &str, signed: &Signed) -> String {
+    let Signed { signers, fingerprint, digest } = signed;
+    let signers = signers.join(", ");
+    format!(
+        "verified provenance of chart '{file}' with digest '{digest}': signed by {signers} with key '{fingerprint}'"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use sources::reason::is_refused_signature;
+
+    use super::*;
+
+    #[test]
+    fn a_repository_that_does_not_answer_refuses_no_signature() {
+        let rest = unanswered("app-1.0.0.tgz", "503");
+        assert!(!is_refused_signature(rest.reason()), "{rest:?}");
+    }
+}

@@ -1,0 +1,149 @@
+//! The source of a HelmChart: its artifact, and how to reach the repository if it is one.
+
+use std::collections::BTreeSet;
+
+use crds::Artifact;
+use crds::source::{ChartSourceKind, HelmChart, HelmRepository};
+use kube::core::ResourceExt as _;
+use reconcile::{Edge, ObjectKey, Rest, Wake};
+use sources::charts::ChartRepository;
+use sources::oci::Remote;
+use sources::reason::{
+    CHART_VERIFICATION_ERROR, NO_SOURCE_ARTIFACT, SOURCE_UNAVAILABLE, VERIFICATION_ERROR,
+};
+
+use super::provenance::Keyring;
+use crate::helm_repository::{is_registry, registry, repository, secrets};
+use crate::image_trust::{SignaturePolicy, Verification};
+use windlass_runtime::catalog::SOURCES;
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
+
+/// What a source has for others.
+pub(super) struct SourceArtifact {
+    pub(super) artifact: Artifact,
+    /// Whether it is in another process' store.
+    pub(super) is_elsewhere: bool,
+}
+
+/// A registry, and who has to have signed charts there.
+pub(super) struct Registry {
+    pub(super) remote: Remote,
+    pub(super) signed: Option<Verification>,
+}
+
+/// Where the chart comes from.
+pub(super) enum Origin {
+    /// The files of a source.
+    Tree(SourceArtifact),
+    /// A repository, and its index.
+    Index(SourceArtifact, Box<ChartRepository>),
+    /// A registry, which has no index.
+    Registry(Box<Registry>),
+}
+
+impl Origin {
+    /// The artifact of the source; a registry has none.
+    pub(super) fn artifact(&self) -> Option<&Artifact> {
+        match self {
+            Self::Tree(held) | Self::Index(held, _) => Some(&held.artifact),
+            Self::Registry(_) => None,
+        }
+    }
+}
+
+fn source_node(object: &HelmChart) -> ObjectKey {
+    let source = &object.spec.source_ref;
+    let namespace = object.namespace().unwrap_or_default();
+    ObjectKey::new(SOURCES, source.kind.as_str(), &namespace, &source.name)
+}
+
+/// Tells the hub which source it is, so that a new artifact there is observed here.
+pub(super) fn edges(context: &Context, node: &ObjectKey, object: &HelmChart) {
+    context.hub.set_edges(node, Edge::Source, BTreeSet::from([source_node(object)]));
+}
+
+/// Finds the source, as the watch last saw it, and reads the Secrets that it and the chart name.
+pub(super) async fn resolve(
+    context: &Context,
+    node: &ObjectKey,
+    object: &HelmChart,
+) -> Result<(Origin, Option<Keyring>), Rest> {
+    let source = source_node(object);
+    let kind = &source.kind;
+    let name = &source.name;
+    let blocked = |why, text: String| Rest::Blocked(why, text, Wake::on([source.clone()]));
+    let missing = || {
+        let text = format!(
+            "failed to get source: {kind} '{}/{name}' not found; create it or correct spec.sourceRef",
+            source.namespace
+        );
+        blocked(SOURCE_UNAVAILABLE, text)
+    };
+    let mut references = References::new(&context.watcher);
+    let mut reached = None;
+    let keyring = Keyring::read(object, &mut references).await;
+    let is_repository = object.spec.source_ref.kind == ChartSourceKind::HelmRepository;
+    let found = context.seen::<HelmRepository>(&source.namespace, name).filter(|_| is_repository);
+    let url = found.as_ref().map(|found| found.spec.url.as_str()).unwrap_or_default();
+    let signed = match signed(object, url, &mut references).await {
+        Ok(signed) => signed,
+        Err(rest) => {
+            references.watch(node);
+            return Err(rest);
+        }
+    };
+    if is_repository {
+        let found = found.ok_or_else(missing)?;
+        let read = secrets(&found, &mut references).await;
+        references.watch(node);
+        if is_registry(&found) {
+            let remote = registry(context, &found, &read?, &object.spec.chart).await?;
+            return Ok((Origin::Registry(Box::new(Registry { remote, signed })), keyring?));
+        }
+        reached = Some(repository(context, &found, &read?)?);
+    } else {
+        references.watch(node);
+    }
+    if object.spec.verify.is_some() {
+        // Parity(flux): it fails there too. Charts of an index have provenance files in place of such signatures.
+        let text = "chart verification error: spec.verify is for charts of OCI registries; remove it, or reference a \
+                    HelmRepository of type `oci`";
+        return Err(Rest::Stalled(CHART_VERIFICATION_ERROR, text.to_owned()));
+    }
+    let found = context.sources.find(&source, &context.settings).ok_or_else(missing)?;
+    let denied = found.denied;
+    let none = || {
+        let text = format!("no artifact available for {kind} source '{name}'");
+        blocked(NO_SOURCE_ARTIFACT, denied.clone().unwrap_or(text))
+    };
+    let artifact = found.artifact.ok_or_else(&none)?;
+    if !found.is_elsewhere {
+        // One that was lost is made again, which wakes us.
+        let (store, Artifact { path, digest, .. }) = (context.artifacts.clone(), artifact.clone());
+        let verified = tokio::task::spawn_blocking(move || store.verify(&path, &digest)).await;
+        if !matches!(verified, Ok(Ok(true))) {
+            return Err(none());
+        }
+    }
+    let held = SourceArtifact { artifact, is_elsewhere: found.is_elsewhere };
+    let origin = match reached {
+        Some(repository) => Origin::Index(held, Box::new(repository)),
+        None => Origin::Tree(held),
+    };
+    Ok((origin, keyring?))
+}
+
+/// Which signatures `spec.verify` requires of a chart in a repository, if any.
+async fn signed(
+    object: &HelmChart,
+    url: &str,
+    references: &mut References,
+) -> Result<Option<Verification>, Rest> {
+    let Some(verify) = &object.spec.verify else { return Ok(None) };
+    let namespace = object.namespace().unwrap_or_default();
+    let repository = format!("{}/{}", url.trim_end_matches('/'), object.spec.chart);
+    let read = SignaturePolicy::of_chart(verify).read(&repository, &namespace, references).await;
+    let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
+    read.map(Some).map_err(unread)
+}

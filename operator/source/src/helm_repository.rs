@@ -1,0 +1,143 @@
+//! HelmRepository: the index of a chart repository becomes an artifact. A registry is nothing but an address.
+//!
+//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), indexes and how they are
+//! fetched (`sources::charts`), charts (`helm_chart`).
+
+pub(crate) mod executor;
+mod oci_registry;
+mod resolve;
+pub(super) mod validated_spec;
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crds::source::{HelmRepository, HelmRepositoryType};
+use kube::core::ResourceExt as _;
+use reconcile::{ObjectKey, Reason, Rest, reason};
+use sources::charts::repository::normalized;
+use sources::plan::{ArtifactInputs, KeptArtifact};
+use sources::reason::ARCHIVE_OPERATION_FAILED;
+
+use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
+use super::source::report::{Conditions, FETCH_FAILED, STORAGE_OPERATION_FAILED};
+use super::source::{SourceKind, SourceSpec};
+use windlass_runtime::context::Context;
+
+pub use oci_registry::registry;
+pub use resolve::secrets;
+pub use validated_spec::{reach, repository};
+
+/// Interval of a HelmRepository that has none. Parity(flux).
+const DEFAULT_INTERVAL: &str = "1m";
+
+/// The name under which the newest index is always found.
+const LATEST: &str = "index.yaml";
+
+/// Which condition a failure is told by, beside `Ready`.
+fn failure(why: Reason) -> &'static str {
+    match why {
+        ARCHIVE_OPERATION_FAILED => STORAGE_OPERATION_FAILED,
+        _ => FETCH_FAILED,
+    }
+}
+
+/// Whether the object stands for a registry.
+pub fn is_registry(object: &HelmRepository) -> bool {
+    object.spec.type_ == Some(HelmRepositoryType::Oci)
+}
+
+/// The first HelmRepository of a namespace, by name, that has the address of a chart repository or a registry.
+///
+/// Parity(flux): it says how whatever a file names by that address is spoken to.
+pub fn with_address(context: &Context, namespace: &str, url: &str) -> Option<Arc<HelmRepository>> {
+    let all = context.store::<HelmRepository>().state();
+    let found = all.into_iter().filter(|object| {
+        object.namespace().as_deref() == Some(namespace) && is_address_of(object, url)
+    });
+    found.min_by_key(|object| object.name_any())
+}
+
+fn is_address_of(object: &HelmRepository, url: &str) -> bool {
+    let own = &object.spec.url;
+    if is_registry(object) {
+        return own.trim_end_matches('/') == url.trim_end_matches('/');
+    }
+    match (normalized(own), normalized(url)) {
+        (Ok(own), Ok(url)) => own == url,
+        (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
+impl SourceKind for HelmRepository {
+    const FOLDER: &'static str = "helmrepository";
+    const CONDITIONS: Conditions = Conditions {
+        owned: &[FETCH_FAILED, "ArtifactOutdated", STORAGE_OPERATION_FAILED],
+        of_failure: failure,
+    };
+
+    type FetchSpec = executor::RepositoryFetchSpec;
+    /// The index, if it was sent.
+    type LookupResult = Option<File>;
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        validated_spec::unsupported(&self.spec)
+    }
+
+    fn interval(&self) -> Option<&str> {
+        Some(self.spec.interval.as_ref().map_or(DEFAULT_INTERVAL, |interval| interval.as_str()))
+    }
+
+    fn is_static(&self) -> bool {
+        is_registry(self)
+    }
+
+    async fn wish(
+        context: &Arc<Context>,
+        node: &ObjectKey,
+        object: &Arc<Self>,
+    ) -> Result<SourceSpec<Self::FetchSpec>, Rest> {
+        validated_spec::check(object)?;
+        let secrets = resolve::resolve(context, node, object).await?;
+        validated_spec::wish(object, &secrets, context)
+    }
+
+    async fn ask(
+        run: &Arc<SourceRun<Self>>,
+        kept: Option<&KeptArtifact>,
+    ) -> Result<RemoteRevision<Option<File>>, Rest> {
+        executor::ask(run, kept).await
+    }
+
+    async fn fetch(
+        run: &Arc<SourceRun<Self>>,
+        index: Option<File>,
+    ) -> Result<StoredArtifact<Self::Status>, Rest> {
+        executor::fetch(run, index).await
+    }
+
+    fn shape(&self) -> Option<ArtifactInputs> {
+        Some(ArtifactInputs::default())
+    }
+
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
+        (reason::SUCCEEDED, format!("stored artifact: revision '{revision}'"))
+    }
+
+    fn also_announces(&self) -> Vec<String> {
+        // A registry has no artifact that would tell of another address.
+        let spec = &self.spec;
+        let names = [&spec.secret_ref, &spec.cert_secret_ref].map(|it| format!("{it:?}"));
+        let reached = format!("{:?} {} {:?}", spec.type_, spec.insecure, spec.provider);
+        let told = [spec.url.clone(), reached];
+        told.into_iter().chain(names).collect()
+    }
+
+    fn always(run: &SourceRun<Self>, is_new: bool, status: &mut Self::Status) {
+        if !is_new {
+            super::source::latest_url(run, LATEST, &mut status.url);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

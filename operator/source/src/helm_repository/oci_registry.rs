@@ -1,0 +1,118 @@
+//! How the registry of a HelmRepository of type `oci` is spoken to.
+
+use std::collections::BTreeMap;
+
+use crds::source::HelmRepository;
+use objects::RedactedValue;
+use reconcile::{Rest, Wake, reason};
+use sources::charts::MAX_CHART;
+use sources::oci::{self, Auth, Keyring, OciRepositoryName, RegistryLimits, Remote};
+use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+
+use super::resolve::Secrets;
+use super::validated_spec::{DEFAULT_TIMEOUT, unsupported};
+use crate::login::login;
+use windlass_runtime::context::Context;
+
+/// The repository of a chart, with a login if the spec wants one.
+///
+/// # Errors
+/// Where a run rests: a field without support, an address or Secret that cannot be used, a login that fails.
+pub async fn registry(
+    context: &Context,
+    object: &HelmRepository,
+    secrets: &Secrets,
+    chart: &str,
+) -> Result<Remote, Rest> {
+    let mut remote = remote(object, secrets, chart)?;
+    let has_secret = object.spec.secret_ref.is_some();
+    login(context, object.spec.provider, has_secret, &mut remote).await?;
+    Ok(remote)
+}
+
+/// The repository of a chart, as the Secrets say that it is reached.
+fn remote(object: &HelmRepository, secrets: &Secrets, chart: &str) -> Result<Remote, Rest> {
+    let spec = &object.spec;
+    let fields = unsupported(spec);
+    if !fields.is_empty() {
+        let text = windlass_runtime::unsupported::unsupported_text(&fields);
+        let text = format!(
+            "HelmRepository '{}': {text}",
+            object.metadata.name.as_deref().unwrap_or_default()
+        );
+        return Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text));
+    }
+    let refused = |text: String| Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default());
+    let url = format!("{}/{chart}", spec.url.trim_end_matches('/'));
+    let repository = OciRepositoryName::parse(&url).map_err(|error| {
+        Rest::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))
+    })?;
+    let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
+    let timeout = timeout
+        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .unwrap_or(DEFAULT_TIMEOUT);
+    let auth = match &secrets.secret {
+        Some(data) => auth(data, &repository)
+            .map_err(|why| refused(format!("failed to configure Helm client: {why}")))?,
+        None => Auth::Anonymous,
+    };
+    let tls = secrets.certificates.as_ref().map(oci::tls_from_secret).transpose();
+    let tls = tls.map_err(|error| {
+        refused(format!("failed to construct Helm client's TLS config: {error}"))
+    })?;
+    Ok(Remote {
+        repository,
+        auth,
+        tls: tls.unwrap_or_default(),
+        proxy: None,
+        insecure: spec.insecure,
+        timeout,
+        limits: RegistryLimits { layer: MAX_CHART, ..RegistryLimits::default() },
+    })
+}
+
+/// Parity(flux): a docker config, or a user and a password.
+fn auth(data: &BTreeMap<String, Vec<u8>>, repository: &OciRepositoryName) -> Result<Auth, String> {
+    let mut keyring = Keyring::default();
+    if keyring.add(data).map_err(|error| error.to_string())? {
+        return Ok(keyring.auth(repository));
+    }
+    let text = |key: &str| {
+        let value = data.get(key).filter(|value| !value.is_empty());
+        let text = value.map(|value| String::from_utf8(value.clone()));
+        text.transpose().map_err(|_| format!("`{key}` of the Secret is not valid UTF-8"))
+    };
+    match (text("username")?, text("password")?) {
+        (Some(username), Some(password)) => {
+            Ok(Auth::Basic { username, password: RedactedValue::new(password) })
+        }
+        (None, None) => Ok(Auth::Anonymous),
+        (Some(_), None) => Err("`username` of the Secret requires `password`".to_owned()),
+        (None, Some(_)) => Err("`password` of the Secret requires `username`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(data: &[(&str, &str)]) -> Result<String, String> {
+        let data = data.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
+        let repository = OciRepositoryName::parse("oci://registry.example.com/charts/app").unwrap();
+        Ok(match auth(&data, &repository)? {
+            Auth::Anonymous => "nobody".to_owned(),
+            Auth::Basic { username, password } => format!("{username}:{}", password.expose()),
+            Auth::Login { .. } | Auth::Identity(_) | Auth::Bearer(_) => "a token".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_docker_config_or_a_user_and_a_password() {
+        let config = r#"{"auths":{"registry.example.com":{"username":"a","password":"b"}}}"#;
+        assert_eq!(told(&[(".dockerconfigjson", config)]).unwrap(), "a:b");
+        assert_eq!(told(&[("username", "u"), ("password", "p")]).unwrap(), "u:p");
+        assert_eq!(told(&[]).unwrap(), "nobody");
+        let half = told(&[("username", "u")]).unwrap_err();
+        assert_eq!(half, "`username` of the Secret requires `password`");
+    }
+}

@@ -1,0 +1,96 @@
+//! Every field of the spec is either used or refused by its name; which addresses are those of a repository.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use fake_cluster::promise;
+
+fn object(more: &Value) -> HelmRepository {
+    let mut spec = json!({"url": "https://example.com/charts"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmRepository",
+        "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn wished(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, Rest> {
+    let object = object(more);
+    check(&object)?;
+    let data: BTreeMap<_, _> =
+        secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
+    let secrets = Secrets { secret: Some(data).filter(|it| !it.is_empty()), certificates: None };
+    reached(&Reach::default(), &object, &secrets)
+}
+
+/// A value for every field of the schema that has no support, or not with that value.
+fn refused_fields() -> [(&'static str, Value); 1] {
+    [("provider", json!("gcp"))]
+}
+
+/// Fields of the schema that are used, or without meaning in Flux too.
+const USED: [&str; 10] = [
+    "url",
+    "secretRef",
+    "certSecretRef",
+    "passCredentials",
+    "interval",
+    "insecure",
+    "timeout",
+    "suspend",
+    "accessFrom",
+    "type",
+];
+
+#[test]
+fn every_field_without_support_is_refused_by_its_name() {
+    for (field, value) in refused_fields() {
+        let rest = wished(&json!({field: value}), &[]).unwrap_err();
+        promise::refuses(field, &rest);
+    }
+    for provider in ["generic", "aws"] {
+        assert!(wished(&json!({"provider": provider, "insecure": true}), &[]).is_ok());
+    }
+}
+
+#[test]
+fn every_field_of_the_schema_is_used_or_refused() {
+    let refused = refused_fields().map(|(field, _)| field);
+    promise::knows_every_field("HelmRepository", refused.into_iter().chain(USED));
+}
+
+#[test]
+fn an_address_that_is_none_stalls_and_a_secret_that_cannot_be_used_is_tried_again() {
+    for (more, reason, begins) in [
+        (
+            json!({"url": "oci://x/y"}),
+            "URLInvalid",
+            "invalid Helm repository URL: 'oci' URL scheme",
+        ),
+        (json!({"url": "http://"}), "URLInvalid", "invalid Helm repository URL: "),
+        (json!({"url": "s3://bucket?x=1"}), "URLInvalid", "invalid Helm repository URL: "),
+        (json!({"interval": "x"}), "InvalidDuration", "spec.interval: "),
+        (json!({"timeout": "x"}), "InvalidDuration", "spec.timeout: "),
+    ] {
+        let rest = wished(&more, &[]).unwrap_err();
+        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
+        assert_eq!(rest.reason().as_str(), reason);
+        assert!(rest.text().starts_with(begins), "{}", rest.text());
+    }
+    let in_bucket = json!({"url": "s3://charts/stable"});
+    for (more, secret) in [
+        (json!({}), vec![("password", "hunter2")]),
+        (json!({}), vec![("caFile", "hunter2")]),
+        (in_bucket.clone(), vec![("accesskey", "hunter2")]),
+        (in_bucket, vec![("accesskey", "a"), ("secretkey", "hunter2"), ("endpoint", "https://b")]),
+    ] {
+        let rest = wished(&more, &secret).unwrap_err();
+        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
+        assert!(!rest.text().contains("hunter2"), "{}", rest.text());
+    }
+}

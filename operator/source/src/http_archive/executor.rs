@@ -1,0 +1,167 @@
+//! Asking a web server, and packing what it gave.
+
+use std::sync::Arc;
+
+use crds::windlass::{HTTPArchive, HTTPArchiveStatus};
+use reconcile::{Rest, Wake};
+use sources::archive;
+use sources::http_archive::{self, ArchiveFetchResult, Error, Remote, Validators};
+use sources::plan::KeptArtifact;
+use sources::reason::{
+    ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, URL_INVALID, VERIFICATION_ERROR,
+};
+use tree::{FileTree as _, MemoryTree};
+
+use super::RevalidatedArchive;
+use crate::source::busy;
+use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
+use windlass_cluster::error::chain;
+use windlass_runtime::blocking_task::blocking;
+use windlass_runtime::kind::node_of;
+use windlass_runtime::object_store::Memories;
+
+/// What is fetched.
+pub(crate) struct HttpFetchSpec {
+    pub(super) remote: Remote,
+}
+
+/// What the server gave, taken apart.
+pub(crate) struct HttpArchiveDownload {
+    tree: MemoryTree,
+    revision: String,
+    digest: String,
+    validators: Validators,
+}
+
+const FETCHING_FAILED: reconcile::Reason = reconcile::Reason::new("HTTPOperationFailed");
+
+/// What a failure means for the object.
+fn classify(error: &Error) -> Rest {
+    let text = chain(error);
+    match error {
+        Error::InvalidUrl { .. } | Error::InvalidDigest(_) => Rest::Stalled(URL_INVALID, text),
+        Error::BadSecret(_) | Error::AuthenticationFailed { .. } => {
+            Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+        }
+        Error::Mismatch { .. } => Rest::Failed(VERIFICATION_ERROR, text, Wake::default()),
+        Error::Busy(said) => busy(FETCHING_FAILED, said),
+        // A server or a file may change without the spec, so the rest is tried again.
+        _ => Rest::Failed(FETCHING_FAILED, text, Wake::default()),
+    }
+}
+
+/// By what the server can tell whether it has something else than what is kept.
+fn validators(run: &SourceRun<HTTPArchive>, kept: &KeptArtifact) -> Option<Validators> {
+    let memory = run.context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
+    let learned = memory.lock();
+    if learned.of == (kept.revision.clone(), run.work.remote.url().to_string()) {
+        return Some(learned.validators.clone());
+    }
+    let status = run.object.status.as_ref()?;
+    let is_of_kept = status.artifact.as_ref().is_some_and(|it| it.revision == kept.revision);
+    let etag = status.etag.clone();
+    let last_modified = status.last_modified.clone();
+    is_of_kept.then_some(Validators { etag, last_modified })
+}
+
+/// Asks the server, on the condition that it has something else than what is kept; takes apart what it gives.
+pub(super) async fn ask(
+    run: &Arc<SourceRun<HTTPArchive>>,
+    kept: Option<&KeptArtifact>,
+) -> Result<RemoteRevision<Option<HttpArchiveDownload>>, Rest> {
+    let context = &run.context;
+    let remote = &run.work.remote;
+    let known = kept.and_then(|kept| validators(run, kept));
+    let answer =
+        http_archive::ask(remote, known.as_ref(), &context.remotes.http, &context.remotes.budgets)
+            .await;
+    let download = match (answer.map_err(|error| classify(&error))?, kept) {
+        (ArchiveFetchResult::Found(download), _) => download,
+        (ArchiveFetchResult::Unchanged, Some(kept)) => {
+            return Ok(RemoteRevision { revision: kept.revision.clone(), found: None });
+        }
+        // Nothing is asked on a condition without something that is kept.
+        (ArchiveFetchResult::Unchanged, None) => {
+            let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
+            return Err(Rest::Failed(FETCHING_FAILED, text, Wake::default()));
+        }
+    };
+    let found = blocking(FETCHING_FAILED, "extracting the file", move || {
+        let digest = download.digest.clone();
+        let validators = download.validators.clone();
+        let tree = http_archive::unpack(download).map_err(|error| classify(&error))?;
+        let revision = http_archive::revision(&tree);
+        Ok(HttpArchiveDownload { tree, revision, digest, validators })
+    })
+    .await?;
+    let memory = context.shared::<Memories<RevalidatedArchive>>().of(&node_of(&*run.object));
+    let mut learned = memory.lock();
+    learned.of = (found.revision.clone(), remote.url().to_string());
+    learned.validators = found.validators.clone();
+    drop(learned);
+    Ok(RemoteRevision { revision: found.revision.clone(), found: Some(found) })
+}
+
+/// Packs what was found and keeps it.
+pub(super) async fn fetch(
+    run: &Arc<SourceRun<HTTPArchive>>,
+    found: Option<HttpArchiveDownload>,
+) -> Result<StoredArtifact<HTTPArchiveStatus>, Rest> {
+    // What is unchanged is not fetched.
+    let nothing = || {
+        let text = "the server did not send the file, retrying".to_owned();
+        Rest::Failed(FETCHING_FAILED, text, Wake::default())
+    };
+    let HttpArchiveDownload { tree, revision, digest, validators } = found.ok_or_else(nothing)?;
+    let run = run.clone();
+    blocking(ARCHIVE_OPERATION_FAILED, "packing", move || {
+        let failed = |error: &dyn std::error::Error| {
+            Rest::Failed(ARCHIVE_OPERATION_FAILED, chain(error), Wake::default())
+        };
+        let ignore = run.object.spec.ignore.as_deref();
+        let contents = http_archive::contents(&tree, ignore).map_err(|error| failed(&*error))?;
+        let hex = revision.rsplit(':').next().unwrap_or(&revision);
+        let file = format!("{hex}.tar.gz");
+        let artifact = keep(&run.context.artifacts, &*run.object, &file, &revision, |out| {
+            archive::write(out, &contents, |_, path| tree.read(path)).map(drop)
+        })?;
+        let Validators { etag, last_modified } = validators;
+        let message =
+            format!("stored artifact for revision '{revision}' of a file with digest {digest}");
+        Ok(StoredArtifact::new(artifact, message, move |status: &mut HTTPArchiveStatus| {
+            status.etag.clone_from(&etag);
+            status.last_modified.clone_from(&last_modified);
+        }))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::report::FETCH_FAILED;
+
+    #[test]
+    fn what_fails_is_tried_again_unless_only_the_spec_can_help() {
+        let stalled = classify(&Error::InvalidDigest("x".to_owned()));
+        assert!(matches!(stalled, Rest::Stalled(URL_INVALID, _)), "{stalled:?}");
+        let url = "https://h/a".to_owned();
+        let refused = classify(&Error::AuthenticationFailed { url: url.clone(), status: 401 });
+        assert_eq!(refused.reason(), AUTHENTICATION_FAILED);
+        let missing = classify(&Error::Status { url, status: 404 });
+        assert!(matches!(missing, Rest::Failed(FETCHING_FAILED, ..)), "{missing:?}");
+        assert_eq!(crate::http_archive::failure(missing.reason()), FETCH_FAILED);
+        let expected = format!("sha256:{}", "0".repeat(64));
+        let mismatch = classify(&Error::Mismatch { url: "https://h/a".to_owned(), expected });
+        assert!(matches!(mismatch, Rest::Failed(VERIFICATION_ERROR, ..)), "{mismatch:?}");
+        let until = "2026-11-22T10:00:00Z".parse().unwrap();
+        let said =
+            sources::http::Busy { host: "h:443".to_owned(), until, status: 429, is_tried: false };
+        let busy = classify(&Error::Busy(said));
+        assert_eq!(busy.wake().and_then(Wake::earliest), Some(until));
+        assert_eq!(
+            busy.text(),
+            "h:443 responded with HTTP status 429; next request at 2026-11-22T10:00:00Z"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! What an HTTPArchive asks for, checked.
+
+use std::time::Duration;
+
+use crds::windlass::{HTTPArchive, HTTPArchiveSpec};
+use reconcile::{Rest, Wake};
+use sources::git::{Auth, Credentials, RemoteUrl};
+use sources::http::Proxy;
+use sources::http_archive::{DownloadLimits, Remote};
+use sources::plan::ArtifactInputs;
+use sources::reason::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
+
+use super::executor::HttpFetchSpec;
+use super::resolve::{HttpArchiveInputs, SourceSecretData};
+use crate::source::{LONGEST_TIMEOUT, SourceSpec};
+
+/// Keys of certificates, which belong in the Secret of `spec.certSecretRef`.
+const CERTIFICATES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
+/// Keys of credentials, which belong in the Secret of `spec.secretRef`.
+const CREDENTIALS: [&str; 3] = ["username", "password", "bearerToken"];
+
+fn unusable(text: String) -> Rest {
+    Rest::Failed(AUTHENTICATION_FAILED, text, Wake::default())
+}
+
+/// Checks a spec.
+pub(super) fn wish(
+    object: &HTTPArchive,
+    resolved: &HttpArchiveInputs,
+) -> Result<SourceSpec<HttpFetchSpec>, Rest> {
+    // No `..`: a new field must be thought about here. Those that are not read here name what was resolved, or are read by
+    // the run that all sources share.
+    let HTTPArchiveSpec {
+        url,
+        digest,
+        secret_ref: _,
+        cert_secret_ref: _,
+        proxy_secret_ref: _,
+        interval,
+        timeout,
+        ignore,
+        suspend: _,
+    } = &object.spec;
+    let mut remote = Remote::new(url)
+        .and_then(|remote| remote.with_digest(digest.as_deref()))
+        .map_err(|error| Rest::Stalled(URL_INVALID, error.to_string()))?;
+    let timeout = timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
+    let timeout: Option<Duration> = timeout
+        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?;
+    if let Err(error) = reconcile::parse_duration(interval.as_str()) {
+        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+    }
+    let credentials = credentials(url, resolved)?;
+    remote.auth = credentials.auth;
+    remote.tls = credentials.tls;
+    remote.proxy = resolved
+        .proxy
+        .as_ref()
+        .map(Proxy::from_secret)
+        .transpose()
+        .map_err(|error| unusable(format!("failed to configure proxy options: {error}")))?;
+    let limits = DownloadLimits::default();
+    remote.limits =
+        DownloadLimits { time: timeout.unwrap_or(limits.time).min(LONGEST_TIMEOUT), ..limits };
+    let shape = ArtifactInputs::default()
+        .with("url", url.clone())
+        .with("digest", digest.clone())
+        .with("ignore", ignore.clone());
+    Ok(SourceSpec { work: HttpFetchSpec { remote }, shape })
+}
+
+/// As whom the server is asked, and whom we trust.
+fn credentials(url: &str, resolved: &HttpArchiveInputs) -> Result<Credentials, Rest> {
+    let only = |data: &Option<SourceSecretData>, keys: [&str; 3]| -> SourceSecretData {
+        let data = data.iter().flatten().filter(|(key, _)| keys.contains(&key.as_str()));
+        data.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    let mut data = only(&resolved.secret, CREDENTIALS);
+    data.extend(only(&resolved.certificates, CERTIFICATES));
+    // The keys and their meaning are those that Flux gives them for Git over HTTP.
+    let url =
+        RemoteUrl::parse(url).map_err(|error| Rest::Stalled(URL_INVALID, error.to_string()))?;
+    let credentials =
+        Credentials::from_secret(&data, &url).map_err(|error| unusable(error.to_string()))?;
+    if resolved.secret.is_some() && matches!(credentials.auth, Auth::None) {
+        let text = "the Secret of spec.secretRef has neither `username` nor `bearerToken`";
+        return Err(unusable(text.to_owned()));
+    }
+    let tls = &credentials.tls;
+    if resolved.certificates.is_some() && tls.ca.is_none() && tls.identity.is_none() {
+        let text =
+            "the Secret of spec.certSecretRef has neither `ca.crt` nor `tls.crt` and `tls.key`";
+        return Err(unusable(text.to_owned()));
+    }
+    Ok(credentials)
+}
+
+#[cfg(test)]
+mod tests;

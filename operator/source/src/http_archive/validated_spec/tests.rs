@@ -1,0 +1,112 @@
+//! Every field of the spec is used; what a Secret must have; what stalls.
+
+use serde_json::{Value, json};
+
+use super::*;
+use fake_cluster::promise;
+
+fn object(more: &Value) -> HTTPArchive {
+    let mut spec = json!({"interval": "10m", "url": "https://example.com/app.tar.gz"});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "source.windlass.dev/v1alpha1", "kind": "HTTPArchive",
+        "metadata": {"name": "app", "namespace": "shop"}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+fn data(keys: &[(&str, &str)]) -> Option<SourceSecretData> {
+    Some(keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect())
+}
+
+fn refused(more: &Value, resolved: &HttpArchiveInputs) -> Rest {
+    wish(&object(more), resolved).err().unwrap()
+}
+
+#[test]
+fn every_field_of_the_schema_is_used() {
+    let used = [
+        "certSecretRef",
+        "digest",
+        "ignore",
+        "interval",
+        "proxySecretRef",
+        "secretRef",
+        "suspend",
+        "timeout",
+        "url",
+    ];
+    promise::knows_every_field("HTTPArchive", used);
+}
+
+#[test]
+fn a_spec_says_what_is_asked_and_what_the_artifact_is_made_with() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let resolved = HttpArchiveInputs {
+        secret: data(&[("username", "me"), ("password", "hunter2")]),
+        certificates: None,
+        proxy: data(&[("address", "http://p:3128"), ("username", "me"), ("password", "hunter2")]),
+    };
+    let more = json!({"digest": digest, "timeout": "5s", "ignore": "*.md"});
+    let wished = wish(&object(&more), &resolved).ok().unwrap();
+    let remote = &wished.work.remote;
+    assert_eq!(remote.limits.time, Duration::from_secs(5));
+    assert_eq!(remote.digest.as_ref(), Some(&digest));
+    assert!(matches!(&remote.auth, Auth::Basic { username, .. } if username == "me"));
+    assert!(!format!("{remote:?}").contains("hunter2"));
+    let shape = ArtifactInputs::default()
+        .with("url", "https://example.com/app.tar.gz")
+        .with("digest", digest)
+        .with("ignore", "*.md");
+    assert_eq!(wished.shape, shape);
+}
+
+#[test]
+fn only_a_change_of_spec_helps_against_these() {
+    for (more, reason) in [
+        (json!({"url": "https://me:hunter2@example.com/a"}), "URLInvalid"),
+        (json!({"url": "file:///etc/passwd"}), "URLInvalid"),
+        (json!({"digest": "sha256:1"}), "URLInvalid"),
+        (json!({"timeout": "soon"}), "InvalidDuration"),
+        (json!({"interval": "soon"}), "InvalidDuration"),
+    ] {
+        let rest = refused(&more, &HttpArchiveInputs::default());
+        assert!(matches!(rest, Rest::Stalled(..)), "{rest:?}");
+        assert_eq!(rest.reason().as_str(), reason, "{}", rest.text());
+        assert!(!rest.text().contains("hunter2"));
+    }
+}
+
+#[test]
+fn a_secret_that_says_nothing_is_told_by_its_field() {
+    let nothing = data(&[("other", "hunter2")]);
+    for (resolved, told) in [
+        (
+            HttpArchiveInputs { secret: nothing.clone(), ..HttpArchiveInputs::default() },
+            "spec.secretRef",
+        ),
+        (
+            HttpArchiveInputs { certificates: nothing.clone(), ..HttpArchiveInputs::default() },
+            "spec.certSecretRef",
+        ),
+        (HttpArchiveInputs { proxy: nothing, ..HttpArchiveInputs::default() }, "`address`"),
+        (
+            HttpArchiveInputs {
+                certificates: data(&[("tls.crt", "x")]),
+                ..HttpArchiveInputs::default()
+            },
+            "`tls.crt` requires `tls.key`",
+        ),
+        // Certificates of the one Secret are not those of the other.
+        (
+            HttpArchiveInputs { secret: data(&[("ca.crt", "x")]), ..HttpArchiveInputs::default() },
+            "spec.secretRef",
+        ),
+    ] {
+        let rest = refused(&json!({}), &resolved);
+        assert!(matches!(rest, Rest::Failed(AUTHENTICATION_FAILED, ..)), "{rest:?}");
+        assert!(rest.text().contains(told) && !rest.text().contains("hunter2"), "{}", rest.text());
+    }
+}

@@ -1,0 +1,18 @@
+//! The kinds of sources: what is declared remotely becomes an artifact.
+//!
+//! Here: the run that all of them share ([`source`]), a folder for each kind with the same files (`resolve`: what the spec
+//! references, `validated_spec`: what should be, `executor`: observe and act), artifacts of others ([`external_artifact`]),
+//! whose signatures count (`image_trust`), logins to registries of clouds (`login`).
+//! Elsewhere: how any kind is run (crate `windlass-runtime`), protocols, the store and the decision whether to fetch (crate
+//! `sources`), the list of kinds (the program).
+
+mod bucket;
+pub mod external_artifact;
+mod git_repository;
+mod helm_chart;
+pub mod helm_repository;
+mod http_archive;
+mod image_trust;
+mod login;
+mod oci_repository;
+pub mod source;

@@ -1,0 +1,244 @@
+//! Asking and pulling from a registry, and what went wrong there as a rest.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::sync::Arc;
+
+use crds::source::{OCIRepository, OCIRepositoryStatus};
+use jiff::{SignedDuration, Timestamp};
+use reconcile::{Reason, Rest, Wake};
+use signatures::image::{self, acceptance};
+use sources::archive::{self, ExtractOptions};
+use sources::oci::{
+    Digest, Error, Layer, Reference, RegistryCache, Remote, Selection, Session, chart,
+};
+use sources::reason::{
+    OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
+};
+use sources::store::Store;
+
+use super::contents::{contents, write};
+use super::signed_version;
+use crate::image_trust::{ImageTrustError, Verification, signer};
+use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
+use crate::source::verified::VerificationRecord;
+use crate::source::{LATEST_ARCHIVE, linked};
+use windlass_cluster::error::chain;
+use windlass_runtime::artifact::ORIGIN_REVISION;
+use windlass_runtime::blocking_task::blocking;
+
+/// Parity(flux): the annotation that events tell of beside the revision.
+const SOURCE: &str = "org.opencontainers.image.source";
+
+/// What is fetched, and what is made of it.
+pub(crate) struct OciFetchSpec {
+    pub(super) remote: Remote,
+    pub(super) wanted: ArtifactSelector,
+    pub(super) media_type: Option<String>,
+    /// Whether the layer is kept as it is.
+    pub(super) is_copied: bool,
+    /// Who has to have signed, if anybody has to.
+    pub(super) signed: Option<Verification>,
+}
+
+/// Which artifact.
+#[derive(Debug)]
+pub(super) enum ArtifactSelector {
+    One(Reference),
+    Highest(Selection),
+}
+
+/// What the registry has now.
+pub(crate) struct OciLookupResult {
+    digest: Digest,
+    revision: String,
+    /// The tag that it has there, unless a digest was asked for.
+    tag: Option<String>,
+}
+
+/// What a failure means for the object; Parity(flux): `what` stands before the cause.
+fn failed(why: Reason, what: &str, error: &Error) -> Rest {
+    let wake = match error {
+        Error::Unavailable { retry_after: Some(after), .. } => {
+            let after = SignedDuration::try_from(*after).unwrap_or_default();
+            Timestamp::now().checked_add(after).map(Wake::at).unwrap_or_default()
+        }
+        Error::Busy(busy) => Wake::at(busy.until),
+        _ => Wake::default(),
+    };
+    let text = if what.is_empty() { chain(error) } else { format!("{what}: {}", chain(error)) };
+    Rest::Failed(why, text, wake)
+}
+
+fn client<'w>(
+    work: &'w OciFetchSpec,
+    known: &'w RegistryCache,
+    url: &str,
+) -> Result<Session<'w>, Rest> {
+    let what = super::resolve::transport(url);
+    Session::new(&work.remote, known)
+        .map_err(|error| super::resolve::unusable(&what, &error.to_string()))
+}
+
+/// The revision that the registry has now: no request for a digest, one for a tag, pages of tags more for a range.
+pub(super) async fn ask(
+    run: &SourceRun<OCIRepository>,
+) -> Result<RemoteRevision<OciLookupResult>, Rest> {
+    let found = resolve_tag(&run.work, &run.context.remotes.oci, &run.object.spec.url).await?;
+    Ok(RemoteRevision { revision: found.revision.clone(), found })
+}
+
+async fn resolve_tag(
+    work: &OciFetchSpec,
+    known: &RegistryCache,
+    url: &str,
+) -> Result<OciLookupResult, Rest> {
+    let client = client(work, known, url)?;
+    let reference = match &work.wanted {
+        ArtifactSelector::One(reference) => reference.clone(),
+        ArtifactSelector::Highest(selection) => {
+            let what = format!("failed to determine the artifact tag for '{url}'");
+            let tags = client.tags().await;
+            tags.and_then(|tags| selection.choose(&tags))
+                .map_err(|error| failed(READ_OPERATION_FAILED, &what, &error))?
+        }
+    };
+    let digest = client.resolve(&reference).await;
+    let digest = digest
+        .map_err(|error| failed(OCI_PULL_FAILED, "failed to determine artifact digest", &error))?;
+    let revision = reference.revision(&digest);
+    let tag = match reference {
+        Reference::Tag(tag) => Some(tag),
+        Reference::Digest(_) => None,
+    };
+    Ok(OciLookupResult { digest, revision, tag })
+}
+
+/// Pulls what the registry was found to have, once it is verified by its digest, and keeps it.
+pub(super) async fn fetch(
+    run: &Arc<SourceRun<OCIRepository>>,
+    found: OciLookupResult,
+) -> Result<StoredArtifact<OCIRepositoryStatus>, Rest> {
+    let run = run.clone();
+    let known = &run.context.remotes.oci;
+    let url = &run.object.spec.url;
+    let verified = verify(&run.work, known, url, &found).await?;
+    // A trust policy that demands no signature demands no version either.
+    let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
+    let mut pulled = pull(&run.work, known, url, &found).await?;
+    let work = move || {
+        if is_signed && let Some(tag) = &found.tag {
+            signed_version::check(&mut pulled, tag)?;
+        }
+        store(&run.work, &run.context.artifacts, &run.object, pulled, &found)
+    };
+    let stored = blocking(OCI_PULL_FAILED, "fetching", work).await?;
+    Ok(StoredArtifact { verified, ..stored })
+}
+
+/// Verifies what the registry was found to have, if it has to be signed.
+async fn verify(
+    work: &OciFetchSpec,
+    known: &RegistryCache,
+    url: &str,
+    found: &OciLookupResult,
+) -> Result<Option<VerificationRecord>, Rest> {
+    let Some(signed) = &work.signed else { return Ok(None) };
+    let client = client(work, known, url)?;
+    let verified =
+        signed.verify(&client, &found.digest).await.map_err(|failure| match failure {
+            ImageTrustError::Registry(error) => {
+                let what = format!("failed to fetch the signatures of '{url}'");
+                failed(OCI_PULL_FAILED, &what, &error)
+            }
+            ImageTrustError::Refused(text) => {
+                Rest::Failed(VERIFICATION_ERROR, text, Wake::default())
+            }
+        })?;
+    let text = match verified {
+        image::ImageVerification::By(name) => acceptance(&found.revision) + &signer(&name),
+        image::ImageVerification::Ignored => String::new(),
+    };
+    Ok(Some(VerificationRecord { how: signed.how(), text }))
+}
+
+/// What was pulled.
+pub(super) struct PulledArtifact {
+    pub(super) layer: Layer,
+    /// Whether the manifest calls the layer a chart.
+    pub(super) is_chart: bool,
+    /// What the manifest says of itself.
+    annotations: BTreeMap<String, String>,
+}
+
+async fn pull(
+    work: &OciFetchSpec,
+    known: &RegistryCache,
+    url: &str,
+    found: &OciLookupResult,
+) -> Result<PulledArtifact, Rest> {
+    let what = format!("failed to pull artifact from '{url}'");
+    let client = client(work, known, url)?;
+    let manifest = client.manifest(&found.digest).await;
+    let manifest = manifest.map_err(|error| failed(OCI_PULL_FAILED, &what, &error))?;
+    let not_taken = |error: Error| failed(OCI_LAYER_OPERATION_FAILED, "", &error);
+    let layer = manifest.layer(work.media_type.as_deref()).map_err(not_taken)?;
+    let is_chart = layer.media_type == chart::CHART;
+    // Parity(flux): the text speaks of the first layer whichever it is.
+    let what = "failed to extract the first layer from artifact";
+    let layer = client.layer(layer).await;
+    let layer = layer.map_err(|error| failed(OCI_LAYER_OPERATION_FAILED, what, &error))?;
+    Ok(PulledArtifact { layer, is_chart, annotations: manifest.annotations })
+}
+
+/// Makes the artifact of a layer and keeps it. Blocks.
+fn store(
+    work: &OciFetchSpec,
+    store: &Store,
+    object: &OCIRepository,
+    pulled: PulledArtifact,
+    found: &OciLookupResult,
+) -> Result<StoredArtifact<OCIRepositoryStatus>, Rest> {
+    // Parity(flux): the name is the same whatever becomes of the layer.
+    let file = format!("{}.tar.gz", found.digest);
+    let PulledArtifact { layer, annotations, .. } = pulled;
+    let mut body = layer.file;
+    let mut artifact = if work.is_copied {
+        let copy = |out: &mut dyn io::Write| io::copy(&mut body, out).map(drop);
+        keep(store, object, &file, &found.revision, copy)?
+    } else {
+        let tree = extract(body)?;
+        let contents = contents(&tree, object.spec.ignore.as_deref())?;
+        keep(store, object, &file, &found.revision, |out| write(out, &tree, &contents))?
+    };
+    let message = message(&object.spec.url, &found.revision, &annotations);
+    artifact.metadata = annotations;
+    let url = linked(store, &artifact, LATEST_ARCHIVE);
+    Ok(StoredArtifact::new(artifact, message, move |status: &mut OCIRepositoryStatus| {
+        status.url.clone_from(&url);
+    }))
+}
+
+/// Parity(flux): symbolic links are passed over.
+fn extract(body: File) -> Result<tree::MemoryTree, Rest> {
+    archive::extract(BufReader::new(body), &ExtractOptions::default()).map_err(|error| {
+        let text = format!("failed to extract layer contents from artifact: {}", chain(&error));
+        Rest::Failed(OCI_LAYER_OPERATION_FAILED, text, Wake::default())
+    })
+}
+
+/// Parity(flux): what the event says.
+fn message(url: &str, revision: &str, annotations: &BTreeMap<String, String>) -> String {
+    let said = |key: &str| annotations.get(key).filter(|value| !value.is_empty());
+    let origin = match (said(SOURCE), said(ORIGIN_REVISION)) {
+        (Some(source), Some(revision)) => {
+            format!(", origin source '{source}', origin revision '{revision}'")
+        }
+        _ => String::new(),
+    };
+    format!("stored artifact with revision '{revision}' from '{url}'{origin}")
+}
+
+#[cfg(test)]
+mod tests;

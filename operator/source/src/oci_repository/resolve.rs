@@ -1,0 +1,140 @@
+//! What an OCIRepository points at: the Secrets with its credentials, certificates and proxy, and the ServiceAccount
+//! whose image pull secrets it uses, and who has to have signed.
+
+use std::collections::BTreeMap;
+
+use crds::LocalObjectReference;
+use crds::source::OCIRepository;
+use kube::core::ResourceExt as _;
+use reconcile::{ObjectKey, Rest, Wake};
+use sources::reason::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
+
+use crate::image_trust::{SignaturePolicy, Verification};
+use windlass_runtime::context::Context;
+use windlass_runtime::reference::References;
+
+/// The data of a Secret.
+pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;
+
+/// What was read for a run.
+#[derive(Default)]
+pub(super) struct OciRepositoryInputs {
+    /// Data of the Secret with credentials.
+    pub(super) secret: Option<OciSecretData>,
+    /// Data of the image pull secrets of the ServiceAccount, in its order.
+    pub(super) pull_secrets: Vec<OciSecretData>,
+    /// Data of the Secret with certificates.
+    pub(super) certificates: Option<OciSecretData>,
+    /// Data of the Secret that describes a proxy.
+    pub(super) proxy: Option<OciSecretData>,
+    /// Who has to have signed, if anybody has to.
+    pub(super) signed: Option<Verification>,
+}
+
+/// What cannot be read or used makes an attempt fail, with these words before the cause.
+pub(super) fn unusable(what: &str, why: &str) -> Rest {
+    Rest::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), Wake::default())
+}
+
+/// Parity(flux): the words before what is wrong with credentials.
+pub(super) const CREDENTIALS: &str = "failed to get credential";
+/// Parity(flux): the words before what is wrong with a proxy.
+pub(super) const PROXY: &str = "failed to get proxy address";
+
+/// Parity(flux): the words before what is wrong with certificates.
+pub(super) fn transport(url: &str) -> String {
+    format!("failed to generate transport for '{url}'")
+}
+
+/// Reads what the spec names, and has the object woken when that changes.
+pub(super) async fn resolve(
+    context: &Context,
+    node: &ObjectKey,
+    object: &OCIRepository,
+) -> Result<OciRepositoryInputs, Rest> {
+    let spec = &object.spec;
+    let namespace = object.namespace().unwrap_or_default();
+    // All are watched before one is missed.
+    let mut references = References::new(&context.watcher);
+    let mut reader = SpecReader { namespace: &namespace, references: &mut references };
+    let secret = reader.named("spec.secretRef", CREDENTIALS, spec.secret_ref.as_ref()).await;
+    let pull_secrets = match &spec.service_account_name {
+        Some(name) => reader.pull_secrets(name).await,
+        None => Ok(Vec::new()),
+    };
+    let what = transport(&spec.url);
+    let certificates =
+        reader.named("spec.certSecretRef", &what, spec.cert_secret_ref.as_ref()).await;
+    let proxy = reader.named("spec.proxySecretRef", PROXY, spec.proxy_secret_ref.as_ref()).await;
+    let signed = match &spec.verify {
+        Some(verify) => {
+            let wanted = SignaturePolicy::of_repository(verify);
+            let read = wanted.read(&spec.url, &namespace, &mut references).await;
+            let unread = |text| Rest::Failed(VERIFICATION_ERROR, text, Wake::default());
+            read.map(Some).map_err(unread)
+        }
+        None => Ok(None),
+    };
+    references.watch(node);
+    Ok(OciRepositoryInputs {
+        secret: secret?,
+        pull_secrets: pull_secrets?,
+        proxy: proxy?,
+        certificates: certificates?,
+        signed: signed?,
+    })
+}
+
+struct SpecReader<'a> {
+    namespace: &'a str,
+    references: &'a mut References,
+}
+
+impl SpecReader<'_> {
+    /// The data of a Secret that a field names; `None` if it names none.
+    async fn named(
+        &mut self,
+        field: &str,
+        what: &str,
+        reference: Option<&LocalObjectReference>,
+    ) -> Result<Option<OciSecretData>, Rest> {
+        let Some(reference) = reference else { return Ok(None) };
+        let advice = format!("create it or correct {field}");
+        self.secret(&reference.name, &advice).await.map(Some).map_err(|why| unusable(what, &why))
+    }
+
+    async fn secret(&mut self, name: &str, advice: &str) -> Result<OciSecretData, String> {
+        let place = format!("{}/{name}", self.namespace);
+        let secret = self.references.secret(self.namespace, name).await;
+        let secret = secret.map_err(|error| format!("failed to get secret '{place}': {error}"))?;
+        secret.ok_or_else(|| format!("secret '{place}' not found; {advice}"))
+    }
+
+    /// Parity(flux): each image pull secret has to exist.
+    async fn pull_secrets(&mut self, account: &str) -> Result<Vec<OciSecretData>, Rest> {
+        let place = format!("{}/{account}", self.namespace);
+        let failed = |why: String| unusable(CREDENTIALS, &why);
+        let names = self.references.pull_secrets(self.namespace, account).await;
+        let names = names
+            .map_err(|error| failed(format!("failed to get serviceaccount '{place}': {error}")))?
+            .ok_or_else(|| {
+                let advice = "create it or correct spec.serviceAccountName";
+                failed(format!("serviceaccount '{place}' not found; {advice}"))
+            })?;
+        let mut secrets = Vec::new();
+        let mut missing = None;
+        for name in names {
+            let advice = "create it or take it off the ServiceAccount";
+            match self.secret(&name, advice).await {
+                Ok(data) => secrets.push(data),
+                Err(why) => {
+                    let text = format!(
+                        "failed to get image pull secret for serviceaccount '{place}': {why}"
+                    );
+                    missing = missing.or(Some(failed(text)));
+                }
+            }
+        }
+        missing.map_or(Ok(secrets), Err)
+    }
+}

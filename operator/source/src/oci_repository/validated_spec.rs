@@ -1,0 +1,164 @@
+//! What an OCIRepository asks for, checked; every field without support is refused by its name.
+
+use std::time::Duration;
+
+use crds::source::{
+    LayerOperation, OCIRepository, OCIRepositoryRef, OCIRepositorySpec, RegistryProvider,
+};
+use reconcile::{Rest, reason};
+use sources::http::Proxy;
+use sources::oci::{
+    self, Auth, Digest, Keyring, OciRepositoryName, Reference, RegistryLimits, Remote, Selection,
+    chart,
+};
+use sources::plan::ArtifactInputs;
+use sources::reason::{INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, URL_INVALID};
+
+use super::executor::{ArtifactSelector, OciFetchSpec};
+use super::resolve::{CREDENTIALS, OciRepositoryInputs, PROXY, transport, unusable};
+use crate::source::verified::VERIFY;
+use crate::source::{LONGEST_TIMEOUT, SourceSpec};
+
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Parity(flux): what is fetched where nothing says what.
+const DEFAULT_TAG: &str = "latest";
+
+/// Fields that were given and have no support, in the spec's order.
+pub(super) fn unsupported(spec: &OCIRepositorySpec) -> Vec<&'static str> {
+    // No `..`: a new field must be thought about here.
+    let OCIRepositorySpec {
+        url: _,
+        reference: _,
+        layer_selector: _,
+        provider,
+        secret_ref: _,
+        verify: _,
+        service_account_name,
+        cert_secret_ref: _,
+        proxy_secret_ref: _,
+        interval: _,
+        timeout: _,
+        ignore: _,
+        insecure: _,
+        suspend: _,
+    } = spec;
+    let is_aws = *provider == Some(RegistryProvider::Aws);
+    let given = [
+        ("spec.provider `azure`", *provider == Some(RegistryProvider::Azure)),
+        ("spec.provider `gcp`", *provider == Some(RegistryProvider::Gcp)),
+        (
+            "spec.serviceAccountName with spec.provider `aws`",
+            is_aws && service_account_name.is_some(),
+        ),
+    ];
+    given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
+}
+
+/// Refuses what has no support.
+pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), Rest> {
+    let fields = unsupported(spec);
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let text = windlass_runtime::unsupported::unsupported_text(&fields);
+    Err(Rest::Stalled(reason::UNSUPPORTED_FIELD, text))
+}
+
+/// Checks a spec.
+pub(super) fn wish(
+    object: &OCIRepository,
+    resolved: OciRepositoryInputs,
+) -> Result<SourceSpec<OciFetchSpec>, Rest> {
+    let spec = &object.spec;
+    check(spec)?;
+    let repository = OciRepositoryName::parse(&spec.url).map_err(|error| {
+        let url = sources::bases::without_credentials(&spec.url);
+        Rest::Stalled(URL_INVALID, format!("URL validation failed for '{url}': {error}"))
+    })?;
+    let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
+    let timeout = timeout
+        .map_err(|error| Rest::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?
+        .unwrap_or(DEFAULT_TIMEOUT)
+        .min(LONGEST_TIMEOUT);
+    if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
+        return Err(Rest::Stalled(INVALID_DURATION, format!("spec.interval: {error}")));
+    }
+    let selector = spec.layer_selector.clone().unwrap_or_default();
+    let wanted = wanted(spec, selector.media_type.as_deref() == Some(chart::CHART))?;
+    let proxy = resolved.proxy.as_ref().map(Proxy::from_secret).transpose();
+    let proxy = proxy.map_err(|error| unusable(PROXY, &error.to_string()))?;
+    let tls = resolved.certificates.as_ref().map(oci::tls_from_secret).transpose();
+    let tls = tls.map_err(|error| unusable(&transport(&spec.url), &error.to_string()))?;
+    let auth = auth(&repository, &resolved)?;
+    let layer = serde_json::json!(spec.layer_selector);
+    let shape =
+        ArtifactInputs::default().with("ignore", spec.ignore.clone()).with("layerSelector", layer);
+    let shape = match &resolved.signed {
+        Some(signed) => shape.with(VERIFY, signed.how()),
+        None => shape,
+    };
+    let work = OciFetchSpec {
+        remote: Remote {
+            repository,
+            auth,
+            tls: tls.unwrap_or_default(),
+            proxy,
+            insecure: spec.insecure,
+            timeout,
+            limits: RegistryLimits::default(),
+        },
+        wanted,
+        media_type: selector.media_type,
+        is_copied: selector.operation.unwrap_or_default() == LayerOperation::Copy,
+        signed: resolved.signed,
+    };
+    Ok(SourceSpec { work, shape })
+}
+
+/// The credentials for the registry, of all Secrets together.
+///
+/// Parity(flux): image pull secrets of other types are passed over.
+/// Differs(flux): a Secret of another type in `spec.secretRef` is an error, where Flux accesses the registry anonymously.
+fn auth(repository: &OciRepositoryName, resolved: &OciRepositoryInputs) -> Result<Auth, Rest> {
+    let unusable = |error: oci::Error| unusable(CREDENTIALS, &error.to_string());
+    let mut keyring = Keyring::default();
+    if let Some(secret) = &resolved.secret
+        && !keyring.add(secret).map_err(unusable)?
+    {
+        let why = "the Secret that spec.secretRef names has no `.dockerconfigjson`";
+        return Err(super::resolve::unusable(CREDENTIALS, why));
+    }
+    for secret in &resolved.pull_secrets {
+        keyring.add(secret).map_err(unusable)?;
+    }
+    Ok(keyring.auth(repository))
+}
+
+/// Parity(flux): a digest wins over a range of versions, that over a tag.
+///
+/// Differs(flux): what is malformed is not tried again, since only a change of the spec helps.
+fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, Rest> {
+    let stalled =
+        |why, what: &str, error: oci::Error| Rest::Stalled(why, format!("{what}: {error}"));
+    let no_digest = |error| stalled(OCI_PULL_FAILED, "failed to determine artifact digest", error);
+    let no_tag = |error| {
+        let what = format!("failed to determine the artifact tag for '{}'", spec.url);
+        stalled(READ_OPERATION_FAILED, &what, error)
+    };
+    let some = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let given = spec.reference.clone().unwrap_or_default();
+    let OCIRepositoryRef { digest, semver, semver_filter, tag } = given;
+    if let Some(digest) = some(digest) {
+        let digest = Digest::parse(&digest).map_err(no_digest)?;
+        return Ok(ArtifactSelector::One(Reference::Digest(digest)));
+    }
+    if let Some(range) = some(semver) {
+        let selection = Selection::parse(&range, semver_filter.as_deref(), is_chart);
+        return selection.map(ArtifactSelector::Highest).map_err(no_tag);
+    }
+    let tag = some(tag).unwrap_or_else(|| DEFAULT_TAG.to_owned());
+    Reference::tag(&tag).map(ArtifactSelector::One).map_err(no_digest)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,443 @@
+//! Sources: what is declared remotely becomes an artifact. Everything that their kinds have in common.
+//!
+//! Here: what a kind has to say about itself (`SourceKind`) and the run that is the same for all of them.
+//! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts
+//! that are not where they should be (`lost`), how they were verified (`verified`). Elsewhere: every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the
+//! decision whether to fetch (`sources`).
+
+pub(crate) mod executor;
+mod lost;
+pub(crate) mod report;
+pub(crate) mod verified;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::Artifact;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use kube::core::ResourceExt as _;
+use parking_lot::Mutex;
+use reconcile::{Facts, Gate, ObjectKey, Reason, Rest, Wake, before_resolve, reason};
+use sources::http::Busy;
+use sources::plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
+use sources::store::Store;
+
+use executor::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
+use report::Conditions;
+use windlass_cluster::ClusterError;
+use windlass_cluster::kind::OurKind;
+use windlass_runtime::catalog::Provider;
+use windlass_runtime::context::Context;
+use windlass_runtime::kind::{ControllerKind, jittered, log_failed_request, node_of};
+use windlass_runtime::object_store::Memories;
+use windlass_runtime::record::{FINALIZER, Latest, status_of};
+use windlass_runtime::{hold, hold_conditions};
+
+/// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
+///
+/// Who fetches has one of a few permits for that time. Differs(flux): it has no limit.
+pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// A kind that yields artifacts, as the run needs it.
+pub(crate) trait SourceKind: OurKind + crds::ArtifactSource {
+    /// The first part of the path of its artifacts.
+    const FOLDER: &'static str;
+    /// The conditions that tell of its failures.
+    const CONDITIONS: Conditions;
+    /// Annotations that change what runs of this kind alone do.
+    const ANNOTATIONS: &'static [&'static str] = &[];
+
+    /// A spec that was checked, together with what it names.
+    type FetchSpec: Send + Sync + 'static;
+    /// What asking the remote found that fetching can use.
+    type LookupResult: Send + 'static;
+
+    /// Fields that the object has and this version does not support.
+    fn unsupported(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// `spec.interval`; `None` if it is not repeated.
+    fn interval(&self) -> Option<&str>;
+
+    /// Reads what the spec names, has the object woken when that changes, and checks the spec.
+    fn wish(
+        context: &Arc<Context>,
+        node: &ObjectKey,
+        object: &Arc<Self>,
+    ) -> impl Future<Output = Result<SourceSpec<Self::FetchSpec>, Rest>> + Send;
+
+    /// Asks the remote which revision it has, as cheaply as its protocol can.
+    fn ask(
+        run: &Arc<SourceRun<Self>>,
+        kept: Option<&KeptArtifact>,
+    ) -> impl Future<Output = Result<RemoteRevision<Self::LookupResult>, Rest>> + Send;
+
+    /// Fetches the remote as it is now, packs it and keeps it.
+    fn fetch(
+        run: &Arc<SourceRun<Self>>,
+        found: Self::LookupResult,
+    ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, Rest>> + Send;
+
+    /// What the artifact of the status was made with; `None` if that does not say.
+    fn shape(&self) -> Option<ArtifactInputs>;
+
+    /// Whether the spec asks for signatures.
+    fn is_verified(&self) -> bool {
+        false
+    }
+
+    /// Why the artifact of the status does not count as verified; nothing if it does.
+    fn unverified(&self) -> Option<String> {
+        verified::unverified(self)
+    }
+
+    /// The revision of the status' artifact as the remote would say it today.
+    fn modern(revision: &str) -> String {
+        revision.to_owned()
+    }
+
+    /// What is said when the artifact of a revision is there.
+    fn settled(_run: &SourceRun<Self>, revision: &str) -> (Reason, String) {
+        (reason::SUCCEEDED, format!("stored artifact for revision '{revision}'"))
+    }
+
+    /// Says in the status how the artifact was made, with a new one.
+    fn observed(&self, _status: &mut Self::Status) {}
+
+    /// Offers the artifact in other ways than by the status, after a run that left one.
+    fn offer(
+        _context: &Context,
+        _object: &Arc<Self>,
+        _artifact: Option<&Artifact>,
+    ) -> impl Future<Output = Result<(), Rest>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The artifact is lost: nothing may be offered until it is there again.
+    fn unoffer(
+        _context: &Context,
+        _object: &Arc<Self>,
+    ) -> impl Future<Output = Result<(), ClusterError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// The object goes: takes back what was offered.
+    fn withdraw(
+        _context: &Context,
+        _object: &Arc<Self>,
+    ) -> impl Future<Output = Result<(), ClusterError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Says in the status what every run says that got as far as asking; `is_new` after one that stored an artifact.
+    fn always(_run: &SourceRun<Self>, _is_new: bool, _status: &mut Self::Status) {}
+
+    /// The reason of the event that tells of a new artifact, by that of `Ready`.
+    fn told_as(_settled: Reason) -> &'static str {
+        "NewArtifact"
+    }
+
+    /// Whether nothing is to be done for the object as long as its spec is what it is: it has no status and no
+    /// finalizer then.
+    fn is_static(&self) -> bool {
+        false
+    }
+
+    /// What others depend on besides the artifact.
+    fn also_announces(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Has the newest artifact found under a second name too, which never changes; returns the address, which is `status.url`.
+/// Blocks.
+///
+/// It is a convenience: where the disk refuses it the artifact is there nevertheless.
+pub(crate) fn linked(store: &Store, artifact: &Artifact, name: &str) -> Option<String> {
+    store.link(&artifact.path, name).ok()
+}
+
+/// The same name of the archives of all kinds. Parity(flux).
+pub(crate) const LATEST_ARCHIVE: &str = "latest.tar.gz";
+
+/// Says at which address the newest artifact is always found: where artifacts are served may have changed.
+pub(crate) fn latest_url<K: SourceKind>(run: &SourceRun<K>, name: &str, url: &mut Option<String>) {
+    let path = run.object.artifact().map(|artifact| artifact.path.as_str()).unwrap_or_default();
+    if let Some((slot, _)) = path.rsplit_once('/') {
+        *url = Some(run.context.artifacts.url(&format!("{slot}/{name}")));
+    }
+}
+
+/// What [`SourceKind::wish`] came to.
+pub(crate) struct SourceSpec<W> {
+    /// What asking and fetching work with.
+    pub(crate) work: W,
+    /// What the artifact is to be made with.
+    pub(crate) shape: ArtifactInputs,
+}
+
+/// What a source remembers between runs.
+pub struct SourceState<K> {
+    latest: Arc<Latest<K>>,
+    /// Runs in a row that failed, for the growing delay.
+    failures: u32,
+}
+
+impl<K> Default for SourceState<K> {
+    fn default() -> Self {
+        Self { latest: Arc::default(), failures: 0 }
+    }
+}
+
+/// Runs the sources of a kind, and has others find them.
+pub struct SourceController<K>(PhantomData<K>);
+
+impl<K: SourceKind> Provider for SourceController<K> {
+    type Object = K;
+
+    fn unverified(object: &K) -> Option<String> {
+        object.unverified()
+    }
+}
+
+impl<K: SourceKind> ControllerKind for SourceController<K> {
+    type Object = K;
+
+    const ANNOTATIONS: &'static [&'static str] = K::ANNOTATIONS;
+
+    type ControllerState = SourceState<K>;
+
+    fn unsupported(object: &K) -> Vec<&'static str> {
+        object.unsupported()
+    }
+
+    fn announcement(object: &K) -> String {
+        // The time tells of an artifact that was lost and made again, equal to the last byte.
+        let artifact = object
+            .artifact()
+            .map(|a| format!("{} {} {:?}", a.revision, a.digest, a.last_update_time))
+            .unwrap_or_default();
+        // Who may only apply what is verified waits for that.
+        let verified = object.unverified().is_none().then(|| "verified".to_owned());
+        let all = std::iter::once(artifact).chain(verified).chain(object.also_announces());
+        all.collect::<Vec<_>>().join(" ")
+    }
+
+    fn run(object: Arc<K>, context: Arc<Context>) -> BoxFuture<'static, Option<Duration>> {
+        async move { run(object, &context).await }.boxed()
+    }
+}
+
+/// Longest delay until a run is repeated that the API server refused to record.
+const AFTER_REFUSAL: Duration = Duration::from_secs(10);
+
+/// One run; returns when to run again.
+async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<Context>) -> Option<Duration> {
+    let node = node_of(&*seen);
+    let memory = context.shared::<Memories<SourceState<K>>>().of(&node);
+    let latest = memory.lock().latest.clone();
+    let object = latest.or_seen(seen);
+    let outcome = if object.meta().deletion_timestamp.is_some() {
+        delete(context, &latest, &object).await
+    } else if object.is_static() {
+        retire(context, &latest, &object).await
+    } else {
+        attempt(context, &node, &memory, &latest, &object).await
+    };
+    outcome.unwrap_or_else(|error| {
+        log_failed_request(&node, &error);
+        // Delays that grow are for remotes; an API server that was gone for long is not to be waited for once more.
+        Some(retry_after(context, &memory).min(AFTER_REFUSAL))
+    })
+}
+
+fn retry_after<K>(context: &Context, memory: &Mutex<SourceState<K>>) -> Duration {
+    let mut memory = memory.lock();
+    memory.failures = memory.failures.saturating_add(1);
+    let settings = &context.settings;
+    reconcile::backoff(memory.failures - 1, settings.min_retry_delay, settings.max_retry_delay)
+}
+
+/// The object goes: so do its artifacts, then our finalizer.
+async fn delete<K: SourceKind>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Duration>, ClusterError> {
+    remove_artifacts(context, object).await;
+    K::withdraw(context, object).await?;
+    latest.set_finalizer(context, object, false).await?;
+    Ok(None)
+}
+
+/// The object became one for which nothing is done: what was done for it goes.
+async fn retire<K: SourceKind>(
+    context: &Context,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Duration>, ClusterError> {
+    let lifted = hold::lift(context, latest, object.clone(), jiff::Timestamp::now()).await?;
+    let Some(object) = &lifted else { return Ok(None) };
+    let before = status_of(&**object);
+    // A status without conditions was never written, or was cleared already.
+    let was_run = object.finalizers().iter().any(|it| it == FINALIZER)
+        || !object.conditions().is_empty()
+        || object.artifact().is_some();
+    if !was_run {
+        return Ok(None);
+    }
+    remove_artifacts(context, object).await;
+    let Some(object) = latest.set_finalizer(context, object, false).await? else { return Ok(None) };
+    latest.write_status(context, &object, &before, &K::Status::default()).await?;
+    Ok(None)
+}
+
+async fn remove_artifacts<K: SourceKind>(context: &Context, object: &Arc<K>) {
+    let store = context.artifacts.clone();
+    let slot = executor::slot(&**object);
+    let removed =
+        tokio::task::spawn_blocking(move || slot.and_then(|slot| store.remove(&slot))).await;
+    if let Ok(Err(error)) = removed {
+        tracing::error!(name = object.name_any(), error = %error, "failed to remove artifacts");
+    }
+}
+
+/// What a paused host means for an object: it is reconciled again then, and no earlier.
+pub(crate) fn busy(why: Reason, said: &Busy) -> Rest {
+    Rest::Failed(why, said.to_string(), Wake::at(said.until))
+}
+
+/// Has others know of the artifact, where the kind offers it to them.
+async fn offered<K: SourceKind>(
+    context: &Context,
+    object: &Arc<K>,
+    stored: Option<&StoredArtifact<K::Status>>,
+    rest: Rest,
+) -> Rest {
+    if !rest.is_settled() {
+        return rest;
+    }
+    let artifact = stored.map(|stored| &stored.artifact).or_else(|| object.artifact());
+    let artifact = artifact.map(|artifact| Artifact {
+        url: context.artifacts.url(&artifact.path),
+        ..artifact.clone()
+    });
+    K::offer(context, object, artifact.as_ref()).await.err().unwrap_or(rest)
+}
+
+async fn attempt<K: SourceKind>(
+    context: &Arc<Context>,
+    node: &ObjectKey,
+    memory: &Mutex<SourceState<K>>,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+) -> Result<Option<Duration>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    let lifted = hold::lift(context, latest, object.clone(), now).await?;
+    let Some(object) = lifted else { return Ok(None) };
+    let facts = Facts { suspended: hold::is_suspended(&*object, now), ..Facts::default() };
+    match before_resolve(&facts) {
+        Gate::Suspended | Gate::Closed => {
+            let text = "suspended during a reconciliation, which continues on resume";
+            let owned = K::CONDITIONS.owned;
+            hold_conditions::show_suspended(context, latest, &object, now, owned, text).await?;
+            return Ok(None);
+        }
+        Gate::Open => {}
+        Gate::Rest(rest) => {
+            return finish(context, memory, latest, &object, SourceRunDetails::default(), rest)
+                .await;
+        }
+    }
+    let Some(object) = latest.set_finalizer(context, &object, true).await? else { return Ok(None) };
+    let Some(object) = lost::take_back(context, latest, &object).await? else { return Ok(None) };
+    let SourceSpec { work, shape } = match K::wish(context, node, &object).await {
+        Ok(wished) => wished,
+        Err(rest) => {
+            return finish(context, memory, latest, &object, SourceRunDetails::default(), rest)
+                .await;
+        }
+    };
+    let run = SourceRun { context: context.clone(), object: object.clone(), work };
+    let run = Arc::new(run);
+    let world = SourceExecutor::new(run.clone(), latest);
+    let desired = ArtifactDesiredState { shape };
+    let (_, rest) = reconcile::drive(&desired, &world).await;
+    let kept = verified::withhold(context, latest, &object, &desired.shape, &rest).await?;
+    let Some(object) = kept else { return Ok(None) };
+    if rest.is_settled() && world.stored().is_none() {
+        // Before the status says so, which wakes those that may only apply what is verified.
+        verified::confirm(context, &*object, &desired.shape).await;
+    }
+    let rest = offered(context, &object, world.stored().as_ref(), rest).await;
+    let came = SourceRunDetails { stored: world.stored(), run: Some(run) };
+    finish(context, memory, latest, &object, came, rest).await
+}
+
+/// What a run came by.
+struct SourceRunDetails<K: SourceKind> {
+    stored: Option<StoredArtifact<K::Status>>,
+    /// The run, if it got as far as asking.
+    run: Option<Arc<SourceRun<K>>>,
+}
+
+impl<K: SourceKind> Default for SourceRunDetails<K> {
+    fn default() -> Self {
+        Self { stored: None, run: None }
+    }
+}
+
+/// Says how the run ended, and when the next one is due.
+async fn finish<K: SourceKind>(
+    context: &Context,
+    memory: &Mutex<SourceState<K>>,
+    latest: &Latest<K>,
+    object: &Arc<K>,
+    came: SourceRunDetails<K>,
+    rest: Rest,
+) -> Result<Option<Duration>, ClusterError> {
+    let now = jiff::Timestamp::now();
+    let again = match &rest {
+        Rest::Settled(..) => {
+            memory.lock().failures = 0;
+            object.interval().map(|interval| jittered(context, &**object, interval))
+        }
+        Rest::Stalled(..) => None,
+        Rest::Running(..) | Rest::Blocked(..) | Rest::Failed(..) => {
+            Some(asked_for(&rest, now).unwrap_or_else(|| retry_after(context, memory)))
+        }
+    };
+    let rest = match again {
+        Some(delay) => {
+            rest.or_wake(now + jiff::SignedDuration::try_from(delay).unwrap_or_default())
+        }
+        None => rest,
+    };
+    // What was said of the run's phases is part of the status by now.
+    let object = &latest.begun(object);
+    // Where artifacts are served may have changed with a restart.
+    let url = object.artifact().map(|artifact| context.artifacts.url(&artifact.path));
+    let report =
+        report::report(&**object, came.run.as_deref(), came.stored.as_ref(), url, &rest, now);
+    report.log(&**object);
+    latest.write_status(context, object, &report.before, &report.after).await?;
+    for event in report.events {
+        context.events.announce(&**object, K::CONTROLLER, event);
+    }
+    Ok(again)
+}
+
+/// The delay that the rest itself asks for: a server may say when it wants to be asked again.
+///
+/// The usual delays do not grow meanwhile, so that nobody waits on when the server serves again.
+fn asked_for(rest: &Rest, now: jiff::Timestamp) -> Option<Duration> {
+    let at = rest.wake().and_then(Wake::earliest)?;
+    let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+    Some(asked.max(MIN_REQUESTED_DELAY))
+}
+
+/// The least of such delays.
+const MIN_REQUESTED_DELAY: Duration = Duration::from_secs(1);

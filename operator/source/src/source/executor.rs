@@ -1,0 +1,226 @@
+//! The world of a source: its remote and the artifact store.
+//!
+//! Here: when the remote is asked and fetched, whether what the status promises is still there, keeping what came.
+//! Elsewhere: how a remote is asked and fetched (each kind), the store itself (`sources::store`).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use crds::Artifact;
+use kube::core::ResourceExt as _;
+use parking_lot::Mutex;
+use reconcile::{Rest, Wake};
+use sources::plan::{
+    ArtifactDesiredState, ArtifactObservedState, Fetching, KeptArtifact, SourceStep,
+};
+use sources::reason::ARCHIVE_OPERATION_FAILED;
+use sources::store::{self, Slot, Store};
+
+use super::verified::{VERIFY, VerificationRecord};
+use super::{SourceKind, lost, verified};
+use windlass_cluster::error::chain;
+use windlass_runtime::context::Context;
+use windlass_runtime::progress;
+use windlass_runtime::record::Latest;
+
+/// One run of a source, as its kind sees it.
+pub(crate) struct SourceRun<K: SourceKind> {
+    /// What every run may use.
+    pub(crate) context: Arc<Context>,
+    /// The object.
+    pub(crate) object: Arc<K>,
+    /// Its spec, checked.
+    pub(crate) work: K::FetchSpec,
+}
+
+/// What the remote answered.
+pub(crate) struct RemoteRevision<F> {
+    /// The revision that it has now.
+    pub(crate) revision: String,
+    /// What fetching it can use.
+    pub(crate) found: F,
+}
+
+/// An artifact that this run stored.
+#[derive(Clone)]
+pub(crate) struct StoredArtifact<S> {
+    /// As the status shows it.
+    pub(crate) artifact: Artifact,
+    /// What the event says.
+    pub(crate) message: String,
+    /// Says more of it in the status.
+    pub(crate) note: Arc<dyn Fn(&mut S) + Send + Sync>,
+    /// Who signed it, if it was verified.
+    pub(crate) verified: Option<VerificationRecord>,
+}
+
+impl<S> StoredArtifact<S> {
+    /// An artifact and what the event says; `note` says more of it in the status.
+    pub(crate) fn new(
+        artifact: Artifact,
+        message: String,
+        note: impl Fn(&mut S) + Send + Sync + 'static,
+    ) -> Self {
+        Self { artifact, message, note: Arc::new(note), verified: None }
+    }
+}
+
+/// The state of a source's run: its remote, and its artifact in the store.
+pub(super) struct SourceExecutor<'a, K: SourceKind> {
+    run: Arc<SourceRun<K>>,
+    latest: &'a Latest<K>,
+    found: Mutex<Option<K::LookupResult>>,
+    stored: Mutex<Option<StoredArtifact<K::Status>>>,
+}
+
+/// Where the artifacts of an object are kept.
+///
+/// # Errors
+/// When a name could leave the store, which the API server does not let happen.
+pub(crate) fn slot<K: SourceKind>(object: &K) -> Result<Slot, store::Error> {
+    Slot::new(K::FOLDER, &object.namespace().unwrap_or_default(), &object.name_any())
+}
+
+/// Keeps what `write` produces as the artifact of an object. Blocks.
+///
+/// The artifact that the status names stays until the next run: others fetch it until the status names the new one.
+///
+/// # Errors
+/// The disk, or what `write` says.
+pub(crate) fn keep<K: SourceKind, E>(
+    store: &Store,
+    object: &K,
+    file: &str,
+    revision: &str,
+    write: impl FnOnce(&mut dyn io::Write) -> Result<(), E>,
+) -> Result<Artifact, Rest>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let failed = |error: store::Error| {
+        Rest::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), Wake::default())
+    };
+    let now = jiff::Timestamp::now();
+    let slot = slot(object).map_err(failed)?;
+    let kept = store.put(&slot, file, revision, now, write).map_err(failed)?;
+    collect_garbage(store, object, Some(&kept.path));
+    Ok(Artifact {
+        digest: kept.digest,
+        last_update_time: crds::Time(kept.last_update),
+        metadata: BTreeMap::new(),
+        path: kept.path,
+        revision: kept.revision,
+        size: i64::try_from(kept.size).ok(),
+        url: kept.url,
+    })
+}
+
+/// Throws away old artifacts of an object, but not the one that its status names, nor `new`. Blocks.
+pub(super) fn collect_garbage<K: SourceKind>(store: &Store, object: &K, new: Option<&str>) {
+    let named = object.artifact().map(|artifact| artifact.path.as_str());
+    let keep: Vec<&str> = named.into_iter().chain(new).collect();
+    let collected =
+        slot(object).and_then(|slot| store.collect_garbage(&slot, &keep, jiff::Timestamp::now()));
+    if let Err(error) = collected {
+        tracing::info!(
+            name = object.name_any(),
+            error = chain(&error),
+            "failed to remove old artifacts"
+        );
+    }
+}
+
+impl<'a, K: SourceKind> SourceExecutor<'a, K> {
+    /// Whose turn it is to ask and to fetch.
+    fn namespace(&self) -> String {
+        self.run.object.namespace().unwrap_or_default()
+    }
+
+    /// The world of a run.
+    pub(super) fn new(run: Arc<SourceRun<K>>, latest: &'a Latest<K>) -> Self {
+        Self { run, latest, found: Mutex::default(), stored: Mutex::default() }
+    }
+
+    /// What this run stored.
+    pub(super) fn stored(&self) -> Option<StoredArtifact<K::Status>> {
+        self.stored.lock().clone()
+    }
+
+    /// Says that the remote is asked about a spec of which nothing is known yet.
+    async fn tell_of_asking(&self) {
+        let SourceRun { context, object, .. } = &*self.run;
+        if !progress::is_decided(&**object) {
+            // Parity(flux): these are its words.
+            let text = match (object.observed_generation(), object.meta().generation) {
+                (Some(was), Some(is)) if was > 0 && was != is => {
+                    format!("processing object: new generation {was} -> {is}")
+                }
+                _ => "reconciliation in progress".to_owned(),
+            };
+            progress::tell(context, self.latest, object, &text).await;
+        }
+    }
+
+    /// Says that a new revision is fetched; an attempt that is repeated is not told of again.
+    async fn tell_of_fetching(&self, revision: &str) {
+        let SourceRun { context, object, .. } = &*self.run;
+        let has_failed = progress::is_decided(&**object)
+            && object.condition("Ready").is_some_and(|ready| ready.status == "False");
+        if !has_failed {
+            // Parity(flux): these are its words.
+            let text = format!("building artifact: new upstream revision '{revision}'");
+            progress::tell(context, self.latest, object, &text).await;
+        }
+    }
+
+    /// The artifact of the status, if its bytes are in the store.
+    async fn kept(&self, desired: &ArtifactDesiredState) -> Option<KeptArtifact> {
+        let object = &self.run.object;
+        let artifact = object.artifact()?.clone();
+        let shape = object.shape()?;
+        let shape = match desired.shape.get(VERIFY) {
+            Some(_) => {
+                shape.with(VERIFY, verified::how(&self.run.context, &**object, &artifact).await)
+            }
+            None => shape,
+        };
+        let kept = KeptArtifact { revision: K::modern(&artifact.revision), shape };
+        lost::is_kept(&self.run.context, &**object, &artifact).await.then_some(kept)
+    }
+}
+
+impl<K: SourceKind> reconcile::Executor<Fetching> for SourceExecutor<'_, K> {
+    async fn observe(&self, desired: &ArtifactDesiredState) -> Result<ArtifactObservedState, Rest> {
+        if let Some(stored) = self.stored() {
+            let revision = stored.artifact.revision;
+            let kept = KeptArtifact { revision: revision.clone(), shape: desired.shape.clone() };
+            let settled = K::settled(&self.run, &revision);
+            return Ok(ArtifactObservedState { remote: revision, kept: Some(kept), settled });
+        }
+        let kept = self.kept(desired).await;
+        let _permit = self.run.context.asking.acquire(&self.namespace()).await;
+        // A remote that is asked whether it has something newer may only be asked about what can be used.
+        let usable = kept.as_ref().filter(|kept| kept.shape == desired.shape);
+        let asked = progress::telling(K::ask(&self.run, usable), self.tell_of_asking());
+        let RemoteRevision { revision, found } = asked.await?;
+        *self.found.lock() = Some(found);
+        let settled = K::settled(&self.run, &revision);
+        Ok(ArtifactObservedState { remote: revision, kept, settled })
+    }
+
+    async fn perform(&self, step: &SourceStep) -> Result<(), Rest> {
+        let SourceStep::Fetch { revision } = step;
+        let found = self.found.lock().take();
+        let Some(found) = found else { return Ok(()) };
+        let _permit = self.run.context.fetching.acquire(&self.namespace()).await;
+        let fetching = K::fetch(&self.run, found);
+        let stored = progress::telling(fetching, self.tell_of_fetching(revision)).await?;
+        if let Some(verified) = &stored.verified {
+            let SourceRun { context, object, .. } = &*self.run;
+            verified::remember(context, &**object, &stored.artifact.digest, verified).await;
+        }
+        *self.stored.lock() = Some(stored);
+        Ok(())
+    }
+}
